@@ -1,0 +1,1 @@
+//! The `kinograph` command: one file per verb.

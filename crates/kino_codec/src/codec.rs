@@ -1,0 +1,135 @@
+//! The contract of every codec: encode frames to pages, decode a sub-range of a page.
+
+use std::fmt::Debug;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::error::{CodecError, Result};
+use crate::frame::FrameType;
+use crate::frames::{Frames, FramesMut};
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+
+/// How much of a run a codec has to see at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Pages are independent: a run may be encoded page by page, in any order, on many threads.
+    Page,
+    /// Pages share what was learnt from the whole run (all frames of one stream of one episode).
+    Run,
+}
+
+/// What a codec promises about decoded values.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Bound {
+    /// Every bit comes back.
+    Lossless,
+    /// Close, without a number: the error is measured and recorded when a page is packed.
+    Unbounded,
+}
+
+/// The encoded form of frames: what the pages share, and the pages.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// Needed to decode any of the pages; empty for codecs of [`Scope::Page`].
+    pub shared: Vec<u8>,
+    /// The pages, in time order.
+    pub pages: Vec<EncodedPage>,
+}
+
+/// One encoded page.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct EncodedPage {
+    /// How many frames it holds, at least one.
+    pub frames: usize,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A page to decode: its bytes and the number of frames the index says it holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Page<'a> {
+    /// The bytes, whose checksum the caller has verified.
+    pub bytes: &'a [u8],
+    /// How many frames they hold.
+    pub frames: usize,
+}
+
+/// A way to turn frames into bytes. Made by [`codec`](crate::codec) from its text.
+pub trait Codec: Debug + Send + Sync {
+    /// Name and parameters, complete and in canonical order, as stored in the schema.
+    fn spec(&self) -> &CodecSpec;
+
+    /// How much of a run [`encode`](Self::encode) has to see at once.
+    fn scope(&self) -> Scope;
+
+    /// What the codec promises about decoded values.
+    fn bound(&self) -> Bound;
+
+    /// The page length, in frames, that suits this codec and frame type best.
+    fn page_frames(&self, frame: &FrameType) -> NonZeroUsize;
+
+    /// Refuses frame types that the codec cannot store, and says why.
+    fn check(&self, frame: &FrameType) -> Result<()>;
+
+    /// Appends pages of `page_frames` frames (the last may be shorter) to `out`.
+    ///
+    /// With [`Scope::Run`], `frames` is the whole run and `out` starts empty; with [`Scope::Page`]
+    /// it may be any part of the run that starts at a page border.
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()>;
+
+    /// Prepares to decode pages of one run from what they share (untrusted bytes).
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>>;
+}
+
+/// Decodes the pages of one run. Kept for as long as the run is read: making it may cost, using it may not.
+pub trait Decoder: Debug + Send + Sync {
+    /// Decodes frames `range` of `page` (untrusted bytes) into the first `range.len()` places of `dest`.
+    ///
+    /// An error leaves `dest` with unspecified values, never out of bounds.
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()>;
+
+    /// Appends the text frames `range` of `page` to `out`; an error for streams of numbers.
+    fn decode_text(
+        &self,
+        _page: Page<'_>,
+        _range: Range<usize>,
+        _out: &mut Vec<String>,
+        _scratch: &mut Scratch,
+    ) -> Result<()> {
+        Err(CodecError::Buffer {
+            what: "this stream holds numbers, not text".to_owned(),
+        })
+    }
+
+    /// The bitstream of frame `idx` as a file of its own (a JPEG file), where the codec stores one.
+    fn bitstream<'p>(&self, _page: Page<'p>, _idx: usize) -> Option<&'p [u8]> {
+        None
+    }
+}
+
+/// The check that every decoder starts with: `range` lies in the page and fits the destination.
+pub(crate) fn check_range(page: Page<'_>, range: &Range<usize>, places: usize) -> Result<()> {
+    if range.start > range.end || range.end > page.frames || range.len() > places {
+        return Err(CodecError::Buffer {
+            what: format!(
+                "frames {range:?} of a page of {} frames do not fit {places} places",
+                page.frames
+            ),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! What can go wrong between frames and bytes.
+
+/// The result of a codec's work.
+pub type Result<T, E = CodecError> = std::result::Result<T, E>;
+
+/// An error of a codec: damaged bytes, or a request the codec cannot serve.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The bytes of a page (or of a run's shared part) are not what the codec wrote.
+    #[error("`{codec}` page is damaged: {what}")]
+    Corrupt {
+        /// The codec that was asked to decode.
+        codec: &'static str,
+        /// What is wrong with the bytes.
+        what: String,
+    },
+    /// The codec's name is not in the registry.
+    #[error(
+        "codec `{name}` is unknown; this library has {known}; upgrade `kinograph` to read newer datasets"
+    )]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// The names there are, for the message.
+        known: String,
+    },
+    /// A parameter of the codec's text is missing, misspelt or out of range.
+    #[error("codec `{spec}`: {what}")]
+    Parameter {
+        /// The text that was given.
+        spec: String,
+        /// What is wrong with it and what would be right.
+        what: String,
+    },
+    /// The codec cannot store frames of this type.
+    #[error("codec `{codec}` cannot store frames of type {frame}: {what}")]
+    Unsuited {
+        /// The codec's name.
+        codec: &'static str,
+        /// The type of the frames.
+        frame: String,
+        /// Why not, and what to use instead.
+        what: String,
+    },
+    /// A frame type that the format does not allow.
+    #[error("frame type is not allowed: {what}")]
+    FrameType {
+        /// Which limit it breaks.
+        what: String,
+    },
+    /// The caller's buffer, stride or range does not fit the request.
+    #[error("invalid buffer: {what}")]
+    Buffer {
+        /// What does not fit.
+        what: String,
+    },
+}
+
+/// A `Corrupt` error of `codec`.
+pub(crate) fn corrupt(codec: &'static str, what: impl Into<String>) -> CodecError {
+    CodecError::Corrupt {
+        codec,
+        what: what.into(),
+    }
+}
+
+/// A `Buffer` error.
+pub(crate) fn buffer(what: impl Into<String>) -> CodecError {
+    CodecError::Buffer { what: what.into() }
+}

@@ -1,0 +1,35 @@
+//! Frames ↔ bytes: how the values of one stream become pages and come back.
+//!
+//! ```text
+//!   one stream of one episode ("run")                    what is stored
+//!   ┌──────┬──────┬──────┬──────┬──────┐   encode    ┌────────┬────────┬────────┐
+//!   │frame0│frame1│frame2│frame3│frame4│  ───────▶   │ shared │ page 0 │ page 1 │
+//!   └──────┴──────┴──────┴──────┴──────┘             └────────┴────────┴────────┘
+//!          ▲                                              │        │
+//!          └──────────── decode(shared, page, sub-range) ─┴────────┘
+//! ```
+//!
+//! A [`Codec`] is chosen by its text name and parameters (`jpeg:q=95,sub=444`; see [`codec`]).
+//! It encodes frames to pages, and its [`Decoder`] decodes any sub-range of one page straight into
+//! the caller's strided buffer ([`FramesMut`]) without allocating per frame.
+//!
+//! Everything here is a pure function: no files, no threads, no clocks. Bytes given to a decoder
+//! are untrusted: a wrong byte is an error, never a panic, and no size that the bytes claim is
+//! allocated before it has been compared with what the caller expects.
+
+mod codec;
+mod error;
+mod frame;
+mod frames;
+mod raw;
+mod registry;
+mod scratch;
+mod spec;
+
+pub use codec::{Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope};
+pub use error::{CodecError, Result};
+pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
+pub use frames::{FrameData, Frames, FramesMut};
+pub use registry::{CodecEntry, codec, codecs};
+pub use scratch::Scratch;
+pub use spec::CodecSpec;

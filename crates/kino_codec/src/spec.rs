@@ -1,0 +1,193 @@
+//! A codec's name and parameters as text: `raw`, `zstd:level=3`, `jpeg:q=95,sub=444`.
+//!
+//! ```text
+//! spec  = name [ ":" param *( "," param ) ]
+//! param = key [ "=" value ]
+//! ```
+//!
+//! Names, keys and values are made of `a–z 0–9 . + -`; keys do not repeat. The schema stores the canonical
+//! form, in which the codec has filled in its defaults, so that a file never depends on them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::{CodecError, Result};
+
+/// No codec text is longer than this.
+const MAX_LEN: usize = 256;
+
+/// A codec's name and parameters, parsed but not yet understood.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CodecSpec {
+    name: String,
+    params: Vec<(String, String)>,
+}
+
+impl CodecSpec {
+    /// A spec from parts that are known to be well-formed.
+    pub(crate) fn new(name: &str, params: &[(&str, String)]) -> Self {
+        let params = params
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
+        Self {
+            name: name.to_owned(),
+            params,
+        }
+    }
+
+    /// The codec's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The value of parameter `key`: empty for a key without a value, `None` if it is not given.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.params
+            .iter()
+            .find(|(k, _)| k == key)
+            .map(|(_, v)| v.as_str())
+    }
+
+    /// The value of `key` as a number in `range`, or `default`.
+    pub(crate) fn integer(
+        &self,
+        key: &str,
+        range: std::ops::RangeInclusive<i32>,
+        default: i32,
+    ) -> Result<i32> {
+        let Some(text) = self.get(key) else {
+            return Ok(default);
+        };
+        text.parse()
+            .ok()
+            .filter(|value| range.contains(value))
+            .ok_or_else(|| {
+                self.error(format!(
+                    "`{key}` must be a whole number from {} to {}",
+                    range.start(),
+                    range.end()
+                ))
+            })
+    }
+
+    /// Refuses parameters other than `known`.
+    pub(crate) fn allow(&self, known: &[&str]) -> Result<()> {
+        match self
+            .params
+            .iter()
+            .find(|(key, _)| !known.contains(&key.as_str()))
+        {
+            None => Ok(()),
+            Some((key, _)) if known.is_empty() => {
+                Err(self.error(format!("`{key}`: there are no parameters")))
+            }
+            Some((key, _)) => Err(self.error(format!(
+                "`{key}` is not a parameter; known are {}",
+                known.join(", ")
+            ))),
+        }
+    }
+
+    /// A parameter error about this spec.
+    pub(crate) fn error(&self, what: impl Into<String>) -> CodecError {
+        CodecError::Parameter {
+            spec: self.to_string(),
+            what: what.into(),
+        }
+    }
+}
+
+impl FromStr for CodecSpec {
+    type Err = CodecError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let error = |what: &str| {
+            // A hostile manifest could hold anything here: quote only its beginning.
+            let spec = text.chars().take(MAX_LEN).collect();
+            CodecError::Parameter {
+                spec,
+                what: what.to_owned(),
+            }
+        };
+        if text.len() > MAX_LEN {
+            return Err(error("over 256 characters"));
+        }
+        let is_word = |word: &str| {
+            !word.is_empty()
+                && word
+                    .bytes()
+                    .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'+' | b'-'))
+        };
+        let (name, rest) = text
+            .split_once(':')
+            .map_or((text, None), |(name, rest)| (name, Some(rest)));
+        if !is_word(name) {
+            return Err(error("expected `name` or `name:key=value,…`"));
+        }
+        let mut params: Vec<(String, String)> = Vec::new();
+        for param in rest.into_iter().flat_map(|rest| rest.split(',')) {
+            let (key, value) = param.split_once('=').unwrap_or((param, ""));
+            if !is_word(key) || !(value.is_empty() || is_word(value)) {
+                return Err(error("expected `key=value` or `key`, separated by commas"));
+            }
+            if params.iter().any(|(known, _)| known == key) {
+                return Err(error("a parameter is given twice"));
+            }
+            params.push((key.to_owned(), value.to_owned()));
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            params,
+        })
+    }
+}
+
+impl fmt::Display for CodecSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)?;
+        for (idx, (key, value)) in self.params.iter().enumerate() {
+            f.write_str(if idx == 0 { ":" } else { "," })?;
+            f.write_str(key)?;
+            if !value.is_empty() {
+                write!(f, "={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips() {
+        for text in [
+            "raw",
+            "zstd:level=3",
+            "jpeg:q=95,sub=444",
+            "jpeg:carry",
+            "pco:abs=1e-4",
+        ] {
+            assert_eq!(text.parse::<CodecSpec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn malformed_text_is_refused() {
+        for text in [
+            "",
+            ":",
+            "zstd:",
+            "zstd:level=3,",
+            "zstd:level=3,level=4",
+            "zs td",
+            "zstd:=3",
+            "é",
+        ] {
+            assert!(text.parse::<CodecSpec>().is_err(), "{text:?}");
+        }
+        assert!("a".repeat(300).parse::<CodecSpec>().is_err());
+    }
+}

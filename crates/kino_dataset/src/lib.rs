@@ -1,0 +1,1 @@
+//! Versions, the episode table, episodes, the writer and the stores: all storage.

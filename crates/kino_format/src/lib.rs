@@ -1,0 +1,1 @@
+//! A shard as bytes: asks for byte ranges, gets bytes, never opens a file.

@@ -1,0 +1,1 @@
+//! The Python module: convert, release the GIL, call, convert errors.

@@ -1,0 +1,2 @@
+//! What CI runs.
+fn main() {}
