@@ -1,0 +1,54 @@
+# The ways into this repository. `make help` lists them; CONTRIBUTING.md explains them.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+# Everything runs with the checkout's own tools first: Python and cmake from .venv, nasm from .tools where
+# the system has none.
+export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/bin
+export VIRTUAL_ENV := $(CURDIR)/.venv
+unexport CONDA_PREFIX PYTHONHOME
+
+STEP := scripts/step.sh
+# libjpeg-turbo's SIMD is a default feature that needs nasm; `setup` leaves this file when there is none to be had.
+FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
+NOTICE = scripts/setup.sh --notice
+
+.PHONY: help setup build demo test lint check bench fuzz clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
+
+setup: ## make .venv with the development tools, and get nasm
+	@scripts/setup.sh
+
+build: setup ## build the Python package (and the command `kinograph`) into .venv
+	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
+	@$(NOTICE)
+
+demo: build ## pack the sample recording, read it back, show sizes and times
+	@python examples/demo.py
+	@$(NOTICE)
+
+test: build ## run the Rust and the Python tests
+	@$(STEP) "cargo test" cargo test --locked --workspace --exclude kino_py $(FEATURES)
+	@$(STEP) "pytest" python -m pytest
+	@$(NOTICE)
+
+lint: build ## format, lints, docs, types, stubs, crate arrows, versions, links
+	@$(STEP) "cargo xtask check" cargo xtask check $(FEATURES)
+	@$(NOTICE)
+
+check: test lint ## everything CI runs
+
+bench: build ## measure this machine; writes target/bench/*.csv
+	@python bench/run.py
+
+fuzz: setup ## a short run of every fuzz target (needs nightly Rust and cargo-fuzz)
+	@scripts/fuzz.sh
+
+clean: ## remove everything that was built or installed here
+	rm -rf .venv .tools target fuzz/target dist python/kinograph/_core*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Makes a checkout ready to build: .venv with the development tools, and nasm for the JPEG codec.
+#
+#   scripts/setup.sh            does what is missing; a second run takes a fraction of a second
+#   scripts/setup.sh --notice   only repeats the warning, when JPEG had to be built without SIMD
+#
+# Needs cargo, a C compiler and Python 3.10 or newer; works as root and as anybody. Everything it makes lies in
+# .venv and .tools, but for the one system package (nasm) that it installs when run as root on Debian or Ubuntu.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly VENV=.venv TOOLS=.tools
+readonly STAMP=$VENV/.setup-stamp NO_NASM=$TOOLS/no-nasm
+readonly REQUIREMENTS=scripts/requirements-dev.txt
+# The hash is that of upstream's release; Debian carries the same file.
+readonly NASM_VERSION=2.16.03
+readonly NASM_SHA256=1412a1c760bbd05db026b6c0d1657affd6631cd0a63cddb6f73cc6d4aa616148
+readonly NASM_URLS=(
+    "https://www.nasm.us/pub/nasm/releasebuilds/$NASM_VERSION/nasm-$NASM_VERSION.tar.xz"
+    "https://deb.debian.org/debian/pool/main/n/nasm/nasm_$NASM_VERSION.orig.tar.xz"
+)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() {
+    printf 'error: %s\n' "$1" >&2
+    printf 'hint: %s\n' "$2" >&2
+    exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+notice() {
+    [[ -e $NO_NASM ]] || return 0
+    cat >&2 <<'TEXT'
+
+  ############################################################################
+  #  JPEG IS BUILT WITHOUT SIMD: encoding and decoding take about 2.5 times  #
+  #  as long. The pixels are the same; only the speed suffers.               #
+  #                                                                          #
+  #  The assembler `nasm` was not found and could not be installed.          #
+  #  To fix it:    apt-get install nasm    (or dnf, brew, pacman: any nasm)  #
+  #  and then:     make build              (finds it and builds again)       #
+  ############################################################################
+
+TEXT
+}
+
+# Prints the first Python that is new enough.
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python3.10 python; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then
+            "$candidate" -c 'import sys; print(sys.executable)'
+            return
+        fi
+    done
+    die "no Python 3.10 or newer found" "install it, or name it: PYTHON=/path/to/python3 make setup"
+}
+
+check_tools() {
+    have cargo || die "cargo is not on PATH" "install Rust from https://rustup.rs, then open a new shell"
+    have "${CC:-cc}" || die "no C compiler (${CC:-cc}) on PATH" "install gcc or clang (Debian: apt-get install gcc libc6-dev), or set CC"
+}
+
+make_venv() {
+    local python=$1
+    say "making $VENV with $python"
+    rm -rf "$VENV"
+    "$python" -m venv "$VENV" >"$TOOLS/venv.log" 2>&1 && return
+    # Debian's Python has no ensurepip until python3-venv is installed; a pip from elsewhere can stand in for it.
+    rm -rf "$VENV"
+    if "$python" -m venv --without-pip "$VENV" >>"$TOOLS/venv.log" 2>&1 &&
+        "$python" -m pip --python "$VENV/bin/python" install --quiet pip >>"$TOOLS/venv.log" 2>&1; then
+        return
+    fi
+    rm -rf "$VENV"
+    if is_root_on_debian && apt_install python3-venv && "$python" -m venv "$VENV" >>"$TOOLS/venv.log" 2>&1; then
+        return
+    fi
+    cat "$TOOLS/venv.log" >&2
+    die "$python cannot make a virtual environment" "Debian and Ubuntu: apt-get install python3-venv; or name another Python: PYTHON=/path/to/python3 make setup"
+}
+
+# What .venv was made from: a change of any of these makes it anew or brings it up to date.
+fingerprint() {
+    local python=$1
+    { cat "$REQUIREMENTS"; pwd; "$python" -VV; } | cksum
+}
+
+setup_python() {
+    local python wanted
+    python=$(find_python)
+    wanted=$(fingerprint "$python")
+    if [[ -x $VENV/bin/python && -e $STAMP && $(cat "$STAMP") == "$wanted" ]]; then
+        return
+    fi
+    make_venv "$python"
+    say "installing the development tools from PyPI into $VENV"
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$REQUIREMENTS" ||
+        die "the development tools could not be installed" "the lines above say why; pip needs to reach PyPI or a mirror of it"
+    printf '%s\n' "$wanted" >"$STAMP"
+}
+
+is_root_on_debian() { [[ $(id -u) == 0 ]] && have apt-get; }
+
+apt_install() {
+    export DEBIAN_FRONTEND=noninteractive
+    say "installing $1 with apt-get"
+    apt-get install -y --no-install-recommends "$1" >"$TOOLS/apt.log" 2>&1 && return
+    # A fresh container has no package lists.
+    apt-get update >>"$TOOLS/apt.log" 2>&1 &&
+        apt-get install -y --no-install-recommends "$1" >>"$TOOLS/apt.log" 2>&1
+}
+
+# Without root: fetch Debian's package and unpack it here.
+nasm_from_package() {
+    have apt-get && have dpkg-deb || return 1
+    local lists=$PWD/$TOOLS/apt
+    local private=(-o "Dir::State::Lists=$lists/lists" -o "Dir::Cache=$lists/cache")
+    say "fetching Debian's nasm package into $TOOLS"
+    mkdir -p "$TOOLS/package" "$lists/lists/partial" "$lists/cache/archives/partial"
+    (
+        cd "$TOOLS/package" && rm -f nasm_*.deb &&
+            { apt-get download nasm || { apt-get "${private[@]}" update && apt-get "${private[@]}" download nasm; }; } &&
+            dpkg-deb -x nasm_*.deb .
+    ) >"$TOOLS/apt.log" 2>&1 || return 1
+    rm -rf "$lists"
+    install_nasm "$TOOLS/package/usr/bin/nasm"
+}
+
+# Anywhere: upstream's source, checked by hash, needs only the C compiler.
+nasm_from_source() {
+    local work=$TOOLS/nasm-$NASM_VERSION
+    say "building nasm $NASM_VERSION from source (about a minute)"
+    "$VENV/bin/python" scripts/fetch.py "$NASM_SHA256" "$work.tar.xz" "${NASM_URLS[@]}" >"$TOOLS/nasm.log" 2>&1 || return 1
+    (
+        unset MAKEFLAGS MAKELEVEL
+        cd "$TOOLS" && rm -rf "nasm-$NASM_VERSION" &&
+            "../$VENV/bin/python" -m tarfile -e "nasm-$NASM_VERSION.tar.xz" . &&
+            cd "nasm-$NASM_VERSION" && sh ./configure && make nasm
+    ) >>"$TOOLS/nasm.log" 2>&1 || return 1
+    install_nasm "$work/nasm" && rm -rf "$work" "$work.tar.xz"
+}
+
+install_nasm() {
+    "$1" -v >/dev/null 2>&1 || return 1
+    mkdir -p "$TOOLS/bin"
+    cp "$1" "$TOOLS/bin/nasm"
+}
+
+# libjpeg-turbo's x86 kernels are nasm source; on other processors they are C.
+setup_nasm() {
+    case $(uname -m) in x86_64 | amd64 | i?86) ;; *) return ;; esac
+    if have nasm || have yasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then
+        rm -f "$NO_NASM"
+        return
+    fi
+    # A failed search is not repeated on every build, only when the script that searches has changed.
+    local script
+    script=$(cksum <scripts/setup.sh)
+    if [[ -e $NO_NASM && $(cat "$NO_NASM") == "$script" ]]; then
+        return
+    fi
+    if { is_root_on_debian && apt_install nasm && have nasm; } || nasm_from_package || nasm_from_source; then
+        rm -f "$NO_NASM"
+        return
+    fi
+    printf '%s\n' "$script" >"$NO_NASM"
+}
+
+if [[ ${1:-} == --notice ]]; then
+    notice
+    exit
+fi
+check_tools
+mkdir -p "$TOOLS"
+setup_python
+setup_nasm
+notice
