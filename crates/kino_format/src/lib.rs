@@ -1,1 +1,37 @@
-//! A shard as bytes: asks for byte ranges, gets bytes, never opens a file.
+//! A shard as bytes: the immutable file that holds whole episodes.
+//!
+//! ```text
+//! ┌────────┬──────────────────────────────┬─────┬────────┬───────────┬────────┐
+//! │ header │ episode 0                    │  …  │ schema │ directory │ footer │
+//! │  32 B  │ pages … │ index              │     │  JSON  │ 56 B each │  64 B  │
+//! └────────┴──────────────────────────────┴─────┴────────┴───────────┴────────┘
+//! ```
+//!
+//! Every part starts where the one before it ends, rounded up to 8 bytes: there are no holes and
+//! no overlaps, and a reader checks that. Every part has a CRC32C. Offsets inside an episode are
+//! relative to its start, so an episode moves to another shard as one unchanged run of bytes.
+//!
+//! Nothing here opens a file. [`OpenShard`] asks for byte ranges and is fed bytes, so that one
+//! parser serves a local file, memory and an object store; [`ShardWriter`] appends bytes to a
+//! buffer that its caller drains. The normative text is `spec/format.md`.
+
+mod clock;
+mod error;
+mod index;
+mod layout;
+mod open;
+mod records;
+mod schema;
+mod write;
+
+pub use clock::{Clock, RegularClock};
+pub use error::{FormatError, Result};
+pub use index::{EpisodeIndex, PageSlice, Segment};
+pub use layout::{
+    FORMAT_VERSION, MAX_EPISODES, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, MAX_SCHEMA_BYTES,
+    MAX_STREAMS, page_checksum,
+};
+pub use open::{DirectoryEntry, OpenShard, Shard, Step};
+pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
+pub use schema::{Kind, Schema, StreamSchema};
+pub use write::{EpisodeSummary, ShardWriter};

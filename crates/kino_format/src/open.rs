@@ -1,0 +1,377 @@
+//! Opening a shard: a state machine that asks for byte ranges and is fed bytes.
+//!
+//! ```text
+//! footer  64 B  u64 file_len | u64 schema_start | u32 schema_len | u32 schema_crc
+//!               | u32 episodes | u32 directory_crc | u16 version | u16 min_reader
+//!               | 16 × 0 | u32 crc of the 52 bytes before | "KINOEND\n"
+//! directory entry  56 B  u64 start | u64 pages_len | u32 index_len | u32 index_crc | 32 B blake3
+//! ```
+//!
+//! One read from the end usually brings footer, directory and schema; a large directory takes a second.
+//!
+//! ```
+//! use kino_format::{OpenShard, Step};
+//! # let mut bytes = Vec::new();
+//! # let writer = kino_format::ShardWriter::new(&mut bytes);
+//! # let schema = kino_format::Schema { clock_codec: "raw".into(), streams: vec![] };
+//! # writer.finish(&schema, &mut bytes)?;
+//! let mut opening = OpenShard::new(bytes.len() as u64)?;
+//! let shard = loop {
+//!     match opening.step()? {
+//!         Step::Need(range) => opening.feed(&bytes[range.start as usize..range.end as usize]),
+//!         Step::Ready(shard) => break shard,
+//!     }
+//! };
+//! assert_eq!(shard.episodes().len(), 0);
+//! # Ok::<(), kino_format::FormatError>(())
+//! ```
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::error::{FormatError, Result, invalid};
+use crate::index::EpisodeIndex;
+use crate::layout::{
+    Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, FOOTER_MAGIC, FORMAT_VERSION, HEADER_LEN,
+    HEADER_MAGIC, MAX_EPISODES, MAX_SCHEMA_BYTES, align_up, verify,
+};
+use crate::schema::Schema;
+
+/// How much is asked for at first: enough for about a thousand episodes.
+const SUFFIX: u64 = 64 << 10;
+
+/// What an opening shard wants next.
+#[derive(Debug)]
+pub enum Step {
+    /// Bytes of this range of the file, to be given to [`OpenShard::feed`].
+    Need(Range<u64>),
+    /// Nothing: here it is.
+    Ready(Shard),
+}
+
+/// A shard that is being opened.
+#[derive(Debug)]
+pub struct OpenShard {
+    file_len: u64,
+    asked: Range<u64>,
+    bytes: Option<Vec<u8>>,
+}
+
+/// An open shard: its schema and where its episodes lie. Holds no page.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    schema: Arc<Schema>,
+    episodes: Vec<DirectoryEntry>,
+    tail_start: u64,
+    file_len: u64,
+}
+
+/// Where one episode lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirectoryEntry {
+    /// First byte of the episode.
+    pub start: u64,
+    /// Bytes of pages, a multiple of 8; the index follows them.
+    pub pages_len: u64,
+    /// Bytes of index.
+    pub index_len: u32,
+    /// CRC32C of the index.
+    pub index_crc: u32,
+    /// BLAKE3 of pages and index: what the episode is, wherever it lies.
+    pub hash: [u8; 32],
+}
+
+impl DirectoryEntry {
+    /// Where the index lies in the shard.
+    pub fn index_range(&self) -> Range<u64> {
+        let start = self.start + self.pages_len;
+        start..start + u64::from(self.index_len)
+    }
+
+    /// Where pages and index lie in the shard.
+    pub fn range(&self) -> Range<u64> {
+        self.start..self.index_range().end
+    }
+
+    fn parse(bytes: &[u8]) -> Self {
+        let mut cursor = Cursor::new(bytes);
+        Self {
+            start: cursor.u64(),
+            pages_len: cursor.u64(),
+            index_len: cursor.u32(),
+            index_crc: cursor.u32(),
+            hash: cursor.array(),
+        }
+    }
+
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.start.to_le_bytes());
+        out.extend(self.pages_len.to_le_bytes());
+        out.extend(self.index_len.to_le_bytes());
+        out.extend(self.index_crc.to_le_bytes());
+        out.extend(self.hash);
+    }
+
+    /// One past the episode's last byte, with every addition checked: the numbers are untrusted.
+    fn checked_end(&self) -> Option<u64> {
+        self.start
+            .checked_add(self.pages_len)?
+            .checked_add(u64::from(self.index_len))
+    }
+}
+
+/// The footer's fields, checked against the file's length.
+struct Footer {
+    schema: Range<u64>,
+    schema_crc: u32,
+    directory: Range<u64>,
+    directory_crc: u32,
+}
+
+impl OpenShard {
+    /// Starts to open a shard of `file_len` bytes.
+    pub fn new(file_len: u64) -> Result<Self> {
+        let need = (HEADER_LEN + FOOTER_LEN) as u64;
+        if file_len < need {
+            return Err(FormatError::Truncated {
+                part: "header and footer",
+                need,
+                have: file_len,
+            });
+        }
+        let asked = file_len.saturating_sub(SUFFIX)..file_len;
+        Ok(Self {
+            file_len,
+            asked,
+            bytes: None,
+        })
+    }
+
+    /// Gives the bytes of the range that [`step`](Self::step) asked for.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.bytes = Some(bytes.to_vec());
+    }
+
+    /// What is wanted next, or the open shard.
+    pub fn step(&mut self) -> Result<Step> {
+        let Some(bytes) = self.bytes.take() else {
+            return Ok(Step::Need(self.asked.clone()));
+        };
+        let need = self.asked.end - self.asked.start;
+        if bytes.len() as u64 != need {
+            return Err(FormatError::Truncated {
+                part: "tail",
+                need,
+                have: bytes.len() as u64,
+            });
+        }
+        let footer = Footer::parse(&bytes, self.file_len)?;
+        if footer.schema.start < self.asked.start {
+            self.asked = footer.schema.start..self.file_len;
+            return Ok(Step::Need(self.asked.clone()));
+        }
+        let part = |range: &Range<u64>| {
+            let start = usize::try_from(range.start - self.asked.start).unwrap_or(usize::MAX);
+            let end = usize::try_from(range.end - self.asked.start).unwrap_or(usize::MAX);
+            bytes.get(start..end).unwrap_or_default()
+        };
+        let (schema, directory) = (part(&footer.schema), part(&footer.directory));
+        verify(
+            "directory",
+            footer.directory.start,
+            directory,
+            footer.directory_crc,
+        )?;
+        verify("schema", footer.schema.start, schema, footer.schema_crc)?;
+        if part(&(footer.schema.end..footer.directory.start))
+            .iter()
+            .any(|&byte| byte != 0)
+        {
+            return Err(invalid("schema", "the bytes that fill it up are not zero"));
+        }
+        let episodes: Vec<_> = directory
+            .chunks_exact(DIRECTORY_ENTRY_LEN)
+            .map(DirectoryEntry::parse)
+            .collect();
+        check_tiling(&episodes, footer.schema.start)?;
+        let schema = Arc::new(Schema::parse(schema)?);
+        Ok(Step::Ready(Shard {
+            schema,
+            episodes,
+            tail_start: footer.schema.start,
+            file_len: self.file_len,
+        }))
+    }
+}
+
+impl Footer {
+    fn parse(tail: &[u8], file_len: u64) -> Result<Self> {
+        let Some(bytes) = tail.last_chunk::<FOOTER_LEN>() else {
+            return Err(FormatError::Truncated {
+                part: "footer",
+                need: FOOTER_LEN as u64,
+                have: tail.len() as u64,
+            });
+        };
+        let mut cursor = Cursor::new(bytes);
+        let stored_len = cursor.u64();
+        let schema_start = cursor.u64();
+        let (schema_len, schema_crc) = (cursor.u32(), cursor.u32());
+        let (episodes, directory_crc) = (cursor.u32(), cursor.u32());
+        let (_version, min_reader) = (cursor.u16(), cursor.u16());
+        let zero: [u8; 16] = cursor.array();
+        let crc = cursor.u32();
+        if cursor.array() != FOOTER_MAGIC {
+            // The footer is the last thing written: a shard that lost its end has no magic there.
+            return Err(FormatError::Magic {
+                part: "footer (the file may be truncated)",
+            });
+        }
+        verify("footer", file_len - FOOTER_LEN as u64, &bytes[..52], crc)?;
+        if min_reader > FORMAT_VERSION {
+            return Err(FormatError::TooNew {
+                found: min_reader,
+                supported: FORMAT_VERSION,
+            });
+        }
+        if zero != [0; 16] {
+            return Err(invalid("footer", "its reserved bytes are not zero"));
+        }
+        if stored_len != file_len {
+            return Err(FormatError::Truncated {
+                part: "shard",
+                need: stored_len,
+                have: file_len,
+            });
+        }
+        if schema_len as usize > MAX_SCHEMA_BYTES || episodes as usize > MAX_EPISODES {
+            return Err(invalid(
+                "footer",
+                format!("{schema_len} bytes of schema, {episodes} episodes"),
+            ));
+        }
+        let footer = || {
+            let schema_end = schema_start.checked_add(u64::from(schema_len))?;
+            let directory_start = align_up(schema_end)?;
+            let directory_end =
+                directory_start.checked_add(u64::from(episodes) * DIRECTORY_ENTRY_LEN as u64)?;
+            let fits =
+                schema_start >= HEADER_LEN as u64 && directory_end == file_len - FOOTER_LEN as u64;
+            fits.then_some(Self {
+                schema: schema_start..schema_end,
+                schema_crc,
+                directory: directory_start..directory_end,
+                directory_crc,
+            })
+        };
+        footer().ok_or_else(|| {
+            invalid(
+                "footer",
+                "schema and directory do not fill the space before it",
+            )
+        })
+    }
+}
+
+/// Episodes follow each other from the header to the schema.
+fn check_tiling(episodes: &[DirectoryEntry], schema_start: u64) -> Result<()> {
+    let mut position = HEADER_LEN as u64;
+    for (idx, episode) in episodes.iter().enumerate() {
+        let end = episode.checked_end().filter(|&end| end <= schema_start);
+        let aligned = episode.pages_len % 8 == 0 && episode.index_len % 8 == 0;
+        match end {
+            Some(end) if episode.start == position && aligned => position = end,
+            _ => {
+                return Err(invalid(
+                    "directory",
+                    format!(
+                        "episode {idx} does not start at byte {position}, or ends after the last"
+                    ),
+                ));
+            }
+        }
+    }
+    if position != schema_start {
+        return Err(invalid(
+            "directory",
+            format!("episodes end at byte {position}, the schema starts at {schema_start}"),
+        ));
+    }
+    Ok(())
+}
+
+impl Shard {
+    /// The streams of the shard.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Where the episodes lie.
+    pub fn episodes(&self) -> &[DirectoryEntry] {
+        &self.episodes
+    }
+
+    /// Where schema, directory and footer lie.
+    pub fn tail_range(&self) -> Range<u64> {
+        self.tail_start..self.file_len
+    }
+
+    /// The index of the episode at `slot`, from the bytes of its [`index_range`](DirectoryEntry::index_range).
+    pub fn episode_index(&self, slot: usize, bytes: Vec<u8>) -> Result<EpisodeIndex> {
+        let entry = self.episodes.get(slot).ok_or_else(|| {
+            invalid(
+                "directory",
+                format!(
+                    "no episode at slot {slot}, the shard has {}",
+                    self.episodes.len()
+                ),
+            )
+        })?;
+        if bytes.len() as u64 != u64::from(entry.index_len) {
+            let (need, have) = (u64::from(entry.index_len), bytes.len() as u64);
+            return Err(FormatError::Truncated {
+                part: "episode index",
+                need,
+                have,
+            });
+        }
+        verify(
+            "episode index",
+            entry.index_range().start,
+            &bytes,
+            entry.index_crc,
+        )?;
+        EpisodeIndex::parse(bytes, entry.pages_len, &self.schema)
+    }
+
+    /// Checks the header, which opening does not need and so does not read.
+    pub fn check_header(bytes: &[u8]) -> Result<()> {
+        let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
+            return Err(FormatError::Truncated {
+                part: "header",
+                need: HEADER_LEN as u64,
+                have: bytes.len() as u64,
+            });
+        };
+        let mut cursor = Cursor::new(header);
+        if cursor.array() != HEADER_MAGIC {
+            return Err(FormatError::Magic { part: "header" });
+        }
+        let (_version, min_reader) = (cursor.u16(), cursor.u16());
+        let zero: [u8; 16] = cursor.array();
+        verify("header", 0, &header[..28], cursor.u32())?;
+        if min_reader > FORMAT_VERSION {
+            return Err(FormatError::TooNew {
+                found: min_reader,
+                supported: FORMAT_VERSION,
+            });
+        }
+        if zero != [0; 16] {
+            return Err(invalid("header", "its reserved bytes are not zero"));
+        }
+        Ok(())
+    }
+
+    /// The header's length, for those who check it.
+    pub const HEADER_LEN: u64 = HEADER_LEN as u64;
+}

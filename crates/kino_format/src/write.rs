@@ -1,0 +1,193 @@
+//! Writing a shard: pages as they come, an index after each episode, the directory at the end.
+//!
+//! The writer appends to a buffer that its caller drains to a file whenever it likes; positions are
+//! counted here, so the buffer may be emptied between any two calls.
+//!
+//! ```text
+//! new ─▶ ( page* ─▶ end_episode )* ─▶ finish
+//! ```
+
+use crate::error::{Result, limit};
+use crate::index::{EpisodeIndex, to_u32};
+use crate::layout::{
+    ALIGN, DIRECTORY_ENTRY_LEN, FOOTER_LEN, FOOTER_MAGIC, FORMAT_VERSION, HEADER_LEN, HEADER_MAGIC,
+    INDEX_MAGIC, MAX_EPISODES, MAX_PAGE_BYTES, MAX_SCHEMA_BYTES, MIN_READER, page_checksum,
+};
+use crate::open::DirectoryEntry;
+use crate::records::{ClockRecord, PageRecord, StreamRecord};
+use crate::schema::Schema;
+
+/// A shard that is being written.
+#[derive(Debug)]
+pub struct ShardWriter {
+    position: u64,
+    directory: Vec<DirectoryEntry>,
+    episode_start: u64,
+    pages: Vec<PageRecord>,
+    hasher: blake3::Hasher,
+}
+
+/// What an episode became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpisodeSummary {
+    /// Its position in the shard.
+    pub slot: usize,
+    /// Its pages and index, in bytes.
+    pub bytes: u64,
+    /// BLAKE3 of these bytes.
+    pub hash: [u8; 32],
+}
+
+impl ShardWriter {
+    /// Starts a shard: appends the header to `out`.
+    pub fn new(out: &mut Vec<u8>) -> Self {
+        let start = out.len();
+        out.extend(HEADER_MAGIC);
+        out.extend(FORMAT_VERSION.to_le_bytes());
+        out.extend(MIN_READER.to_le_bytes());
+        out.extend([0; 16]);
+        let crc = page_checksum(&out[start..]);
+        out.extend(crc.to_le_bytes());
+        Self {
+            position: HEADER_LEN as u64,
+            directory: Vec::new(),
+            episode_start: HEADER_LEN as u64,
+            pages: Vec::new(),
+            hasher: blake3::Hasher::new(),
+        }
+    }
+
+    /// Bytes written so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Episodes finished so far.
+    pub fn episodes(&self) -> usize {
+        self.directory.len()
+    }
+
+    /// Appends a page of the current episode to `out` and returns its number.
+    pub fn page(&mut self, bytes: &[u8], first_frame: u32, out: &mut Vec<u8>) -> Result<u32> {
+        let number = to_u32(self.pages.len())?;
+        let len = u32::try_from(bytes.len())
+            .ok()
+            .filter(|_| bytes.len() <= MAX_PAGE_BYTES);
+        let len = len.ok_or_else(|| {
+            limit(format!(
+                "a page of {} bytes, at most {MAX_PAGE_BYTES}",
+                bytes.len()
+            ))
+        })?;
+        let offset_units = u32::try_from((self.position - self.episode_start) / ALIGN)
+            .map_err(|_| limit("an episode of over 32 GiB; split it into several"))?;
+        self.pages.push(PageRecord {
+            offset_units,
+            len,
+            first_frame,
+            crc: page_checksum(bytes),
+        });
+        self.append(bytes, out);
+        Ok(number)
+    }
+
+    /// Ends the current episode: appends its index to `out`. The schema may still grow afterwards.
+    pub fn end_episode(
+        &mut self,
+        (clocks, streams): (&[ClockRecord], &[StreamRecord]),
+        attributes_page: u32,
+        schema: &Schema,
+        out: &mut Vec<u8>,
+    ) -> Result<EpisodeSummary> {
+        if self.directory.len() >= MAX_EPISODES {
+            return Err(limit(format!("over {MAX_EPISODES} episodes")));
+        }
+        let mut index = Vec::new();
+        index.extend(INDEX_MAGIC);
+        for count in [clocks.len(), streams.len(), self.pages.len()] {
+            index.extend(to_u32(count)?.to_le_bytes());
+        }
+        index.extend(attributes_page.to_le_bytes());
+        index.extend([0; 12]);
+        clocks.iter().for_each(|clock| clock.write(&mut index));
+        streams.iter().for_each(|stream| stream.write(&mut index));
+        self.pages.iter().for_each(|page| page.write(&mut index));
+
+        let pages_len = self.position - self.episode_start;
+        let index_len =
+            u32::try_from(index.len()).map_err(|_| limit("an episode index of over 4 GiB"))?;
+        let index_crc = page_checksum(&index);
+        self.append(&index, out);
+        // The reader's own checks, before anything depends on the episode.
+        EpisodeIndex::parse(index, pages_len, schema)?;
+        let hash = *self.hasher.finalize().as_bytes();
+        let entry = DirectoryEntry {
+            start: self.episode_start,
+            pages_len,
+            index_len,
+            index_crc,
+            hash,
+        };
+        let summary = EpisodeSummary {
+            slot: self.directory.len(),
+            bytes: self.position - entry.start,
+            hash,
+        };
+        self.directory.push(entry);
+        self.episode_start = self.position;
+        self.pages.clear();
+        self.hasher.reset();
+        Ok(summary)
+    }
+
+    /// Ends the shard: appends schema, directory and footer to `out` and returns the file's length.
+    pub fn finish(mut self, schema: &Schema, out: &mut Vec<u8>) -> Result<u64> {
+        debug_assert!(self.pages.is_empty(), "every episode was ended");
+        let text = schema.to_bytes()?;
+        if text.len() > MAX_SCHEMA_BYTES {
+            return Err(limit(format!(
+                "a schema of {} bytes, at most {MAX_SCHEMA_BYTES}",
+                text.len()
+            )));
+        }
+        let mut directory = Vec::with_capacity(self.directory.len() * DIRECTORY_ENTRY_LEN);
+        self.directory
+            .iter()
+            .for_each(|entry| entry.write(&mut directory));
+        let schema_start = self.position;
+        self.append(&text, out);
+        self.append(&directory, out);
+        let file_len = self.position + FOOTER_LEN as u64;
+
+        let start = out.len();
+        out.extend(file_len.to_le_bytes());
+        out.extend(schema_start.to_le_bytes());
+        out.extend(to_u32(text.len())?.to_le_bytes());
+        out.extend(page_checksum(&text).to_le_bytes());
+        out.extend(to_u32(self.directory.len())?.to_le_bytes());
+        out.extend(page_checksum(&directory).to_le_bytes());
+        out.extend(FORMAT_VERSION.to_le_bytes());
+        out.extend(MIN_READER.to_le_bytes());
+        out.extend([0; 16]);
+        let crc = page_checksum(&out[start..]);
+        out.extend(crc.to_le_bytes());
+        out.extend(FOOTER_MAGIC);
+        debug_assert_eq!(
+            out.len() - start,
+            FOOTER_LEN,
+            "the footer has its fixed length"
+        );
+        Ok(file_len)
+    }
+
+    /// Appends a part and the zeros that fill it up to the next border.
+    fn append(&mut self, part: &[u8], out: &mut Vec<u8>) {
+        const ZEROS: [u8; 8] = [0; 8];
+        let padding = part.len().next_multiple_of(ZEROS.len()) - part.len();
+        for bytes in [part, &ZEROS[..padding]] {
+            out.extend_from_slice(bytes);
+            self.hasher.update(bytes);
+        }
+        self.position += (part.len() + padding) as u64;
+    }
+}
