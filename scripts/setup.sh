@@ -8,6 +8,8 @@
 # .venv and .tools, but for the one system package (nasm) that it installs when run as root on Debian or Ubuntu.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# .venv must be made by a Python that outlives it, also when it is the active environment.
+PATH=${PATH//"$PWD/.venv/bin:"/}
 
 readonly VENV=.venv TOOLS=.tools
 readonly STAMP=$VENV/.setup-stamp NO_NASM=$TOOLS/no-nasm
@@ -57,7 +59,7 @@ find_python() {
 }
 
 check_tools() {
-    have cargo || die "cargo is not on PATH" "install Rust from https://rustup.rs, then open a new shell"
+    cargo --version >/dev/null || die "cargo does not run" "install Rust from https://rustup.rs, then open a new shell"
     have "${CC:-cc}" || die "no C compiler (${CC:-cc}) on PATH" "install gcc or clang (Debian: apt-get install gcc libc6-dev), or set CC"
 }
 
@@ -103,7 +105,8 @@ setup_python() {
 is_root_on_debian() { [[ $(id -u) == 0 ]] && have apt-get; }
 
 apt_install() {
-    export DEBIAN_FRONTEND=noninteractive
+    # dpkg refuses to work when PATH, as a non-login shell may have it, lacks the sbin folders.
+    local -x DEBIAN_FRONTEND=noninteractive PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
     say "installing $1 with apt-get"
     apt-get install -y --no-install-recommends "$1" >"$TOOLS/apt.log" 2>&1 && return
     # A fresh container has no package lists.
