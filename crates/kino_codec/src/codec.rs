@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::error::{CodecError, Result};
-use crate::frame::FrameType;
+use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::frame::{FrameType, MAX_FRAME_BYTES};
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
@@ -132,4 +132,72 @@ pub(crate) fn check_range(page: Page<'_>, range: &Range<usize>, places: usize) -
         });
     }
     Ok(())
+}
+
+/// Refuses a destination that was made for frames of another size.
+pub(crate) fn check_dest(dest: &FramesMut<'_>, frame_bytes: usize) -> Result<()> {
+    let places = dest.rows() * dest.row_bytes();
+    if places == frame_bytes {
+        return Ok(());
+    }
+    Err(buffer(format!(
+        "frames of {frame_bytes} bytes do not fit places of {places}"
+    )))
+}
+
+/// Bytes from row to row of a picture of `height` rows of `row_bytes` in `dest`.
+///
+/// A packed destination may have been made for another shape of the same size: its rows do not matter.
+pub(crate) fn picture_row_stride(
+    dest: &FramesMut<'_>,
+    height: usize,
+    row_bytes: usize,
+) -> Result<usize> {
+    check_dest(dest, height * row_bytes)?;
+    if dest.has_packed_frames() {
+        Ok(row_bytes)
+    } else if dest.rows() == height {
+        Ok(dest.row_stride())
+    } else {
+        Err(buffer(format!(
+            "a picture of {height} rows does not fit places of {}",
+            dest.rows()
+        )))
+    }
+}
+
+/// No decoded page is larger than the largest frame: a number of frames above it is damage, not data.
+pub(crate) const MAX_PAGE_BYTES: usize = MAX_FRAME_BYTES;
+
+/// The decoded size of a page that the index says has `frames` frames: callers allocate no more than this.
+pub(crate) fn page_bytes(codec: &'static str, frames: usize, frame_bytes: usize) -> Result<usize> {
+    frames
+        .checked_mul(frame_bytes)
+        .filter(|bytes| *bytes <= MAX_PAGE_BYTES)
+        .ok_or_else(|| {
+            corrupt(
+                codec,
+                format!("{frames} frames of {frame_bytes} bytes in one page"),
+            )
+        })
+}
+
+/// The frames that a new page may have: what was asked for, if a reader will take it.
+pub(crate) fn check_page_frames(page_frames: usize, frame_bytes: usize) -> Result<()> {
+    if page_bytes("", page_frames, frame_bytes).is_ok() {
+        return Ok(());
+    }
+    Err(buffer(format!(
+        "{page_frames} frames of {frame_bytes} bytes are over {MAX_PAGE_BYTES} bytes in one page; use smaller pages"
+    )))
+}
+
+/// Refuses to encode pages of several frames, in the name of a codec whose pages hold one.
+pub(crate) fn one_frame_per_page(codec: &'static str, page_frames: NonZeroUsize) -> Result<()> {
+    match page_frames.get() {
+        1 => Ok(()),
+        more => Err(buffer(format!(
+            "`{codec}` stores one frame per page, {more} were asked for"
+        ))),
+    }
 }

@@ -11,6 +11,8 @@
 //! Strides let a decoder write straight into a slot of a batch, or into a part of a larger
 //! picture, without a copy. Bounds are checked once, when the view is made.
 
+use std::ops::Range;
+
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{FrameType, ValueType};
 
@@ -203,12 +205,26 @@ impl<'a> FramesMut<'a> {
             "frame index is below the destination's length"
         );
         let start = idx * self.frame_stride;
-        let extent = if self.rows == 0 {
-            0
-        } else {
-            self.row_stride * (self.rows - 1) + self.row_bytes
-        };
+        let extent = self.extent();
         &mut self.bytes[start..start + extent]
+    }
+
+    /// The bytes of frames `places` in turn, as [`frame_mut`](Self::frame_mut) gives them.
+    pub(crate) fn frames_mut(&mut self, places: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
+        assert!(places.end <= self.len, "places are in the destination");
+        let extent = self.extent();
+        self.bytes[places.start * self.frame_stride..]
+            .chunks_mut(self.frame_stride.max(1))
+            .map(move |frame| &mut frame[..extent])
+            .take(places.len())
+    }
+
+    /// Bytes from the first of a frame's first row to the last of its last row.
+    fn extent(&self) -> usize {
+        match self.rows {
+            0 => 0,
+            rows => self.row_stride * (rows - 1) + self.row_bytes,
+        }
     }
 
     /// All frames as one slice, if there is no gap anywhere.

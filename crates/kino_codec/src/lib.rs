@@ -21,15 +21,26 @@ mod codec;
 mod error;
 mod frame;
 mod frames;
+mod jpeg;
+mod pco;
+mod predict;
 mod raw;
 mod registry;
 mod scratch;
 mod spec;
+mod text;
+mod varint;
+mod zstd;
+mod zstd_frame;
+
+#[cfg(test)]
+mod testing;
 
 pub use codec::{Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope};
 pub use error::{CodecError, Result};
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
 pub use frames::{FrameData, Frames, FramesMut};
+pub use jpeg::jpeg_simd;
 pub use registry::{CodecEntry, codec, codecs};
 pub use scratch::Scratch;
 pub use spec::CodecSpec;

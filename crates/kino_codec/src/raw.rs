@@ -9,7 +9,9 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::codec::{Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range};
+use crate::codec::{
+    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_dest, check_range,
+};
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::{FrameType, ValueType};
 use crate::frames::{Frames, FramesMut};
@@ -115,6 +117,7 @@ impl Decoder for RawDecoder {
         _scratch: &mut Scratch,
     ) -> Result<()> {
         check_range(page, &range, dest.len())?;
+        check_dest(dest, self.frame_bytes)?;
         if page.frames.checked_mul(self.frame_bytes) != Some(page.bytes.len()) {
             return Err(corrupt(
                 NAME,

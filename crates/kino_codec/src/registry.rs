@@ -4,8 +4,13 @@ use std::sync::Arc;
 
 use crate::codec::Codec;
 use crate::error::{CodecError, Result};
+use crate::jpeg::Jpeg;
+use crate::pco::Pco;
+use crate::predict::Predict;
 use crate::raw::Raw;
 use crate::spec::CodecSpec;
+use crate::text::Text;
+use crate::zstd::Zstd;
 
 /// One row of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +24,38 @@ pub struct CodecEntry {
 }
 
 /// Every codec of this library. A name, once here, keeps its meaning for ever (spec/compatibility.md).
-const CODECS: &[CodecEntry] = &[CodecEntry {
-    name: "raw",
-    summary: "the values as they are",
-    make: |spec| Ok(Arc::new(Raw::new(spec)?)),
-}];
+const CODECS: &[CodecEntry] = &[
+    CodecEntry {
+        name: "raw",
+        summary: "the values as they are",
+        make: |spec| Ok(Arc::new(Raw::new(spec)?)),
+    },
+    CodecEntry {
+        name: "zstd",
+        summary: "general lossless: depth, large arrays",
+        make: |spec| Ok(Arc::new(Zstd::new(spec)?)),
+    },
+    CodecEntry {
+        name: "pco",
+        summary: "lossless for vectors: joints, actions, forces, times",
+        make: |spec| Ok(Arc::new(Pco::new(spec)?)),
+    },
+    CodecEntry {
+        name: "predict",
+        summary: "lossless for 8-bit pictures",
+        make: |spec| Ok(Arc::new(Predict::new(spec)?)),
+    },
+    CodecEntry {
+        name: "jpeg",
+        summary: "lossy for 8-bit pictures, or JPEG files carried as they are",
+        make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
+    },
+    CodecEntry {
+        name: "text",
+        summary: "UTF-8 strings, repeated ones stored once",
+        make: |spec| Ok(Arc::new(Text::new(spec)?)),
+    },
+];
 
 /// The codecs this library knows, for help texts and tables.
 pub fn codecs() -> &'static [CodecEntry] {
@@ -47,6 +79,49 @@ pub fn codec(text: &str) -> Result<Arc<dyn Codec>> {
                 name: spec.name().to_owned(),
                 known: known.join(", "),
             })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn canonical_text_parses_to_itself() {
+        let texts = [
+            "raw",
+            "zstd:level=19,shuffle=4",
+            "pco:level=0",
+            "predict:level=3",
+            "jpeg:q=85,sub=420",
+            "jpeg:carry",
+            "text:level=1",
+        ];
+        let defaults = codecs().iter().map(|entry| entry.name);
+        for text in defaults.chain(texts) {
+            let canonical = codec(text).unwrap().spec().to_string();
+            assert_eq!(codec(&canonical).unwrap().spec().to_string(), canonical);
+        }
+        for text in texts {
+            assert_eq!(codec(text).unwrap().spec().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = codec("webp").unwrap_err().to_string();
+        assert!(
+            error.contains("raw, zstd, pco, predict, jpeg, text"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_codec_suits_the_page_length_it_asks_for() {
+        let frame = crate::FrameType::values(crate::Dtype::U8, &[480, 640, 3]).unwrap();
+        for name in ["predict", "jpeg"] {
+            assert_eq!(codec(name).unwrap().page_frames(&frame).get(), 1);
         }
     }
 }

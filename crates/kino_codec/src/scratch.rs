@@ -1,5 +1,8 @@
 //! Working memory that is reused from page to page, one per thread.
 
+use crate::jpeg::{Compressor, Decompressor};
+use crate::zstd_frame::ZstdContexts;
+
 /// Buffers and library contexts that codecs keep between calls, so that decoding a frame allocates nothing.
 ///
 /// Make one per thread and hand it to every call; it grows to the largest page it has seen.
@@ -7,6 +10,16 @@
 pub struct Scratch {
     /// A general byte buffer; its contents mean nothing between calls.
     pub(crate) bytes: Vec<u8>,
+    /// A second one, for codecs with two stages.
+    pub(crate) more_bytes: Vec<u8>,
+    /// Positions inside a page; their contents mean nothing between calls.
+    pub(crate) offsets: Vec<usize>,
+    /// The zstd library's contexts.
+    pub(crate) zstd: ZstdContexts,
+    /// The JPEG library's instance for encoding, once one was needed.
+    pub(crate) jpeg_compressor: Option<Compressor>,
+    /// The JPEG library's instance for decoding, once one was needed.
+    pub(crate) jpeg_decompressor: Option<Decompressor>,
 }
 
 impl Scratch {
@@ -14,4 +27,12 @@ impl Scratch {
     pub fn new() -> Self {
         Self::default()
     }
+}
+
+/// The first `len` bytes of `buffer`, grown where needed; their values are whatever was there before.
+pub(crate) fn at_least(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
 }

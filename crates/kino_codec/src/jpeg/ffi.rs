@@ -1,0 +1,247 @@
+//! libjpeg-turbo behind two safe types: the only file of this crate with `unsafe`.
+//!
+//! A [`Compressor`] or [`Decompressor`] owns one library instance, which is reused from picture to
+//! picture. The library never keeps a pointer to a caller's buffer beyond the call that got it.
+//!
+//! Not here: which pictures are allowed. [`header`](super::header) reads a file's size and tables in
+//! safe code first, and the numbers in [`Picture`] come from the stream's type, never from the file.
+
+#![allow(
+    unsafe_code,
+    reason = "libjpeg-turbo is a C library; every call is in this file and wrapped"
+)]
+
+use std::ffi::{CStr, c_int};
+use std::ptr::NonNull;
+
+use turbojpeg_sys as sys;
+
+use crate::error::{CodecError, Result, buffer, corrupt};
+
+use super::{NAME, Subsampling};
+
+/// Real progressive files have about ten scans; a file of thousands would decode for minutes.
+const MAX_SCANS: c_int = 64;
+
+/// The size of a picture and how it lies in memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Picture {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    /// 1 (grey) or 3 (red, green, blue).
+    pub(crate) channels: usize,
+    /// Bytes from the start of one row to the start of the next.
+    pub(crate) row_stride: usize,
+}
+
+impl Picture {
+    /// Bytes from the first of the first row to the last of the last row.
+    fn extent(&self) -> Option<usize> {
+        let row = self.width.checked_mul(self.channels)?;
+        let last = self.row_stride.checked_mul(self.height.checked_sub(1)?)?;
+        (row <= self.row_stride).then_some(last.checked_add(row)?)
+    }
+
+    /// Height, width, pitch and pixel format as the library wants them, if `bytes` bytes hold the picture.
+    fn to_c(self, bytes: usize) -> Result<(c_int, c_int, c_int, c_int)> {
+        let fits = self.extent().is_some_and(|extent| extent <= bytes);
+        let numbers = [self.height, self.width, self.row_stride].map(c_int::try_from);
+        match (fits, numbers) {
+            (true, [Ok(height), Ok(width), Ok(pitch)]) if height > 0 && width > 0 => {
+                let format = if self.channels == 1 {
+                    sys::TJPF_TJPF_GRAY
+                } else {
+                    sys::TJPF_TJPF_RGB
+                };
+                Ok((height, width, pitch, format))
+            }
+            _ => Err(buffer(format!("{bytes} bytes do not hold {self:?}"))),
+        }
+    }
+}
+
+/// One instance of the library.
+#[derive(Debug)]
+struct Instance(NonNull<std::ffi::c_void>);
+
+// SAFETY: an instance is plain memory without thread-local state (the library's own error text is
+// thread-local, but we read the instance's), and `&mut self` methods keep it to one thread at a time.
+unsafe impl Send for Instance {}
+
+// SAFETY: no method takes `&self`, so sharing a reference allows nothing.
+unsafe impl Sync for Instance {}
+
+impl Instance {
+    fn new(kind: sys::TJINIT) -> Result<Self> {
+        // SAFETY: takes a number, returns an owned instance or null.
+        let handle = unsafe { sys::tj3Init(to_int(kind)) };
+        NonNull::new(handle)
+            .map(Self)
+            .ok_or_else(|| buffer("no memory for a JPEG context"))
+    }
+
+    fn set(&mut self, param: sys::TJPARAM, value: c_int) -> Result<()> {
+        // SAFETY: the handle is a live instance; the library checks parameter and value.
+        match unsafe { sys::tj3Set(self.0.as_ptr(), to_int(param), value) } {
+            0 => Ok(()),
+            _ => Err(buffer(format!("libjpeg-turbo: {}", self.error()))),
+        }
+    }
+
+    /// The text of the last error.
+    fn error(&mut self) -> String {
+        // SAFETY: the handle is a live instance; the text is null-terminated, owned by the instance
+        // (or static), and copied before the instance is used again.
+        unsafe { CStr::from_ptr(sys::tj3GetErrorStr(self.0.as_ptr())) }
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // SAFETY: the handle is a live instance that nothing uses after this.
+        unsafe { sys::tj3Destroy(self.0.as_ptr()) }
+    }
+}
+
+/// Pixels to JPEG files.
+#[derive(Debug)]
+pub(crate) struct Compressor(Instance);
+
+impl Compressor {
+    pub(crate) fn new() -> Result<Self> {
+        let mut instance = Instance::new(sys::TJINIT_TJINIT_COMPRESS)?;
+        instance.set(sys::TJPARAM_TJPARAM_NOREALLOC, 1)?;
+        // Tables fitted to the picture: smaller files at the same pixels, and small pictures gain most.
+        instance.set(sys::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
+        Ok(Self(instance))
+    }
+
+    /// Compresses `pixels` into `work`, which is grown to the worst case, and returns the file.
+    pub(crate) fn compress<'w>(
+        &mut self,
+        pixels: &[u8],
+        picture: Picture,
+        (quality, subsampling): (i32, Subsampling),
+        work: &'w mut Vec<u8>,
+    ) -> Result<&'w [u8]> {
+        let (height, width, pitch, format) = picture.to_c(pixels.len())?;
+        let subsampling = match (picture.channels, subsampling) {
+            (1, _) => sys::TJSAMP_TJSAMP_GRAY,
+            (_, Subsampling::S444) => sys::TJSAMP_TJSAMP_444,
+            (_, Subsampling::S422) => sys::TJSAMP_TJSAMP_422,
+            (_, Subsampling::S420) => sys::TJSAMP_TJSAMP_420,
+        };
+        self.0.set(sys::TJPARAM_TJPARAM_QUALITY, quality)?;
+        self.0.set(sys::TJPARAM_TJPARAM_SUBSAMP, subsampling)?;
+        // SAFETY: takes numbers, returns a number.
+        let worst = from_size(unsafe { sys::tj3JPEGBufSize(width, height, subsampling) });
+        if worst == 0 {
+            return Err(buffer(format!("no JPEG file can hold {picture:?}")));
+        }
+        if work.len() < worst {
+            work.resize(worst, 0);
+        }
+        let mut file = work.as_mut_ptr();
+        let mut len = to_size(work.len())?;
+        // SAFETY: the handle is a live compressor. `pixels` holds `height` rows of `pitch` bytes but for
+        // the gap after the last row, which is not read (`to_c` checked the extent). `file` and `len`
+        // describe `work`, which the library writes within and, by NOREALLOC, never replaces.
+        let failed = unsafe {
+            sys::tj3Compress8(
+                self.0.0.as_ptr(),
+                pixels.as_ptr(),
+                width,
+                pitch,
+                height,
+                format,
+                &raw mut file,
+                &raw mut len,
+            )
+        };
+        if failed != 0 {
+            return Err(buffer(format!("libjpeg-turbo: {}", self.0.error())));
+        }
+        work.get(..from_size(len))
+            .ok_or_else(|| buffer("libjpeg-turbo: the file is longer than its buffer"))
+    }
+}
+
+/// JPEG files to pixels.
+#[derive(Debug)]
+pub(crate) struct Decompressor(Instance);
+
+impl Decompressor {
+    pub(crate) fn new() -> Result<Self> {
+        let mut instance = Instance::new(sys::TJINIT_TJINIT_DECOMPRESS)?;
+        // A warning means damaged or missing data, which the library would paint over in grey.
+        instance.set(sys::TJPARAM_TJPARAM_STOPONWARNING, 1)?;
+        instance.set(sys::TJPARAM_TJPARAM_SCANLIMIT, MAX_SCANS)?;
+        Ok(Self(instance))
+    }
+
+    /// Decompresses `file` into `pixels`, if the file has exactly the size of `picture`.
+    pub(crate) fn decompress(
+        &mut self,
+        file: &[u8],
+        picture: Picture,
+        pixels: &mut [u8],
+    ) -> Result<()> {
+        let (height, width, pitch, format) = picture.to_c(pixels.len())?;
+        let len = to_size(file.len())?;
+        // SAFETY: the handle is a live decompressor, and `file` is readable for its length.
+        let failed = unsafe { sys::tj3DecompressHeader(self.0.0.as_ptr(), file.as_ptr(), len) };
+        if failed != 0 {
+            return Err(self.damaged());
+        }
+        let get = |param: sys::TJPARAM| {
+            // SAFETY: the handle is a live decompressor; reading a parameter changes nothing.
+            unsafe { sys::tj3Get(self.0.0.as_ptr(), to_int(param)) }
+        };
+        let found = [
+            get(sys::TJPARAM_TJPARAM_JPEGHEIGHT),
+            get(sys::TJPARAM_TJPARAM_JPEGWIDTH),
+            get(sys::TJPARAM_TJPARAM_PRECISION),
+            get(sys::TJPARAM_TJPARAM_LOSSLESS),
+        ];
+        if found != [height, width, 8, 0] {
+            return Err(corrupt(NAME, "the library reads another size in the file"));
+        }
+        // SAFETY: the handle is a live decompressor without scaling or cropping, and `file` is readable
+        // for its length. The call reads the same bytes as the header call above, so it writes `height`
+        // rows of `width` pixels of `format`, `pitch` apart: inside `pixels`, as `to_c` checked.
+        let failed = unsafe {
+            sys::tj3Decompress8(
+                self.0.0.as_ptr(),
+                file.as_ptr(),
+                len,
+                pixels.as_mut_ptr(),
+                pitch,
+                format,
+            )
+        };
+        if failed != 0 {
+            return Err(self.damaged());
+        }
+        Ok(())
+    }
+
+    fn damaged(&mut self) -> CodecError {
+        corrupt(NAME, format!("libjpeg-turbo: {}", self.0.error()))
+    }
+}
+
+/// The library's constants are small numbers that C passes as `int`.
+fn to_int(constant: std::ffi::c_uint) -> c_int {
+    c_int::try_from(constant).unwrap_or(c_int::MAX)
+}
+
+fn to_size(len: usize) -> Result<sys::size_t> {
+    sys::size_t::try_from(len).map_err(|_| buffer("too long for libjpeg-turbo"))
+}
+
+/// No length here is over the memory there is; if one were, the caller's bounds check would find it.
+fn from_size(len: sys::size_t) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,201 @@
+//! What a JPEG file says about itself, read in safe code before the library sees it.
+//!
+//! ```text
+//! FFD8 │ FFxx length body │ FFxx length body │ … │ FFDA length body │ entropy-coded data … │ FFD9
+//! SOI    marker segments: DQT, DHT, SOF, APPn, …   SOS
+//! ```
+//!
+//! The library keeps quantisation and Huffman tables from file to file and would quietly use the last
+//! picture's where a file has none (motion-JPEG cameras leave them out). A page has to decode alone, so
+//! [`Header::parse`] refuses a file whose first scan needs a table that the file does not bring.
+
+use crate::error::{CodecError, Result, corrupt};
+
+use super::NAME;
+
+/// The frame header of a JPEG file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) channels: usize,
+    /// Whether every pixel is in the first scan, whose tables are known to be in the file.
+    pub(crate) single_scan: bool,
+}
+
+/// A frame header and the quantisation tables it uses.
+struct FrameHeader {
+    height: usize,
+    width: usize,
+    channels: usize,
+    /// The quantisation table of each channel; unused places repeat the first.
+    quantisation: [u8; 4],
+    progressive: bool,
+}
+
+impl Header {
+    /// Reads the segments of `file` up to its first scan.
+    pub(crate) fn parse(file: &[u8]) -> Result<Self> {
+        let mut rest = file
+            .strip_prefix(&[0xff, 0xd8])
+            .ok_or_else(|| damaged("it does not start as a JPEG file"))?;
+        let mut tables = Tables::default();
+        let mut frame = None;
+        loop {
+            let (marker, body) = take_segment(&mut rest)?;
+            match marker {
+                0xdb => tables.add_quantisation(body)?,
+                0xc4 => tables.add_huffman(body)?,
+                0xc0..=0xc2 if frame.is_none() => {
+                    frame = Some(parse_frame(marker == 0xc2, body)?);
+                }
+                0xc0..=0xcf => {
+                    return Err(damaged(
+                        "only Huffman-coded baseline and progressive files are read",
+                    ));
+                }
+                0xda => {
+                    let frame = frame.ok_or_else(|| damaged("a scan before the frame header"))?;
+                    return tables.check_scan(&frame, body);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Takes the next marker segment: its marker and its body.
+fn take_segment<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
+    let truncated = || damaged("it ends before its first scan");
+    let after = rest.strip_prefix(&[0xff]).ok_or_else(|| {
+        if rest.is_empty() {
+            truncated()
+        } else {
+            damaged("no marker where one should be")
+        }
+    })?;
+    // Any number of fill bytes may stand before a marker.
+    let fill = after.iter().take_while(|byte| **byte == 0xff).count();
+    let (&marker, after) = after[fill..].split_first().ok_or_else(truncated)?;
+    if matches!(marker, 0 | 1 | 0xd0..=0xd9) {
+        return Err(damaged(format!(
+            "marker {marker:02x} before the first scan"
+        )));
+    }
+    let (len, _) = after.split_first_chunk().ok_or_else(truncated)?;
+    let len = usize::from(u16::from_be_bytes(*len));
+    let (segment, after) = after.split_at_checked(len).ok_or_else(truncated)?;
+    *rest = after;
+    let body = segment
+        .get(2..)
+        .ok_or_else(|| damaged("a segment without a length"))?;
+    Ok((marker, body))
+}
+
+fn parse_frame(progressive: bool, body: &[u8]) -> Result<FrameHeader> {
+    let Some((&[precision, h1, h0, w1, w0, count], components)) = body.split_first_chunk() else {
+        return Err(damaged("a short frame header"));
+    };
+    if precision != 8 {
+        return Err(damaged(format!("{precision} bits per sample, not 8")));
+    }
+    let channels = usize::from(count);
+    if !(1..=4).contains(&channels) || components.len() != 3 * channels {
+        return Err(damaged(format!("a frame header of {channels} colours")));
+    }
+    let mut quantisation = [components[2]; 4];
+    for (table, component) in quantisation.iter_mut().zip(components.chunks_exact(3)) {
+        *table = component[2];
+    }
+    Ok(FrameHeader {
+        height: usize::from(u16::from_be_bytes([h1, h0])),
+        width: usize::from(u16::from_be_bytes([w1, w0])),
+        channels,
+        quantisation,
+        progressive,
+    })
+}
+
+/// Which tables the file has brought so far, by number.
+#[derive(Default)]
+struct Tables {
+    quantisation: [bool; 4],
+    direct: [bool; 4],
+    alternating: [bool; 4],
+}
+
+impl Tables {
+    fn add_quantisation(&mut self, mut body: &[u8]) -> Result<()> {
+        while let Some((&kind, rest)) = body.split_first() {
+            let len = if kind >> 4 == 0 { 64 } else { 128 };
+            mark(&mut self.quantisation, kind & 15)?;
+            body = rest.get(len..).ok_or_else(|| damaged("a short table"))?;
+        }
+        Ok(())
+    }
+
+    fn add_huffman(&mut self, mut body: &[u8]) -> Result<()> {
+        while let Some((&kind, rest)) = body.split_first() {
+            let (counts, rest) = rest
+                .split_first_chunk::<16>()
+                .ok_or_else(|| damaged("a short table"))?;
+            let symbols: usize = counts.iter().map(|count| usize::from(*count)).sum();
+            let class = if kind >> 4 == 0 {
+                &mut self.direct
+            } else {
+                &mut self.alternating
+            };
+            mark(class, kind & 15)?;
+            body = rest
+                .get(symbols..)
+                .ok_or_else(|| damaged("a short table"))?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the first scan, whose header is `body`, has its tables.
+    fn check_scan(&self, frame: &FrameHeader, body: &[u8]) -> Result<Header> {
+        let (&count, rest) = body
+            .split_first()
+            .ok_or_else(|| damaged("a short scan header"))?;
+        let components = rest
+            .get(..2 * usize::from(count))
+            .ok_or_else(|| damaged("a short scan header"))?;
+        let quantised = frame
+            .quantisation
+            .iter()
+            .all(|table| has(&self.quantisation, *table));
+        // The first scan of a progressive file holds only direct coefficients.
+        let huffman = components.chunks_exact(2).all(|part| {
+            has(&self.direct, part[1] >> 4)
+                && (frame.progressive || has(&self.alternating, part[1] & 15))
+        });
+        if !quantised || !huffman {
+            return Err(damaged(
+                "it brings no tables of its own, as motion-JPEG files do; decode it and use `jpeg:q=…`",
+            ));
+        }
+        Ok(Header {
+            height: frame.height,
+            width: frame.width,
+            channels: frame.channels,
+            single_scan: !frame.progressive && usize::from(count) == frame.channels,
+        })
+    }
+}
+
+fn mark(tables: &mut [bool; 4], number: u8) -> Result<()> {
+    match tables.get_mut(usize::from(number)) {
+        Some(table) => *table = true,
+        None => return Err(damaged(format!("table number {number}"))),
+    }
+    Ok(())
+}
+
+fn has(tables: &[bool; 4], number: u8) -> bool {
+    tables.get(usize::from(number)).is_some_and(|there| *there)
+}
+
+fn damaged(what: impl Into<String>) -> CodecError {
+    corrupt(NAME, what)
+}

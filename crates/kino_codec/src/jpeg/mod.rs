@@ -1,0 +1,495 @@
+//! `jpeg`: pictures as JPEG files, compressed here or carried as they came.
+//!
+//! ```text
+//! page = one JPEG file (FFD8 … FFD9), one frame
+//! ```
+//!
+//! `jpeg:q=95,sub=444` compresses pixels with libjpeg-turbo; `jpeg:carry` stores files that already are
+//! JPEG, without another generation of loss. Both decode the same way, and the page can be handed to
+//! any other JPEG decoder (a GPU's) as it is.
+
+mod ffi;
+mod header;
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::codec::{
+    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
+    picture_row_stride,
+};
+use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::frame::{FrameType, ValueType};
+use crate::frames::{FrameData, Frames, FramesMut};
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+
+use ffi::Picture;
+pub(crate) use ffi::{Compressor, Decompressor};
+use header::Header;
+
+const NAME: &str = "jpeg";
+
+/// The largest height and width that a JPEG file can state.
+const MAX_SIDE: usize = 65_535;
+
+/// Above this quality files grow fast and pictures hardly change.
+const DEFAULT_QUALITY: i32 = 95;
+
+/// Whether this build decodes JPEG with the processor's vector instructions; without them it is about 2.5 times slower.
+pub const fn jpeg_simd() -> bool {
+    cfg!(feature = "jpeg-simd")
+}
+
+/// How much smaller than the brightness the colours are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subsampling {
+    /// Colours at full size.
+    S444,
+    /// Colours at half the width.
+    S422,
+    /// Colours at half the width and height.
+    S420,
+}
+
+/// Where the files come from.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Compressed here from pixels, at a quality.
+    Pixels(i32, Subsampling),
+    /// Given as files.
+    Files,
+}
+
+/// The `jpeg` codec.
+#[derive(Debug)]
+pub(crate) struct Jpeg {
+    spec: CodecSpec,
+    source: Source,
+}
+
+impl Jpeg {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        match spec.get("carry") {
+            Some("") => {
+                spec.allow(&["carry"])?;
+                return Ok(Self {
+                    spec: CodecSpec::new(NAME, &[("carry", String::new())]),
+                    source: Source::Files,
+                });
+            }
+            Some(_) => return Err(spec.error("`carry` takes no value")),
+            None => spec.allow(&["q", "sub", "carry"])?,
+        }
+        let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
+        let (sub, subsampling) = match spec.get("sub").unwrap_or("444") {
+            "444" => ("444", Subsampling::S444),
+            "422" => ("422", Subsampling::S422),
+            "420" => ("420", Subsampling::S420),
+            _ => return Err(spec.error("`sub` must be 444, 422 or 420")),
+        };
+        let params = [("q", quality.to_string()), ("sub", sub.to_owned())];
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &params),
+            source: Source::Pixels(quality, subsampling),
+        })
+    }
+}
+
+/// The packed picture of a frame of this type, if JPEG can hold it.
+fn picture(frame: &FrameType) -> Result<Picture> {
+    let unsuited = |what: &str| CodecError::Unsuited {
+        codec: NAME,
+        frame: frame.to_string(),
+        what: what.to_owned(),
+    };
+    let Some((height, width, channels)) = frame.as_values().and_then(ValueType::as_image) else {
+        return Err(unsuited(
+            "it stores 8-bit pictures of 1 or 3 colours; use `zstd` or `pco` for other numbers",
+        ));
+    };
+    if channels == 4 {
+        return Err(unsuited("JPEG has no fourth colour; use `predict`"));
+    }
+    if height > MAX_SIDE || width > MAX_SIDE {
+        return Err(unsuited("a side is over 65535 pixels; use `predict`"));
+    }
+    Ok(Picture {
+        height,
+        width,
+        channels,
+        row_stride: width * channels,
+    })
+}
+
+/// Refuses a file that is not a picture of this size.
+fn check_file(file: &[u8], picture: Picture) -> Result<Header> {
+    let header = Header::parse(file)?;
+    let found = (header.height, header.width, header.channels);
+    let expected = (picture.height, picture.width, picture.channels);
+    if found != expected {
+        return Err(corrupt(
+            NAME,
+            format!(
+                "a picture of {found:?} (height, width, colours) where {expected:?} is expected"
+            ),
+        ));
+    }
+    Ok(header)
+}
+
+impl Codec for Jpeg {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Page
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::Unbounded
+    }
+
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        picture(frame).map(|_| ())
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        one_frame_per_page(NAME, page_frames)?;
+        let picture = picture(frames.frame())?;
+        match (self.source, frames.data()) {
+            (Source::Files, FrameData::Bytes(files)) => {
+                for (idx, file) in files.iter().enumerate() {
+                    check_file(file, picture)
+                        .map_err(|error| buffer(format!("file of frame {idx}: {error}")))?;
+                    out.pages.push(one_page(file));
+                }
+            }
+            (Source::Pixels(quality, subsampling), FrameData::Values(bytes)) => {
+                let compressor = match &mut scratch.jpeg_compressor {
+                    Some(compressor) => compressor,
+                    empty => empty.insert(Compressor::new()?),
+                };
+                for pixels in bytes.chunks_exact(picture.row_stride * picture.height) {
+                    let how = (quality, subsampling);
+                    let work = &mut scratch.bytes;
+                    out.pages
+                        .push(one_page(compressor.compress(pixels, picture, how, work)?));
+                }
+            }
+            (Source::Files, FrameData::Values(_)) => {
+                return Err(buffer(
+                    "`jpeg:carry` takes JPEG files; use `jpeg:q=…` for pixels",
+                ));
+            }
+            (Source::Pixels(..), FrameData::Bytes(_)) => {
+                return Err(buffer(
+                    "`jpeg:q=…` takes pixels; use `jpeg:carry` for JPEG files",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        if !shared.is_empty() {
+            return Err(corrupt(NAME, "it shares nothing between pages"));
+        }
+        Ok(Box::new(JpegDecoder {
+            picture: picture(frame)?,
+        }))
+    }
+}
+
+fn one_page(file: &[u8]) -> EncodedPage {
+    EncodedPage {
+        frames: 1,
+        bytes: file.to_vec(),
+    }
+}
+
+#[derive(Debug)]
+struct JpegDecoder {
+    picture: Picture,
+}
+
+impl Decoder for JpegDecoder {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, dest.len())?;
+        let (height, row_bytes) = (self.picture.height, self.picture.row_stride);
+        let row_stride = picture_row_stride(dest, height, row_bytes)?;
+        if page.frames != 1 {
+            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let header = check_file(page.bytes, self.picture)?;
+        let picture = Picture {
+            row_stride,
+            ..self.picture
+        };
+        // Later scans may use tables that an instance remembers from other files: those get a new one.
+        let mut decompressor = match scratch.jpeg_decompressor.take() {
+            Some(used) if header.single_scan => used,
+            _ => Decompressor::new()?,
+        };
+        decompressor.decompress(page.bytes, picture, dest.frame_mut(0))?;
+        scratch.jpeg_decompressor = Some(decompressor);
+        Ok(())
+    }
+
+    fn bitstream<'p>(&self, page: Page<'p>, idx: usize) -> Option<&'p [u8]> {
+        (page.frames == 1 && idx == 0).then_some(page.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec;
+    use crate::frame::Dtype;
+    use crate::testing::{assert_survives_damage, decode, encode, encode_frames, picture};
+
+    fn frame(height: usize, width: usize, channels: usize) -> FrameType {
+        FrameType::values(Dtype::U8, &[height, width, channels]).unwrap()
+    }
+
+    fn decode_file(file: &[u8], frame: &FrameType) -> Result<Vec<u8>> {
+        let decoder = codec("jpeg")?.decoder(frame, &[])?;
+        let page = Page {
+            bytes: file,
+            frames: 1,
+        };
+        decode(&*decoder, frame.as_values().unwrap(), page, 0..1)
+    }
+
+    /// A second opinion, by a library that shares no code with ours.
+    fn decode_independently(file: &[u8], channels: usize) -> Vec<u8> {
+        let file = zune_jpeg::zune_core::bytestream::ZCursor::new(file);
+        let colours = zune_jpeg::JpegDecoder::new(file).decode().unwrap();
+        // It turns grey into three equal colours.
+        colours
+            .into_iter()
+            .step_by(if channels == 1 { 3 } else { 1 })
+            .collect()
+    }
+
+    fn max_difference(a: &[u8], b: &[u8]) -> u8 {
+        assert_eq!(a.len(), b.len());
+        a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap()
+    }
+
+    fn psnr(a: &[u8], b: &[u8]) -> f64 {
+        let squares = a
+            .iter()
+            .zip(b)
+            .map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2));
+        let mean = squares.sum::<f64>() / a.len() as f64;
+        10.0 * (255.0 * 255.0 / mean).log10()
+    }
+
+    #[test]
+    fn never_change_these_constants() {
+        assert_eq!(
+            codec("jpeg").unwrap().spec().to_string(),
+            "jpeg:q=95,sub=444"
+        );
+        assert_eq!(
+            codec("jpeg:carry").unwrap().spec().to_string(),
+            "jpeg:carry"
+        );
+        let encoded = encode("jpeg", &frame(8, 8, 3), &[0; 192], 1);
+        assert_eq!(encoded.pages[0].bytes[..3], [0xff, 0xd8, 0xff]);
+        assert!(encoded.pages[0].bytes.ends_with(&[0xff, 0xd9]));
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused() {
+        for text in [
+            "jpeg:q=0",
+            "jpeg:q=101",
+            "jpeg:sub=411",
+            "jpeg:carry,q=9",
+            "jpeg:carry=1",
+            "jpeg:level=1",
+        ] {
+            assert!(codec(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn pixels_agree_with_an_independent_decoder_and_with_the_picture() {
+        for (height, width, channels) in [(64, 80, 3), (33, 17, 3), (1, 1, 3), (40, 31, 1)] {
+            let frame = frame(height, width, channels);
+            let pixels = picture(height, width, channels, 3);
+            for (spec, difference) in [
+                ("jpeg:sub=444", 3),
+                ("jpeg:sub=422", 6),
+                ("jpeg:q=98,sub=420", 12),
+            ] {
+                let encoded = encode(spec, &frame, &pixels, 1);
+                let file = &encoded.pages[0].bytes;
+                let got = decode_file(file, &frame).unwrap();
+                let theirs = decode_independently(file, channels);
+                assert!(
+                    max_difference(&got, &theirs) <= difference,
+                    "{spec} {height}×{width}"
+                );
+                assert!(psnr(&got, &pixels) > 25.0, "{spec} {}", psnr(&got, &pixels));
+            }
+            let best = encode("jpeg:q=100,sub=444", &frame, &pixels, 1);
+            assert!(psnr(&decode_file(&best.pages[0].bytes, &frame).unwrap(), &pixels) > 45.0);
+        }
+    }
+
+    #[test]
+    fn rows_are_written_in_place_and_gaps_stay() {
+        let (frame, pixels) = (frame(9, 7, 3), picture(9, 7, 3, 5));
+        let ty = frame.as_values().unwrap();
+        let file = encode("jpeg", &frame, &pixels, 1).pages.remove(0).bytes;
+        let packed = decode_file(&file, &frame).unwrap();
+        let mut strided = vec![0xa5; 9 * 25];
+        let mut dest = FramesMut::strided(ty, 1, (225, 25), &mut strided).unwrap();
+        let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
+        let page = Page {
+            bytes: &file,
+            frames: 1,
+        };
+        decoder
+            .decode(page, 0..1, &mut dest, &mut Scratch::new())
+            .unwrap();
+        for (row, expected) in strided.chunks_exact(25).zip(packed.chunks_exact(21)) {
+            assert_eq!(row[..21], *expected);
+            assert_eq!(row[21..], [0xa5; 4]);
+        }
+    }
+
+    #[test]
+    fn a_carried_file_is_stored_unchanged_and_handed_out_again() {
+        let frame = frame(16, 24, 3);
+        let file = encode("jpeg:q=80,sub=420", &frame, &picture(16, 24, 3, 1), 1)
+            .pages
+            .remove(0)
+            .bytes;
+        let files = [file.as_slice()];
+        let carried = encode_frames("jpeg:carry", &Frames::bytes(&frame, &files), 1);
+        assert_eq!(carried.pages[0].bytes, file);
+        let decoder = codec("jpeg:carry").unwrap().decoder(&frame, &[]).unwrap();
+        let page = Page {
+            bytes: &file,
+            frames: 1,
+        };
+        assert_eq!(decoder.bitstream(page, 0), Some(file.as_slice()));
+        assert_eq!(decoder.bitstream(page, 1), None);
+    }
+
+    #[test]
+    fn a_carried_file_of_another_size_or_colour_is_refused_with_its_frame() {
+        let file = encode("jpeg", &frame(16, 24, 3), &picture(16, 24, 3, 1), 1)
+            .pages
+            .remove(0)
+            .bytes;
+        let codec = codec("jpeg:carry").unwrap();
+        for other in [frame(24, 16, 3), frame(16, 24, 1), frame(15, 24, 3)] {
+            let files = [file.as_slice()];
+            let error = codec
+                .encode(
+                    &Frames::bytes(&other, &files),
+                    NonZeroUsize::MIN,
+                    &mut Encoded::default(),
+                    &mut Scratch::new(),
+                )
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("frame 0") && error.contains("(16, 24, 3)"),
+                "{error}"
+            );
+            assert!(decode_file(&file, &other).is_err());
+        }
+    }
+
+    #[test]
+    fn pixels_and_files_are_not_mixed_up() {
+        let frame = frame(8, 8, 3);
+        let mut out = Encoded::default();
+        let pixels = Frames::values(&frame, &[0; 192]).unwrap();
+        let carry = codec("jpeg:carry").unwrap();
+        let error = carry.encode(&pixels, NonZeroUsize::MIN, &mut out, &mut Scratch::new());
+        assert!(error.unwrap_err().to_string().contains("`jpeg:q=…`"));
+        let files = Frames::bytes(&frame, &[]);
+        let error =
+            codec("jpeg")
+                .unwrap()
+                .encode(&files, NonZeroUsize::MIN, &mut out, &mut Scratch::new());
+        assert!(error.unwrap_err().to_string().contains("`jpeg:carry`"));
+    }
+
+    #[test]
+    fn a_picture_with_a_fourth_colour_is_referred_to_predict() {
+        let error = codec("jpeg")
+            .unwrap()
+            .check(&frame(8, 8, 4))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("`predict`"), "{error}");
+    }
+
+    #[test]
+    fn a_file_without_its_own_tables_does_not_borrow_the_last_ones() {
+        let frame = frame(8, 8, 3);
+        let file = encode("jpeg", &frame, &picture(8, 8, 3, 2), 1)
+            .pages
+            .remove(0)
+            .bytes;
+        for marker in [0xc4, 0xdb] {
+            let bare = without_segments(&file, marker);
+            assert!(bare.len() < file.len());
+            let error = decode_file(&bare, &frame).unwrap_err().to_string();
+            assert!(error.contains("no tables of its own"), "{error}");
+        }
+    }
+
+    /// `file` without the segments of that marker before its scan.
+    fn without_segments(file: &[u8], marker: u8) -> Vec<u8> {
+        let (mut out, mut rest) = (file[..2].to_vec(), &file[2..]);
+        while rest[1] != 0xda {
+            let len = 2 + usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+            if rest[1] != marker {
+                out.extend_from_slice(&rest[..len]);
+            }
+            rest = &rest[len..];
+        }
+        out.extend_from_slice(rest);
+        out
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_never_a_panic() {
+        for (frame, pixels) in [
+            (frame(10, 12, 3), picture(10, 12, 3, 7)),
+            (frame(10, 12, 1), picture(10, 12, 1, 7)),
+        ] {
+            let spec = "jpeg:q=70,sub=420";
+            assert_survives_damage(spec, &frame, &encode(spec, &frame, &pixels, 1));
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! From pages to columns, from columns to frames.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use ::pco::FULL_BATCH_N;
+use ::pco::metadata::{ChunkMeta, DeltaEncoding, Mode};
+use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
+
+use crate::codec::{Decoder, Page, check_dest, check_range, page_bytes};
+use crate::error::{CodecError, Result, corrupt};
+use crate::frame::ValueType;
+use crate::frames::FramesMut;
+use crate::scratch::{Scratch, at_least};
+use crate::varint;
+
+use super::element::Element;
+use super::{MAX_ANS_SIZE_LOG, NAME, PCO_MAJOR};
+
+/// The library asks for this many readable bytes at a time, and copies into a buffer of its own where
+/// there are fewer: two kilobytes of zeros behind a page are cheaper than an allocation per column.
+const PADDING: usize = 8 << 10;
+
+/// Decodes pages of numbers `T`.
+///
+/// The library's column decoders are working memory too, so a thread takes a whole set of them and
+/// puts it back. There are as many sets as threads have ever decoded this run at the same time.
+pub(super) struct PcoDecoder<T: Element> {
+    ty: ValueType,
+    shared: Box<[u8]>,
+    idle: Mutex<Vec<Vec<Column<T>>>>,
+}
+
+/// One element of the vector over time.
+enum Column<T: Element> {
+    /// The same in every frame.
+    Constant(T),
+    /// Stored in the pages.
+    Varying(Box<ChunkDecompressor<T>>),
+}
+
+impl<T: Element> fmt::Debug for PcoDecoder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PcoDecoder({})", self.ty)
+    }
+}
+
+impl<T: Element> PcoDecoder<T> {
+    pub(super) fn new(ty: &ValueType, shared: &[u8]) -> Result<Self> {
+        let columns = parse_columns(ty.elements(), shared)?;
+        Ok(Self {
+            ty: ty.clone(),
+            shared: shared.into(),
+            idle: Mutex::new(vec![columns]),
+        })
+    }
+
+    /// A set of columns that no other thread uses.
+    fn take_columns(&self) -> Result<Vec<Column<T>>> {
+        let idle = self.idle().pop();
+        idle.map_or_else(|| parse_columns(self.ty.elements(), &self.shared), Ok)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Column<T>>>> {
+        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list sound.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Element> Decoder for PcoDecoder<T> {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, dest.len())?;
+        check_dest(dest, self.ty.frame_bytes())?;
+        page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
+        let mut columns = self.take_columns()?;
+        let varying = columns
+            .iter()
+            .filter(|column| matches!(column, Column::Varying(_)))
+            .count();
+        let mut body = page.bytes;
+        let ends = &mut scratch.offsets;
+        take_lengths(&mut body, varying, ends)?;
+        let padded = at_least(&mut scratch.bytes, body.len() + PADDING);
+        padded[..body.len()].copy_from_slice(body);
+        padded[body.len()..].fill(0);
+
+        let row_elements = (dest.row_bytes() / T::SIZE).max(1);
+        let (mut start, mut ends) = (0, ends.iter());
+        for (element, column) in columns.iter_mut().enumerate() {
+            let offset =
+                element / row_elements * dest.row_stride() + element % row_elements * T::SIZE;
+            let mut put = |places: Range<usize>, values: &[T]| {
+                for (frame, value) in dest.frames_mut(places).zip(values) {
+                    value.write(&mut frame[offset..]);
+                }
+            };
+            match column {
+                Column::Constant(value) => {
+                    for places in batches(0..range.len()) {
+                        put(places, &[*value; FULL_BATCH_N]);
+                    }
+                }
+                Column::Varying(decompressor) => {
+                    let end = ends.next().copied().unwrap_or(start);
+                    let wanted = Wanted {
+                        frames: page.frames,
+                        range: range.clone(),
+                        len: end - start,
+                    };
+                    wanted.decode(decompressor, &padded[start..], put)?;
+                    start = end;
+                }
+            }
+        }
+        self.idle().push(columns);
+        Ok(())
+    }
+}
+
+/// Splits `range` into batches of the library's size.
+fn batches(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    range
+        .clone()
+        .step_by(FULL_BATCH_N)
+        .map(move |start| start..range.end.min(start + FULL_BATCH_N))
+}
+
+/// What to decode of one column of a page.
+struct Wanted {
+    /// Frames in the page.
+    frames: usize,
+    /// Frames to decode.
+    range: Range<usize>,
+    /// Bytes of the column in the page.
+    len: usize,
+}
+
+impl Wanted {
+    /// Decodes batches from the start of the column up to the end of the range, and puts those inside it.
+    fn decode<T: Element>(
+        &self,
+        decompressor: &mut ChunkDecompressor<T>,
+        source: &[u8],
+        mut put: impl FnMut(Range<usize>, &[T]),
+    ) -> Result<()> {
+        let mut page = decompressor
+            .page_decompressor(source, self.frames)
+            .map_err(damaged)?;
+        let mut batch = [T::default(); FULL_BATCH_N];
+        let mut finished = false;
+        for frames in batches(0..self.frames) {
+            if frames.start >= self.range.end {
+                break;
+            }
+            finished = page.read(&mut batch).map_err(damaged)?.finished;
+            let from = frames.start.max(self.range.start);
+            let to = frames.end.min(self.range.end);
+            if from < to {
+                let places = from - self.range.start..to - self.range.start;
+                put(places, &batch[from - frames.start..to - frames.start]);
+            }
+        }
+        let used = source.len() - page.into_src().len();
+        if used > self.len || (finished && used < self.len) {
+            return Err(corrupt(
+                NAME,
+                format!("a column of {} bytes ends after {used}", self.len),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Takes the lengths off the front of a page and leaves, in `ends`, where each of the columns ends behind them.
+fn take_lengths(body: &mut &[u8], columns: usize, ends: &mut Vec<usize>) -> Result<()> {
+    ends.clear();
+    let mut end = 0;
+    for _ in 1..columns {
+        end += varint::take(NAME, body)?;
+        ends.push(end);
+    }
+    if end > body.len() || (columns == 0 && !body.is_empty()) {
+        return Err(corrupt(
+            NAME,
+            format!("{} bytes for columns that end at {end}", body.len()),
+        ));
+    }
+    ends.push(body.len());
+    Ok(())
+}
+
+/// Reads what the pages of a run share.
+fn parse_columns<T: Element>(elements: usize, shared: &[u8]) -> Result<Vec<Column<T>>> {
+    let cut = || corrupt(NAME, "its shared part is cut short");
+    let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
+    let (file, rest) = FileDecompressor::new(shared).map_err(damaged)?;
+    if version[0] != PCO_MAJOR || file.format_version().can_be_decompressed() != Some(true) {
+        return Err(corrupt(
+            NAME,
+            format!(
+                "pco format {}.{}; upgrade `kinograph` to read it",
+                version[0], version[1]
+            ),
+        ));
+    }
+    let (constant, mut rest) = rest
+        .split_at_checked(elements.div_ceil(8))
+        .ok_or_else(cut)?;
+    let mut columns = Vec::with_capacity(elements);
+    for element in 0..elements {
+        if constant[element / 8] >> (element % 8) & 1 == 1 {
+            let (value, after) = rest.split_at_checked(T::SIZE).ok_or_else(cut)?;
+            columns.push(Column::Constant(T::read(value)));
+            rest = after;
+            continue;
+        }
+        // The low four bits are the mode. A dictionary would be allocated before its bytes are seen.
+        if rest.first().is_none_or(|first| first & 15 > 3) {
+            return Err(corrupt(NAME, "a column of an unknown mode"));
+        }
+        let (decompressor, after) = file.chunk_decompressor(rest).map_err(damaged)?;
+        check_meta(decompressor.meta())?;
+        columns.push(Column::Varying(Box::new(decompressor)));
+        rest = after;
+    }
+    if rest.is_empty() {
+        Ok(columns)
+    } else {
+        Err(corrupt(NAME, "bytes behind its shared part"))
+    }
+}
+
+/// Refuses metadata that our writer does not make and that would cost a reader memory out of proportion.
+fn check_meta(meta: &ChunkMeta) -> Result<()> {
+    let simple_delta = matches!(
+        meta.delta_encoding,
+        DeltaEncoding::NoOp | DeltaEncoding::Consecutive { .. }
+    );
+    let variables = [
+        Some(&meta.per_latent_var.primary),
+        meta.per_latent_var.secondary.as_ref(),
+    ];
+    let small_tables = variables
+        .into_iter()
+        .flatten()
+        .all(|variable| variable.ans_size_log <= MAX_ANS_SIZE_LOG);
+    if simple_delta && small_tables && !matches!(meta.mode, Mode::Dict(_)) {
+        Ok(())
+    } else {
+        Err(corrupt(
+            NAME,
+            "a column that no writer of this format makes",
+        ))
+    }
+}
+
+fn damaged(error: ::pco::errors::PcoError) -> CodecError {
+    corrupt(NAME, format!("pco: {error}"))
+}

@@ -1,0 +1,139 @@
+//! From a run to columns, from columns to pages.
+
+use ::pco::metadata::DeltaEncoding;
+use ::pco::wrapped::{ChunkCompressor, FileCompressor};
+use ::pco::{ChunkConfig, DeltaSpec, PagingSpec};
+
+use crate::codec::{Encoded, EncodedPage};
+use crate::error::{CodecError, Result, buffer};
+use crate::frame::ValueType;
+use crate::varint;
+
+use super::element::Element;
+
+/// A run to encode: at least one frame, pages of at most the run.
+pub(super) struct Run<'a> {
+    pub(super) ty: &'a ValueType,
+    pub(super) bytes: &'a [u8],
+    pub(super) frames: usize,
+    pub(super) page_frames: usize,
+    pub(super) level: usize,
+}
+
+/// One page in the making.
+#[derive(Default)]
+struct PageParts {
+    frames: usize,
+    lengths: Vec<usize>,
+    columns: Vec<u8>,
+}
+
+impl Run<'_> {
+    /// Encodes the run into `out`, whose numbers are `T`.
+    pub(super) fn encode<T: Element>(&self, out: &mut Encoded) -> Result<()> {
+        let elements = self.ty.elements();
+        let mut pages = self.empty_pages();
+        let config = ChunkConfig::default()
+            .with_compression_level(self.level)
+            .with_enable_8_bit(true)
+            .with_paging_spec(PagingSpec::Exact(
+                pages.iter().map(|page| page.frames).collect(),
+            ));
+        FileCompressor::default()
+            .write_header(&mut out.shared)
+            .map_err(failed)?;
+        let bitmap = out.shared.len();
+        out.shared.resize(bitmap + elements.div_ceil(8), 0);
+        let mut column = Vec::with_capacity(self.frames);
+        for element in 0..elements {
+            let values = || self.column(element * T::SIZE, T::SIZE);
+            let first = &self.bytes[element * T::SIZE..][..T::SIZE];
+            if values().all(|value| value == first) {
+                out.shared[bitmap + element / 8] |= 1 << (element % 8);
+                out.shared.extend_from_slice(first);
+                continue;
+            }
+            column.clear();
+            column.extend(values().map(T::read));
+            let mut compressor = compress_column(&column, &config)?;
+            compressor.write_meta(&mut out.shared).map_err(failed)?;
+            for (idx, page) in pages.iter_mut().enumerate() {
+                let start = page.columns.len();
+                compressor
+                    .write_page(idx, &mut page.columns)
+                    .map_err(failed)?;
+                page.lengths.push(page.columns.len() - start);
+            }
+        }
+        out.pages.extend(pages.into_iter().map(PageParts::join));
+        Ok(())
+    }
+
+    /// The pages, with their numbers of frames and nothing else yet.
+    fn empty_pages(&self) -> Vec<PageParts> {
+        (0..self.frames)
+            .step_by(self.page_frames)
+            .map(|start| PageParts {
+                frames: self.page_frames.min(self.frames - start),
+                ..PageParts::default()
+            })
+            .collect()
+    }
+
+    /// The bytes of the element at `offset` in every frame.
+    fn column(&self, offset: usize, size: usize) -> impl Iterator<Item = &[u8]> {
+        self.bytes
+            .chunks_exact(self.ty.frame_bytes())
+            .map(move |frame| &frame[offset..offset + size])
+    }
+}
+
+impl PageParts {
+    /// Lengths of all columns but the last, then the columns.
+    fn join(mut self) -> EncodedPage {
+        let mut bytes = Vec::with_capacity(2 * self.lengths.len() + self.columns.len());
+        self.lengths.pop();
+        for length in self.lengths {
+            varint::put(length, &mut bytes);
+        }
+        bytes.append(&mut self.columns);
+        EncodedPage {
+            frames: self.frames,
+            bytes,
+        }
+    }
+}
+
+/// Compresses a column by what the library finds best, among what a reader takes.
+fn compress_column<T: Element>(column: &[T], config: &ChunkConfig) -> Result<ChunkCompressor> {
+    let compressor = FileCompressor::default();
+    let best = compressor
+        .chunk_compressor(column, config)
+        .map_err(failed)?;
+    if !matches!(best.meta().delta_encoding, DeltaEncoding::Lookback { .. }) {
+        return Ok(best);
+    }
+    // Looking back needs a window of the whole run for every page that is decoded, so it is not used.
+    let mut smallest: Option<(usize, ChunkCompressor)> = None;
+    for order in 0..=2 {
+        let config = config
+            .clone()
+            .with_delta_spec(DeltaSpec::TryConsecutive(order));
+        let candidate = compressor
+            .chunk_compressor(column, &config)
+            .map_err(failed)?;
+        let pages = 0..candidate.n_per_page().len();
+        let size = candidate.meta_size_hint()
+            + pages
+                .map(|idx| candidate.page_size_hint(idx))
+                .sum::<usize>();
+        if smallest.as_ref().is_none_or(|(least, _)| size < *least) {
+            smallest = Some((size, candidate));
+        }
+    }
+    Ok(smallest.map_or(best, |(_, candidate)| candidate))
+}
+
+fn failed(error: ::pco::errors::PcoError) -> CodecError {
+    buffer(format!("pco: {error}"))
+}

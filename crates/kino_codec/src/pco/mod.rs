@@ -1,0 +1,300 @@
+//! `pco`: vectors of numbers, lossless; every element of the vector is a column of its own.
+//!
+//! ```text
+//! shared = major │ minor │ constant │ column 0 │ column 1 │ …      what all pages of a run need
+//!          u8      u8      bitmap     a constant column: its value; another: its pco chunk metadata
+//! page   = length × (varying columns − 1) │ column │ column │ …    varying columns only, in order
+//!          varints                          pco pages; the last takes the rest
+//! ```
+//!
+//! The format of chunk metadata and pages is pco's "wrapped" format (version 4). What was learnt from
+//! the whole run is stored once, so that a page may be short. A column that never changes (a locked
+//! joint, a padded dimension) costs its value once and nothing per page.
+
+mod decode;
+mod element;
+mod encode;
+
+use std::num::NonZeroUsize;
+
+use crate::codec::{Bound, Codec, Decoder, Encoded, Scope, check_page_frames};
+use crate::error::{CodecError, Result, buffer};
+use crate::frame::{Dtype, FrameType};
+use crate::frames::Frames;
+use crate::raw::values_only;
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+
+use decode::PcoDecoder;
+use encode::Run;
+
+const NAME: &str = "pco";
+
+/// The library's own default: higher levels gain under a percent on joint data.
+const DEFAULT_LEVEL: i32 = 8;
+
+/// One batch of the library: what it decodes at a time.
+const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// Each column costs a decoder some kilobytes, so a picture is not a vector.
+const MAX_ELEMENTS: usize = 2048;
+
+/// The library takes no longer column.
+const MAX_RUN_FRAMES: usize = 1 << 24;
+
+/// The major version of the library's format that we read and write.
+const PCO_MAJOR: u8 = 4;
+
+/// Our writer's tables have at most 2¹² states; larger ones would only cost a reader memory.
+const MAX_ANS_SIZE_LOG: u32 = 12;
+
+/// The `pco` codec.
+#[derive(Debug)]
+pub(crate) struct Pco {
+    spec: CodecSpec,
+    level: usize,
+}
+
+impl Pco {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        spec.allow(&["level"])?;
+        let level = spec.integer("level", 0..=12, DEFAULT_LEVEL)?;
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
+            level: usize::try_from(level).unwrap_or_default(),
+        })
+    }
+}
+
+impl Codec for Pco {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Run
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::Lossless
+    }
+
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        PAGE_FRAMES
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        let ty = values_only(NAME, frame)?;
+        if ty.elements() <= MAX_ELEMENTS {
+            return Ok(());
+        }
+        let better = match ty.dtype().size() {
+            _ if ty.as_image().is_some() => "`predict`".to_owned(),
+            size => format!("`zstd:shuffle={size}`"),
+        };
+        Err(CodecError::Unsuited {
+            codec: NAME,
+            frame: frame.to_string(),
+            what: format!("it is for vectors of up to {MAX_ELEMENTS} numbers; use {better}"),
+        })
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        _scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.check(frames.frame())?;
+        let (ty, bytes) = frames.as_values(NAME)?;
+        if frames.is_empty() {
+            return Ok(());
+        }
+        if frames.len() > MAX_RUN_FRAMES {
+            return Err(buffer(format!(
+                "a run of {} frames, `pco` takes {MAX_RUN_FRAMES}; split the episode or use `zstd`",
+                frames.len()
+            )));
+        }
+        let run = Run {
+            ty,
+            bytes,
+            frames: frames.len(),
+            page_frames: page_frames.get().min(frames.len()),
+            level: self.level,
+        };
+        check_page_frames(run.page_frames, ty.frame_bytes())?;
+        match ty.dtype() {
+            Dtype::Bool | Dtype::U8 => run.encode::<u8>(out),
+            Dtype::U16 => run.encode::<u16>(out),
+            Dtype::U32 => run.encode::<u32>(out),
+            Dtype::U64 => run.encode::<u64>(out),
+            Dtype::I8 => run.encode::<i8>(out),
+            Dtype::I16 => run.encode::<i16>(out),
+            Dtype::I32 => run.encode::<i32>(out),
+            Dtype::I64 => run.encode::<i64>(out),
+            Dtype::F16 => run.encode::<half::f16>(out),
+            Dtype::F32 => run.encode::<f32>(out),
+            Dtype::F64 => run.encode::<f64>(out),
+        }
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        self.check(frame)?;
+        let ty = values_only(NAME, frame)?;
+        Ok(match ty.dtype() {
+            Dtype::Bool | Dtype::U8 => Box::new(PcoDecoder::<u8>::new(ty, shared)?),
+            Dtype::U16 => Box::new(PcoDecoder::<u16>::new(ty, shared)?),
+            Dtype::U32 => Box::new(PcoDecoder::<u32>::new(ty, shared)?),
+            Dtype::U64 => Box::new(PcoDecoder::<u64>::new(ty, shared)?),
+            Dtype::I8 => Box::new(PcoDecoder::<i8>::new(ty, shared)?),
+            Dtype::I16 => Box::new(PcoDecoder::<i16>::new(ty, shared)?),
+            Dtype::I32 => Box::new(PcoDecoder::<i32>::new(ty, shared)?),
+            Dtype::I64 => Box::new(PcoDecoder::<i64>::new(ty, shared)?),
+            Dtype::F16 => Box::new(PcoDecoder::<half::f16>::new(ty, shared)?),
+            Dtype::F32 => Box::new(PcoDecoder::<f32>::new(ty, shared)?),
+            Dtype::F64 => Box::new(PcoDecoder::<f64>::new(ty, shared)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec;
+    use crate::codec::Page;
+    use crate::testing::{any_values, assert_same_as_raw, assert_survives_damage, decode, encode};
+    use proptest::prelude::*;
+
+    fn f32_frame(dims: usize) -> FrameType {
+        FrameType::values(Dtype::F32, &[dims]).unwrap()
+    }
+
+    /// A slow movement in every dimension.
+    fn movement(frames: usize, dims: usize) -> Vec<u8> {
+        let value = |idx: usize| {
+            let (t, d) = ((idx / dims) as f32, (idx % dims) as f32);
+            (t * 0.01 + d).sin()
+        };
+        (0..frames * dims)
+            .flat_map(|idx| value(idx).to_le_bytes())
+            .collect()
+    }
+
+    #[test]
+    fn never_change_these_constants() {
+        assert_eq!(codec("pco").unwrap().spec().to_string(), "pco:level=8");
+        let encoded = encode("pco", &f32_frame(9), &[7; 9 * 4 * 3], 2);
+        assert_eq!(encoded.shared[..4], [4, 1, 0xff, 0x01]);
+        assert_eq!(encoded.shared[4..], [7; 36]);
+        assert!(encoded.pages.iter().all(|page| page.bytes.is_empty()));
+    }
+
+    #[test]
+    fn floats_keep_every_bit() {
+        let bits = [
+            0,
+            0x8000_0000,
+            0x7f80_0000,
+            0xff80_0000,
+            0x7fc0_0000,
+            0x7f80_0001,
+            0xffff_ffff,
+            1,
+            0x7fa5_5a5a,
+            0x3f80_0000,
+            0x3dcc_cccd,
+        ];
+        let bytes: Vec<u8> = (0..700)
+            .flat_map(|idx| u32::to_le_bytes(bits[(idx * idx + idx / 7) % bits.len()]))
+            .collect();
+        assert_same_as_raw("pco", &f32_frame(1), &bytes, 256);
+        assert_same_as_raw(
+            "pco",
+            &FrameType::values(Dtype::F16, &[2]).unwrap(),
+            &bytes,
+            100,
+        );
+        assert_same_as_raw(
+            "pco",
+            &FrameType::values(Dtype::F64, &[]).unwrap(),
+            &bytes,
+            256,
+        );
+    }
+
+    #[test]
+    fn pages_longer_than_a_batch_come_back_in_any_part() {
+        let bytes = movement(1500, 3);
+        for page_frames in [255, 256, 257, 700, 1500, 4000] {
+            assert_same_as_raw("pco:level=4", &f32_frame(3), &bytes, page_frames);
+        }
+    }
+
+    #[test]
+    fn many_threads_decode_one_run() {
+        let frame = f32_frame(5);
+        let bytes = movement(600, 5);
+        let encoded = encode("pco", &frame, &bytes, 200);
+        let decoder = codec("pco")
+            .unwrap()
+            .decoder(&frame, &encoded.shared)
+            .unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for (idx, page) in encoded.pages.iter().enumerate() {
+                        let page = Page {
+                            bytes: &page.bytes,
+                            frames: page.frames,
+                        };
+                        let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..200);
+                        assert!(got.unwrap() == bytes[idx * 4000..(idx + 1) * 4000]);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn a_large_frame_is_refused_with_a_better_codec() {
+        let check = |dtype, shape: &[usize]| {
+            let frame = FrameType::values(dtype, shape).unwrap();
+            codec("pco").unwrap().check(&frame).unwrap_err().to_string()
+        };
+        assert!(check(Dtype::U8, &[84, 84, 3]).contains("`predict`"));
+        assert!(check(Dtype::U16, &[480, 640]).contains("`zstd:shuffle=2`"));
+    }
+
+    #[test]
+    fn metadata_that_would_allocate_is_refused() {
+        let decoder = |shared: &[u8]| codec("pco").unwrap().decoder(&f32_frame(1), shared);
+        // Mode 4 is a dictionary, here of 2²⁵ − 1 values; delta 2 looks back over 2²⁴.
+        assert!(decoder(&[4, 1, 0, 0xf4, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(decoder(&[4, 1, 0, 0x20, 0xf7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
+        assert!(decoder(&[5, 0, 1, 0, 0, 0, 0]).is_err());
+        assert!(decoder(&[4, 2, 1, 0, 0, 0, 0]).is_err());
+        assert!(decoder(&[4, 1, 1, 0, 0, 0, 0]).is_ok());
+        assert!(decoder(&[4, 1, 1, 0, 0, 0, 0, 0]).is_err());
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_never_a_panic() {
+        let frame = f32_frame(3);
+        let mut bytes = movement(40, 3);
+        bytes
+            .chunks_exact_mut(12)
+            .for_each(|frame| frame[4..8].fill(1));
+        assert_survives_damage("pco", &frame, &encode("pco", &frame, &bytes, 30));
+    }
+
+    proptest! {
+        #[test]
+        fn decode_agrees_with_raw(
+            (frame, bytes) in any_values(), page_frames in 1_usize..50, level in 0..=12,
+        ) {
+            assert_same_as_raw(&format!("pco:level={level}"), &frame, &bytes, page_frames);
+        }
+    }
+}

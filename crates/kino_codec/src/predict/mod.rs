@@ -1,0 +1,330 @@
+//! `predict`: 8-bit pictures, lossless: colours minus green, values minus a guess, then zstd.
+//!
+//! ```text
+//! page = guess │ zstd frame, content size stated
+//!        u8      content = the remainder planes, each height × width bytes, row-major
+//!                1 colour: grey      3 colours: G, R−G, B−G      4 colours: G, R−G, B−G, A
+//! ```
+//!
+//! All differences are modulo 256. Neighbouring pixels are alike, so what is left after the guess is
+//! small, and zstd's entropy stage does the rest. Each frame uses the guess that makes it smallest.
+//! Planes, not pixels: colour remainders are smaller than those of green, and each plane's rows can be
+//! restored with vector instructions.
+
+mod guess;
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::codec::{
+    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
+    picture_row_stride,
+};
+use crate::error::{CodecError, Result, corrupt};
+use crate::frame::{FrameType, ValueType};
+use crate::frames::{Frames, FramesMut};
+use crate::scratch::{Scratch, at_least};
+use crate::spec::CodecSpec;
+use crate::zstd_frame::{LEVELS, check_frame};
+
+use guess::Guess;
+
+const NAME: &str = "predict";
+
+/// On photographs the fast level is also the smallest: there is nothing to match in noise.
+const DEFAULT_LEVEL: i32 = 1;
+
+/// The `predict` codec.
+#[derive(Debug)]
+pub(crate) struct Predict {
+    spec: CodecSpec,
+    level: i32,
+}
+
+impl Predict {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        spec.allow(&["level"])?;
+        let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
+            level,
+        })
+    }
+
+    /// The smallest page for one packed picture.
+    fn encode_picture(
+        &self,
+        size: Size,
+        pixels: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<EncodedPage> {
+        let planes = at_least(&mut scratch.more_bytes, pixels.len());
+        split_planes(size.channels, pixels, planes);
+        let remainders = at_least(&mut scratch.bytes, pixels.len());
+        let mut best: Option<Vec<u8>> = None;
+        for guess in Guess::ALL {
+            for (plane, to) in planes
+                .chunks_exact(size.pixels())
+                .zip(remainders.chunks_exact_mut(size.pixels()))
+            {
+                guess.subtract(size.width, plane, to);
+            }
+            let mut page = vec![guess.id()];
+            scratch.zstd.compress(self.level, remainders, &mut page)?;
+            if best.as_ref().is_none_or(|best| page.len() < best.len()) {
+                best = Some(page);
+            }
+        }
+        let mut bytes = best.unwrap_or_default();
+        bytes.shrink_to_fit();
+        Ok(EncodedPage { frames: 1, bytes })
+    }
+}
+
+/// The size of a picture.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    height: usize,
+    width: usize,
+    channels: usize,
+}
+
+impl Size {
+    fn new(frame: &FrameType) -> Result<Self> {
+        match frame.as_values().and_then(ValueType::as_image) {
+            Some((height, width, channels)) => Ok(Self {
+                height,
+                width,
+                channels,
+            }),
+            None => Err(CodecError::Unsuited {
+                codec: NAME,
+                frame: frame.to_string(),
+                what: "it stores 8-bit pictures of 1, 3 or 4 colours; use `zstd` or `pco`"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    fn bytes(&self) -> usize {
+        self.pixels() * self.channels
+    }
+}
+
+impl Codec for Predict {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Page
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::Lossless
+    }
+
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        Size::new(frame).map(|_| ())
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        one_frame_per_page(NAME, page_frames)?;
+        let size = Size::new(frames.frame())?;
+        let (_, bytes) = frames.as_values(NAME)?;
+        for pixels in bytes.chunks_exact(size.bytes()) {
+            let page = self.encode_picture(size, pixels, scratch)?;
+            out.pages.push(page);
+        }
+        Ok(())
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        if !shared.is_empty() {
+            return Err(corrupt(NAME, "it shares nothing between pages"));
+        }
+        Ok(Box::new(PredictDecoder {
+            size: Size::new(frame)?,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct PredictDecoder {
+    size: Size,
+}
+
+impl Decoder for PredictDecoder {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = self.size;
+        check_range(page, &range, dest.len())?;
+        let row_bytes = size.width * size.channels;
+        let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
+        if page.frames != 1 {
+            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (&id, frame) = page
+            .bytes
+            .split_first()
+            .ok_or_else(|| corrupt(NAME, "it is empty"))?;
+        let guess = Guess::from_id(id).ok_or_else(|| corrupt(NAME, format!("guess {id}")))?;
+        check_frame(NAME, frame, size.bytes())?;
+        let planes = at_least(&mut scratch.bytes, size.bytes());
+        scratch.zstd.decompress(NAME, frame, planes)?;
+        for plane in planes.chunks_exact_mut(size.pixels()) {
+            guess.restore(size.width, plane);
+        }
+        let rows = dest.frame_mut(0).chunks_mut(row_stride);
+        for (idx, row) in rows.take(size.height).enumerate() {
+            join_row(size, planes, idx * size.width, &mut row[..row_bytes]);
+        }
+        Ok(())
+    }
+}
+
+/// Writes each colour of packed `pixels` to a plane of its own, red and blue minus green.
+fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
+    let (first, others) = planes.split_at_mut(pixels.len() / channels);
+    if channels == 1 {
+        first.copy_from_slice(pixels);
+        return;
+    }
+    let (second, others) = others.split_at_mut(first.len());
+    let (third, fourth) = others.split_at_mut(first.len());
+    let colours = first.iter_mut().zip(second).zip(third);
+    for (pixel, ((g, r), b)) in pixels.chunks_exact(channels).zip(colours) {
+        *g = pixel[1];
+        *r = pixel[0].wrapping_sub(pixel[1]);
+        *b = pixel[2].wrapping_sub(pixel[1]);
+    }
+    for (pixel, alpha) in pixels.chunks_exact(channels).zip(fourth) {
+        *alpha = pixel[3];
+    }
+}
+
+/// Puts the pixels from number `first` of each plane on into `row`: the reverse of [`split_planes`].
+fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) {
+    let part = |nr: usize| &planes[nr * size.pixels() + first..][..size.width];
+    if size.channels == 1 {
+        row.copy_from_slice(part(0));
+        return;
+    }
+    let colours = part(0).iter().zip(part(1)).zip(part(2));
+    for (pixel, ((g, r), b)) in row.chunks_exact_mut(size.channels).zip(colours) {
+        pixel[0] = r.wrapping_add(*g);
+        pixel[1] = *g;
+        pixel[2] = b.wrapping_add(*g);
+    }
+    if size.channels == 4 {
+        for (pixel, alpha) in row.chunks_exact_mut(4).zip(part(3)) {
+            pixel[3] = *alpha;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec;
+    use crate::frame::Dtype;
+    use crate::testing::{assert_same_as_raw, assert_survives_damage, encode, picture};
+    use proptest::prelude::*;
+
+    #[test]
+    fn never_change_these_constants() {
+        assert_eq!(
+            codec("predict").unwrap().spec().to_string(),
+            "predict:level=1"
+        );
+        assert_eq!(Guess::ALL.map(Guess::id), [1, 2, 3, 4]);
+        let mut planes = [0; 8];
+        split_planes(4, &[10, 20, 30, 40, 1, 0, 255, 7], &mut planes);
+        assert_eq!(planes, [20, 0, 246, 1, 10, 255, 40, 7]);
+    }
+
+    #[test]
+    fn only_pictures_are_taken() {
+        let check = |dtype, shape: &[usize]| {
+            codec("predict")
+                .unwrap()
+                .check(&FrameType::values(dtype, shape).unwrap())
+        };
+        assert!(check(Dtype::U8, &[4, 5]).is_ok());
+        assert!(check(Dtype::U8, &[4, 5, 4]).is_ok());
+        for (dtype, shape) in [
+            (Dtype::U8, &[4, 5, 2][..]),
+            (Dtype::U16, &[4, 5]),
+            (Dtype::U8, &[9]),
+        ] {
+            assert!(check(dtype, shape).is_err());
+        }
+    }
+
+    #[test]
+    fn a_flat_picture_is_a_few_bytes() {
+        let frame = FrameType::values(Dtype::U8, &[84, 84, 3]).unwrap();
+        let encoded = encode("predict", &frame, &[77; 84 * 84 * 3], 1);
+        assert!(encoded.pages[0].bytes.len() < 40);
+    }
+
+    #[test]
+    fn pages_of_several_frames_are_refused() {
+        let frame = FrameType::values(Dtype::U8, &[2, 2]).unwrap();
+        let frames = Frames::values(&frame, &[0; 8]).unwrap();
+        let two = NonZeroUsize::new(2).unwrap();
+        let mut out = Encoded::default();
+        assert!(
+            codec("predict")
+                .unwrap()
+                .encode(&frames, two, &mut out, &mut Scratch::new())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_never_a_panic() {
+        let frame = FrameType::values(Dtype::U8, &[9, 7, 3]).unwrap();
+        let encoded = encode("predict", &frame, &picture(9, 7, 3, 1), 1);
+        assert_survives_damage("predict", &frame, &encoded);
+    }
+
+    proptest! {
+        #[test]
+        fn decode_agrees_with_raw(
+            height in 1_usize..20, width in 1_usize..20, channels in 0_usize..4,
+            frames in 1_usize..3, seed: u64, level in 1..=19,
+        ) {
+            let shape = [height, width, [1, 1, 3, 4][channels]];
+            let shape = if channels == 0 { &shape[..2] } else { &shape[..] };
+            let frame = FrameType::values(Dtype::U8, shape).unwrap();
+            let depth = shape.get(2).copied().unwrap_or(1);
+            let bytes: Vec<u8> = (0..frames as u64)
+                .flat_map(|idx| picture(height, width, depth, seed ^ idx))
+                .collect();
+            assert_same_as_raw(&format!("predict:level={level}"), &frame, &bytes, 1);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What every codec promises, checked the same way for all; used by the tests beside each codec.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use proptest::prelude::{Strategy, any, prop};
+
+use crate::{
+    CodecError, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, ValueType,
+    codec,
+};
+
+/// Encodes packed values.
+pub(crate) fn encode(spec: &str, frame: &FrameType, bytes: &[u8], page_frames: usize) -> Encoded {
+    let frames = Frames::values(frame, bytes).unwrap();
+    encode_frames(spec, &frames, page_frames)
+}
+
+/// Encodes any frames.
+pub(crate) fn encode_frames(spec: &str, frames: &Frames<'_>, page_frames: usize) -> Encoded {
+    let mut out = Encoded::default();
+    let page_frames = NonZeroUsize::new(page_frames).unwrap();
+    codec(spec)
+        .unwrap()
+        .encode(frames, page_frames, &mut out, &mut Scratch::new())
+        .unwrap();
+    out
+}
+
+/// Decodes a range of a page into a packed buffer.
+pub(crate) fn decode(
+    decoder: &dyn Decoder,
+    ty: &ValueType,
+    page: Page<'_>,
+    range: Range<usize>,
+) -> Result<Vec<u8>, CodecError> {
+    let mut bytes = vec![0; range.len() * ty.frame_bytes()];
+    let mut dest = FramesMut::packed(ty, range.len(), &mut bytes)?;
+    decoder.decode(page, range, &mut dest, &mut Scratch::new())?;
+    Ok(bytes)
+}
+
+/// Checks a lossless codec against its naive twin `raw`: every page, several ranges, packed and strided.
+pub(crate) fn assert_same_as_raw(spec: &str, frame: &FrameType, bytes: &[u8], page_frames: usize) {
+    let ty = frame.as_values().unwrap();
+    let encoded = encode(spec, frame, bytes, page_frames);
+    let twin = encode("raw", frame, bytes, page_frames);
+    let decoder = codec(spec)
+        .unwrap()
+        .decoder(frame, &encoded.shared)
+        .unwrap();
+    let twin_decoder = codec("raw").unwrap().decoder(frame, &[]).unwrap();
+    let mut scratch = Scratch::new();
+    assert_eq!(encoded.pages.len(), twin.pages.len());
+    for (ours, theirs) in encoded.pages.iter().zip(&twin.pages) {
+        assert_eq!(ours.frames, theirs.frames);
+        let n = ours.frames;
+        let page = Page {
+            bytes: &ours.bytes,
+            frames: n,
+        };
+        let twin_page = Page {
+            bytes: &theirs.bytes,
+            frames: n,
+        };
+        for range in [0..n, 0..1, n - 1..n, n / 3..n - n / 3, n..n] {
+            let expected = decode(&*twin_decoder, ty, twin_page, range.clone()).unwrap();
+            assert!(decode(&*decoder, ty, page, range.clone()).unwrap() == expected);
+            let got = decode_strided(&*decoder, ty, page, range, &mut scratch);
+            assert!(got == expected, "strided");
+        }
+    }
+}
+
+/// Decodes into a buffer with gaps after every row and frame, checks that the gaps stay, and packs the rest.
+fn decode_strided(
+    decoder: &dyn Decoder,
+    ty: &ValueType,
+    page: Page<'_>,
+    range: Range<usize>,
+    scratch: &mut Scratch,
+) -> Vec<u8> {
+    let row_stride = ty.row_bytes() + 3;
+    let frame_stride = row_stride * ty.rows() + 5;
+    let mut bytes = vec![0xa5; frame_stride * (range.len() + 1)];
+    let mut dest =
+        FramesMut::strided(ty, range.len(), (frame_stride, row_stride), &mut bytes).unwrap();
+    decoder
+        .decode(page, range.clone(), &mut dest, scratch)
+        .unwrap();
+    let mut packed = Vec::new();
+    for frame in 0..range.len() {
+        for row in 0..ty.rows() {
+            let start = frame * frame_stride + row * row_stride;
+            packed.extend_from_slice(&bytes[start..start + ty.row_bytes()]);
+            bytes[start..start + ty.row_bytes()].fill(0xa5);
+        }
+    }
+    assert!(
+        bytes.iter().all(|byte| *byte == 0xa5),
+        "a gap was written to"
+    );
+    packed
+}
+
+/// Cuts every page everywhere and flips its bits: an error or other values, but no panic and no byte outside.
+pub(crate) fn assert_survives_damage(spec: &str, frame: &FrameType, encoded: &Encoded) {
+    let ty = frame.as_values().unwrap();
+    let codec = codec(spec).unwrap();
+    let try_all = |shared: &[u8], bytes: &[u8], frames: usize| {
+        let Ok(decoder) = codec.decoder(frame, shared) else {
+            return;
+        };
+        // The values do not matter, only that it returns.
+        let _ = decode(&*decoder, ty, Page { bytes, frames }, 0..frames);
+        let _ = decode(&*decoder, ty, Page { bytes, frames }, frames - 1..frames);
+    };
+    for page in &encoded.pages {
+        for cut in 0..page.bytes.len() {
+            let cut = &page.bytes[..cut];
+            let decoder = codec.decoder(frame, &encoded.shared).unwrap();
+            let page = Page {
+                bytes: cut,
+                frames: page.frames,
+            };
+            assert!(
+                decode(&*decoder, ty, page, 0..page.frames).is_err(),
+                "cut at {}",
+                cut.len()
+            );
+        }
+        let mut bytes = page.bytes.clone();
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            try_all(&encoded.shared, &bytes, page.frames);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        for frames in [page.frames + 1, page.frames * 1000, usize::MAX] {
+            let decoder = codec.decoder(frame, &encoded.shared).unwrap();
+            let page = Page {
+                bytes: &bytes,
+                frames,
+            };
+            let _ = decode(&*decoder, ty, page, 0..1);
+        }
+    }
+    let Some(page) = encoded.pages.first() else {
+        return;
+    };
+    for cut in 0..encoded.shared.len() {
+        assert!(codec.decoder(frame, &encoded.shared[..cut]).is_err());
+    }
+    let mut shared = encoded.shared.clone();
+    for bit in 0..shared.len() * 8 {
+        shared[bit / 8] ^= 1 << (bit % 8);
+        try_all(&shared, &page.bytes, page.frames);
+        shared[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// Any dtype, a small shape, and some frames of smooth, constant or arbitrary bytes.
+pub(crate) fn any_values() -> impl Strategy<Value = (FrameType, Vec<u8>)> {
+    let shapes = prop::sample::select(vec![
+        vec![],
+        vec![1],
+        vec![7],
+        vec![2, 3],
+        vec![3, 1, 5],
+        vec![33],
+    ]);
+    let dtypes = prop::sample::select(Dtype::ALL.to_vec());
+    (dtypes, shapes, 1_usize..40, any::<u64>(), 0..3).prop_map(
+        |(dtype, shape, frames, seed, kind)| {
+            let frame = FrameType::values(dtype, &shape).unwrap();
+            let size = frame.as_values().unwrap().frame_bytes();
+            let mut bytes = arbitrary_bytes(seed, frames * size);
+            match (dtype, kind) {
+                (Dtype::Bool, _) => bytes.iter_mut().for_each(|byte| *byte &= 1),
+                (_, 0) => {
+                    let first = bytes[..size].to_vec();
+                    bytes
+                        .chunks_exact_mut(size)
+                        .for_each(|frame| frame.copy_from_slice(&first));
+                }
+                (_, 1) => bytes.iter_mut().for_each(|byte| *byte &= 3),
+                _ => {}
+            }
+            (frame, bytes)
+        },
+    )
+}
+
+/// Bytes without a pattern, the same for the same seed.
+pub(crate) fn arbitrary_bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed;
+    let mut next = move || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)).to_le_bytes()[0]
+    };
+    std::iter::repeat_with(&mut next).take(len).collect()
+}
+
+/// A picture with edges, slopes and a little noise.
+pub(crate) fn picture(height: usize, width: usize, channels: usize, seed: u64) -> Vec<u8> {
+    let noise = arbitrary_bytes(seed, height * width * channels);
+    let pixel = |idx: usize| {
+        let (y, x, c) = (
+            idx / channels / width,
+            idx / channels % width,
+            idx % channels,
+        );
+        let base = if (x / 9 + y / 7).is_multiple_of(2) {
+            40
+        } else {
+            150
+        };
+        u8::try_from((base + 2 * x % 60 + 3 * y % 50 + 11 * c) % 256).unwrap()
+    };
+    noise
+        .iter()
+        .enumerate()
+        .map(|(idx, noise)| pixel(idx).wrapping_add(noise & 3))
+        .collect()
+}

@@ -1,0 +1,454 @@
+//! `text`: UTF-8 strings, each distinct one stored once.
+//!
+//! ```text
+//! page = zstd frame, content size stated
+//!   content = distinct │ length × distinct │ (which, run) … │ the distinct strings, in order of first use
+//!             varint     varints              varints          UTF-8, no separator
+//! ```
+//!
+//! An instruction is the same string in every frame of an episode: it becomes one string and one run.
+//! The runs add up to the page's number of frames; `which` counts from 0.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::codec::{
+    Bound, Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
+};
+use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::frame::FrameType;
+use crate::frames::{FrameData, Frames, FramesMut};
+use crate::scratch::{Scratch, at_least};
+use crate::spec::CodecSpec;
+use crate::varint;
+use crate::zstd_frame::{LEVELS, content_size};
+
+const NAME: &str = "text";
+
+/// Text is a vanishing part of a recording: spend a little to make it small.
+const DEFAULT_LEVEL: i32 = 9;
+
+/// One text is at most 1 MiB: a larger one is a document, not a label of a frame.
+const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// The content of a page is at most this, before zstd.
+const MAX_CONTENT_BYTES: usize = 64 << 20;
+
+/// An episode at 30 Hz fits one page for more than two minutes, at a label per second for an hour.
+const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
+/// A page has at most this many frames, so that a short page cannot ask for a long list of empty strings.
+const MAX_PAGE_FRAMES: usize = 1 << 20;
+
+/// The `text` codec.
+#[derive(Debug)]
+pub(crate) struct Text {
+    spec: CodecSpec,
+    level: i32,
+}
+
+impl Text {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        spec.allow(&["level"])?;
+        let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
+            level,
+        })
+    }
+}
+
+impl Codec for Text {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Page
+    }
+
+    fn bound(&self) -> Bound {
+        Bound::Lossless
+    }
+
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        PAGE_FRAMES
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        match frame {
+            FrameType::Text => Ok(()),
+            FrameType::Values(_) => Err(CodecError::Unsuited {
+                codec: NAME,
+                frame: frame.to_string(),
+                what: "it stores strings; use `pco` or `zstd` for numbers".to_owned(),
+            }),
+        }
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.check(frames.frame())?;
+        let FrameData::Bytes(texts) = frames.data() else {
+            return Err(buffer("numbers given for a text stream"));
+        };
+        for (nr, page) in texts.chunks(page_frames.get()).enumerate() {
+            check_texts(page, nr * page_frames.get())?;
+            scratch.bytes.clear();
+            put_content(page, &mut scratch.bytes)?;
+            let mut bytes = Vec::new();
+            scratch
+                .zstd
+                .compress(self.level, &scratch.bytes, &mut bytes)?;
+            bytes.shrink_to_fit();
+            out.pages.push(EncodedPage {
+                frames: page.len(),
+                bytes,
+            });
+        }
+        Ok(())
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        self.check(frame)?;
+        if !shared.is_empty() {
+            return Err(corrupt(NAME, "it shares nothing between pages"));
+        }
+        Ok(Box::new(TextDecoder))
+    }
+}
+
+/// Refuses what a reader would refuse; `first` is the first frame's number in what was given to encode.
+fn check_texts(texts: &[&[u8]], first: usize) -> Result<()> {
+    if texts.len() > MAX_PAGE_FRAMES {
+        return Err(buffer(format!(
+            "{} texts in a page, at most {MAX_PAGE_FRAMES} are allowed",
+            texts.len()
+        )));
+    }
+    let mut total = 0;
+    for (idx, text) in texts.iter().enumerate() {
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(buffer(format!(
+                "text of frame {} has {} bytes, at most {MAX_TEXT_BYTES} are allowed; keep long documents beside the dataset",
+                first + idx,
+                text.len()
+            )));
+        }
+        if std::str::from_utf8(text).is_err() {
+            return Err(buffer(format!(
+                "text of frame {} is not UTF-8",
+                first + idx
+            )));
+        }
+        total += text.len();
+    }
+    if total > MAX_PAGE_BYTES {
+        return Err(buffer(format!(
+            "{} texts of {total} bytes together are over {MAX_PAGE_BYTES} in a page; use smaller pages",
+            texts.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Writes the content of a page to `out`, which is empty.
+fn put_content(texts: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+    let mut number = HashMap::new();
+    let mut distinct = Vec::new();
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for text in texts {
+        let which = *number.entry(*text).or_insert_with(|| {
+            distinct.push(*text);
+            distinct.len() - 1
+        });
+        match runs.last_mut().filter(|run| run.0 == which) {
+            Some(run) => run.1 += 1,
+            None => runs.push((which, 1)),
+        }
+    }
+    varint::put(distinct.len(), out);
+    for text in &distinct {
+        varint::put(text.len(), out);
+    }
+    for (which, run) in runs {
+        varint::put(which, out);
+        varint::put(run, out);
+    }
+    for text in distinct {
+        out.extend_from_slice(text);
+    }
+    if out.len() > MAX_CONTENT_BYTES {
+        return Err(buffer(format!(
+            "{} bytes of distinct text are over {MAX_CONTENT_BYTES} in a page; use smaller pages",
+            out.len()
+        )));
+    }
+    Ok(())
+}
+
+#[derive(Debug)]
+struct TextDecoder;
+
+impl Decoder for TextDecoder {
+    fn decode(
+        &self,
+        _page: Page<'_>,
+        _range: Range<usize>,
+        _dest: &mut FramesMut<'_>,
+        _scratch: &mut Scratch,
+    ) -> Result<()> {
+        Err(buffer("this stream holds text, not numbers"))
+    }
+
+    fn decode_text(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        out: &mut Vec<String>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, usize::MAX)?;
+        if page.frames > MAX_PAGE_FRAMES {
+            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+        }
+        let size = content_size(NAME, page.bytes)?;
+        if size > MAX_CONTENT_BYTES {
+            return Err(corrupt(NAME, format!("{size} bytes of content")));
+        }
+        let content = at_least(&mut scratch.bytes, size);
+        scratch.zstd.decompress(NAME, page.bytes, content)?;
+        let content = Content::parse(content, page.frames, &mut scratch.offsets)?;
+        content.append(range, out)
+    }
+}
+
+/// A page's content, its lengths checked.
+struct Content<'a> {
+    /// Where distinct string `i` ends in `strings`; it starts where the one before it ends.
+    ends: &'a [usize],
+    runs: &'a [u8],
+    strings: &'a [u8],
+}
+
+impl<'a> Content<'a> {
+    fn parse(mut bytes: &'a [u8], frames: usize, ends: &'a mut Vec<usize>) -> Result<Self> {
+        let distinct = varint::take(NAME, &mut bytes)?;
+        if distinct > frames {
+            return Err(corrupt(NAME, "more distinct texts than frames"));
+        }
+        ends.clear();
+        let mut end = 0;
+        for _ in 0..distinct {
+            let len = varint::take(NAME, &mut bytes)?;
+            if len > MAX_TEXT_BYTES {
+                return Err(corrupt(NAME, format!("a text of {len} bytes")));
+            }
+            end += len;
+            ends.push(end);
+        }
+        let runs = bytes;
+        let (mut covered, mut total) = (0, 0_usize);
+        while covered < frames {
+            let which = varint::take(NAME, &mut bytes)?;
+            let run = varint::take(NAME, &mut bytes)?;
+            let text = text_range(ends, which)?;
+            if run == 0 || run > frames - covered {
+                return Err(corrupt(NAME, format!("a run of {run} frames")));
+            }
+            covered += run;
+            // Both factors are bounded above, so only the sum over runs can grow: it stops here.
+            total = total.saturating_add(text.len().saturating_mul(run));
+            if total > MAX_PAGE_BYTES {
+                return Err(corrupt(NAME, "its texts are too long together"));
+            }
+        }
+        if bytes.len() != end {
+            return Err(corrupt(
+                NAME,
+                format!("{} bytes of text, lengths add up to {end}", bytes.len()),
+            ));
+        }
+        Ok(Self {
+            ends,
+            runs: &runs[..runs.len() - bytes.len()],
+            strings: bytes,
+        })
+    }
+
+    /// Appends the texts of frames `range`.
+    fn append(&self, range: Range<usize>, out: &mut Vec<String>) -> Result<()> {
+        let mut runs = self.runs;
+        let mut start = 0;
+        while start < range.end {
+            let which = varint::take(NAME, &mut runs)?;
+            let run = varint::take(NAME, &mut runs)?;
+            let wanted = start.max(range.start)..(start + run).min(range.end);
+            start += run;
+            if wanted.is_empty() {
+                continue;
+            }
+            let text = std::str::from_utf8(&self.strings[text_range(self.ends, which)?])
+                .map_err(|_| corrupt(NAME, "a text is not UTF-8"))?;
+            out.extend(wanted.map(|_| text.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+/// Where distinct string `which` lies.
+fn text_range(ends: &[usize], which: usize) -> Result<Range<usize>> {
+    let end = *ends
+        .get(which)
+        .ok_or_else(|| corrupt(NAME, format!("text number {which} is not there")))?;
+    let start = which.checked_sub(1).map_or(0, |before| ends[before]);
+    Ok(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec;
+    use crate::testing::encode_frames;
+    use proptest::prelude::*;
+
+    fn pages(texts: &[&str], page_frames: usize) -> Vec<EncodedPage> {
+        let bytes: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        encode_frames(
+            "text",
+            &Frames::bytes(&FrameType::Text, &bytes),
+            page_frames,
+        )
+        .pages
+    }
+
+    fn decode(bytes: &[u8], frames: usize, range: Range<usize>) -> Result<Vec<String>> {
+        let decoder = codec("text")?.decoder(&FrameType::Text, &[])?;
+        let mut out = Vec::new();
+        decoder.decode_text(Page { bytes, frames }, range, &mut out, &mut Scratch::new())?;
+        Ok(out)
+    }
+
+    /// A page with this content.
+    fn page_of(content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Scratch::new().zstd.compress(3, content, &mut out).unwrap();
+        out
+    }
+
+    fn encode_one(text: &[u8]) -> Result<()> {
+        let texts = [text];
+        let frames = Frames::bytes(&FrameType::Text, &texts);
+        let mut out = Encoded::default();
+        codec("text")?.encode(&frames, PAGE_FRAMES, &mut out, &mut Scratch::new())
+    }
+
+    #[test]
+    fn never_change_these_constants() {
+        assert_eq!(codec("text").unwrap().spec().to_string(), "text:level=9");
+        let mut content = Vec::new();
+        put_content(&[b"ab", b"ab", b"", b"ab"], &mut content).unwrap();
+        assert_eq!(content, [2, 2, 0, 0, 2, 1, 1, 0, 1, b'a', b'b']);
+    }
+
+    #[test]
+    fn a_repeated_instruction_is_stored_once() {
+        let texts = vec!["pick up the red cube and put it into the drawer"; 1000];
+        let page = &pages(&texts, 4096)[0];
+        assert!(page.bytes.len() < 80, "{}", page.bytes.len());
+        assert_eq!(decode(&page.bytes, 1000, 998..1000).unwrap(), texts[998..]);
+    }
+
+    #[test]
+    fn text_that_is_too_long_or_not_utf8_is_refused_with_its_frame() {
+        let error = encode_one(&vec![b'a'; MAX_TEXT_BYTES + 1])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("1048577") && error.contains("frame 0"),
+            "{error}"
+        );
+        assert!(encode_one(&vec![b'a'; MAX_TEXT_BYTES]).is_ok());
+        assert!(
+            encode_one(&[0xff])
+                .unwrap_err()
+                .to_string()
+                .contains("UTF-8")
+        );
+    }
+
+    #[test]
+    fn hostile_contents_are_refused() {
+        for (content, what) in [
+            (&[][..], "nothing"),
+            (&[1, 1, 0, 4, 0xff], "not UTF-8"),
+            (&[1, 1, 0, 3, b'a'], "too few frames"),
+            (&[1, 1, 0, 5, b'a'], "too many frames"),
+            (&[1, 1, 0, 0, 0, 4, b'a'], "an empty run"),
+            (&[1, 1, 1, 4, b'a'], "a string that is not there"),
+            (&[1, 2, 0, 4, b'a'], "a string cut short"),
+            (&[1, 0, 0, 4, b'a'], "bytes left over"),
+            (
+                &[5, 1, 1, 1, 1, 1, 0, 4, 1, 1, 1, 1, 1],
+                "more strings than frames",
+            ),
+            (
+                &[1, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 4],
+                "an endless string",
+            ),
+        ] {
+            assert!(decode(&page_of(content), 4, 0..4).is_err(), "{what}");
+        }
+        assert!(decode(&page_of(&[1, 1, 0, 4, b'a']), 4, 0..4).is_ok());
+    }
+
+    #[test]
+    fn a_short_page_cannot_ask_for_gigabytes() {
+        let mut content = vec![1];
+        varint::put(MAX_TEXT_BYTES, &mut content);
+        varint::put(0, &mut content);
+        varint::put(1 << 20, &mut content);
+        content.resize(content.len() + MAX_TEXT_BYTES, b'a');
+        assert!(decode(&page_of(&content), 1 << 20, 0..1 << 20).is_err());
+        assert!(decode(&page_of(&[0]), usize::MAX, 0..1).is_err());
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_never_a_panic() {
+        let page = &pages(&["one", "two", "two", "three", "", "one"], 6)[0];
+        let mut bytes = page.bytes.clone();
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut], 6, 0..6).is_err());
+        }
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let _ = decode(&bytes, 6, 0..6);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_comes_back_in_any_range(
+            texts in prop::collection::vec(prop_oneof![Just("same".to_owned()), ".{0,9}"], 1..50),
+            page_frames in 1_usize..20,
+        ) {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let pages = pages(&texts, page_frames);
+            for (page, expected) in pages.iter().zip(texts.chunks(page_frames)) {
+                prop_assert_eq!(page.frames, expected.len());
+                for start in 0..=page.frames {
+                    let got = decode(&page.bytes, page.frames, start..page.frames).unwrap();
+                    prop_assert_eq!(got, &expected[start..]);
+                }
+                prop_assert_eq!(decode(&page.bytes, page.frames, 0..1).unwrap(), &expected[..1]);
+            }
+        }
+    }
+}
