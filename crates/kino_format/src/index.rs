@@ -7,21 +7,18 @@
 //!
 //! The bytes are kept as they came and records are read where they lie, so that an index of a
 //! million pages costs no more than its bytes. Everything that later code relies on is checked once, in
-//! [`EpisodeIndex::parse`]: pages tile the episode, each is named exactly once, frame starts rise,
-//! references point to something.
+//! [`EpisodeIndex::parse`], by the rules in `check.rs`.
 
 use std::ops::Range;
 
 use crate::clock::RegularClock;
 use crate::error::{Result, invalid};
-use crate::layout::{
-    CLOCK_LEN, Cursor, INDEX_HEADER_LEN, INDEX_MAGIC, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES,
-    PAGE_LEN, STREAM_LEN, align_up,
-};
+use crate::layout::{CLOCK_LEN, Cursor, INDEX_HEADER_LEN, INDEX_MAGIC, PAGE_LEN, STREAM_LEN};
 use crate::records::{ClockRecord, NONE, PageRecord, StreamRecord};
 use crate::schema::Schema;
 
-const PART: &str = "episode index";
+/// How errors name this part.
+pub(crate) const PART: &str = "episode index";
 
 /// The index of one episode, checked.
 #[derive(Debug, Clone)]
@@ -94,8 +91,7 @@ impl EpisodeIndex {
             pages,
             attributes_page,
         };
-        index.check_tiling(pages_len)?;
-        index.check_records(schema)?;
+        index.check(pages_len, schema)?;
         Ok(index)
     }
 
@@ -124,7 +120,7 @@ impl EpisodeIndex {
     /// # Panics
     /// If there is no such clock.
     pub fn clock(&self, idx: usize) -> ClockRecord {
-        ClockRecord::parse(self.record(idx, self.clocks, INDEX_HEADER_LEN, CLOCK_LEN)).0
+        ClockRecord::parse(self.clock_bytes(idx)).0
     }
 
     /// The stream at position `idx`.
@@ -132,8 +128,7 @@ impl EpisodeIndex {
     /// # Panics
     /// If there is no such stream.
     pub fn stream(&self, idx: usize) -> StreamRecord {
-        let start = INDEX_HEADER_LEN + self.clocks * CLOCK_LEN;
-        StreamRecord::parse(self.record(idx, self.streams, start, STREAM_LEN)).0
+        StreamRecord::parse(self.stream_bytes(idx)).0
     }
 
     /// The page with number `idx`.
@@ -145,16 +140,43 @@ impl EpisodeIndex {
         PageRecord::parse(self.record(idx as usize, self.pages, start, PAGE_LEN))
     }
 
+    /// The number of the page of the episode's id and attributes.
+    pub fn attributes_page(&self) -> Option<u32> {
+        (self.attributes_page != NONE).then_some(self.attributes_page)
+    }
+
     /// The page of the episode's id and attributes.
     pub fn attributes(&self) -> Option<PageRecord> {
-        (self.attributes_page != NONE).then(|| self.page(self.attributes_page))
+        self.attributes_page().map(|page| self.page(page))
+    }
+
+    /// The bytes of the index, as they lie in the shard.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(crate) fn clock_bytes(&self, idx: usize) -> &[u8] {
+        self.record(idx, self.clocks, INDEX_HEADER_LEN, CLOCK_LEN)
+    }
+
+    pub(crate) fn stream_bytes(&self, idx: usize) -> &[u8] {
+        let start = INDEX_HEADER_LEN + self.clocks * CLOCK_LEN;
+        self.record(idx, self.streams, start, STREAM_LEN)
     }
 
     /// Where frames of a stream are stored: its own pages, or those of the stream it shares frames with.
+    ///
+    /// Frames past the end of the stream are stored nowhere and are left out, so the answer holds
+    /// exactly the frames of `frames` that exist, in order.
+    ///
+    /// # Panics
+    /// If there is no such stream.
     pub fn segments(&self, stream: usize, frames: Range<u32>) -> impl Iterator<Item = Segment> {
         let record = self.stream(stream);
+        let frames = frames.start..frames.end.min(record.frames);
         let shared = frames.start.min(record.own_start)..frames.end.min(record.own_start);
         let own = frames.start.max(record.own_start)..frames.end;
+        // The additions cannot overflow: `check_base` saw that `own_start + base_first` exists in the base.
         let base = (record.base != NONE).then(|| Segment {
             stream: record.base as usize,
             frames: shared.start + record.base_first..shared.end + record.base_first,
@@ -168,20 +190,27 @@ impl EpisodeIndex {
             .filter(|segment| !segment.frames.is_empty())
     }
 
-    /// The pages of `segment`, in time order.
+    /// The pages of `segment`, in time order; none if its frames have no bytes.
+    ///
+    /// Frames that the stream does not store itself are left out.
+    ///
+    /// # Panics
+    /// If there is no such stream.
     pub fn pages_of(&self, segment: &Segment) -> impl Iterator<Item = PageSlice> {
-        let record = self.stream(segment.stream);
-        let run = Run::of_stream(&record);
+        let run = Run::of_stream(&self.stream(segment.stream));
         self.slices(run, segment.frames.clone())
     }
 
     /// All pages of a clock's times, in order; none for a regular clock.
+    ///
+    /// # Panics
+    /// If there is no such clock.
     pub fn pages_of_clock(&self, clock: usize) -> impl Iterator<Item = PageSlice> {
         let record = self.clock(clock);
         self.slices(Run::of_clock(&record), 0..record.frames)
     }
 
-    fn slices(&self, run: Run, frames: Range<u32>) -> impl Iterator<Item = PageSlice> {
+    pub(crate) fn slices(&self, run: Run, frames: Range<u32>) -> impl Iterator<Item = PageSlice> {
         let pages = run.first_page..run.first_page + run.page_count;
         // The last page that starts at or before the first wanted frame.
         let skip = partition_point(pages.clone(), |page| {
@@ -210,190 +239,6 @@ impl EpisodeIndex {
         assert!(idx < count, "record {idx} of {count}");
         &self.bytes[start + idx * len..start + (idx + 1) * len]
     }
-
-    /// Pages follow each other, each rounded up to 8 bytes, and fill the episode exactly.
-    fn check_tiling(&self, pages_len: u64) -> Result<()> {
-        let mut position = 0;
-        for idx in 0..self.pages {
-            let page = self.page(to_u32(idx)?);
-            if page.offset() != position || page.len as usize > MAX_PAGE_BYTES {
-                return Err(invalid(
-                    PART,
-                    format!("page {idx} lies at {} instead of {position}", page.offset()),
-                ));
-            }
-            position = align_up(position + u64::from(page.len)).unwrap_or(u64::MAX);
-        }
-        if position != pages_len {
-            return Err(invalid(
-                PART,
-                format!("its pages end at {position}, the episode's at {pages_len}"),
-            ));
-        }
-        Ok(())
-    }
-
-    fn check_records(&self, schema: &Schema) -> Result<()> {
-        let mut named = vec![false; self.pages];
-        let mut name = |page: u32| match named.get_mut(page as usize) {
-            Some(seen) if !*seen => {
-                *seen = true;
-                Ok(())
-            }
-            _ => Err(invalid(
-                PART,
-                format!("page {page} is absent or named twice"),
-            )),
-        };
-        if self.attributes_page != NONE {
-            name(self.attributes_page)?;
-        }
-        for idx in 0..self.clocks {
-            let clock = self.check_clock(idx)?;
-            Run::of_clock(&clock).check(self, &mut name)?;
-        }
-        let mut seen = vec![false; schema.streams.len()];
-        for idx in 0..self.streams {
-            let stream = self.check_stream(idx, schema)?;
-            match seen.get_mut(stream.stream as usize) {
-                Some(seen) if !*seen => *seen = true,
-                _ => {
-                    return Err(invalid(
-                        PART,
-                        format!("stream {idx} is not in the schema, or there twice"),
-                    ));
-                }
-            }
-            Run::of_stream(&stream).check(self, &mut name)?;
-            self.check_page_sizes(&stream, schema)?;
-        }
-        if named.contains(&false) {
-            return Err(invalid(PART, "a page belongs to nothing"));
-        }
-        Ok(())
-    }
-
-    fn check_clock(&self, idx: usize) -> Result<ClockRecord> {
-        let bytes = self.record(idx, self.clocks, INDEX_HEADER_LEN, CLOCK_LEN);
-        let (clock, zero) = ClockRecord::parse(bytes);
-        let regular = clock.period_num != 0 && clock.period_den != 0;
-        let explicit = clock.period_num == 0 && clock.period_den == 0;
-        let right_pages = if explicit {
-            (clock.page_count > 0) == (clock.frames > 0)
-        } else {
-            clock.page_count == 0
-        };
-        if zero != 0 || clock.frames > MAX_FRAMES || clock.end_ns < clock.start_ns || !right_pages {
-            return Err(invalid(PART, format!("clock {idx} contradicts itself")));
-        }
-        if !regular && !explicit {
-            return Err(invalid(PART, format!("clock {idx} has half a period")));
-        }
-        if regular
-            && clock.end_ns
-                != clock
-                    .regular()
-                    .map_or(0, |regular| regular.time_ns(clock.frames.saturating_sub(1)))
-        {
-            return Err(invalid(
-                PART,
-                format!("clock {idx} does not end when its period says"),
-            ));
-        }
-        Ok(clock)
-    }
-
-    fn check_stream(&self, idx: usize, schema: &Schema) -> Result<StreamRecord> {
-        let bytes = self.record(
-            idx,
-            self.streams,
-            INDEX_HEADER_LEN + self.clocks * CLOCK_LEN,
-            STREAM_LEN,
-        );
-        let (stream, zero) = StreamRecord::parse(bytes);
-        let error = |what: &str| invalid(PART, format!("stream {idx} {what}"));
-        if zero != 0 || stream.frames > MAX_FRAMES || stream.own_start > stream.frames {
-            return Err(error("contradicts itself"));
-        }
-        if stream.clock as usize >= self.clocks
-            || self.clock(stream.clock as usize).frames != stream.frames
-        {
-            return Err(error("has another number of frames than its clock"));
-        }
-        let errors = [stream.max_abs_error, stream.sum_squared_error];
-        if errors
-            .iter()
-            .any(|error| !(error.is_finite() && *error >= 0.0))
-        {
-            return Err(error("has an error that is not a positive number"));
-        }
-        if stream.base == NONE {
-            return if stream.own_start == 0 && stream.base_first == 0 {
-                Ok(stream)
-            } else {
-                Err(error("shares frames with nothing"))
-            };
-        }
-        if stream.base as usize >= self.streams || stream.base as usize == idx {
-            return Err(error("shares frames with a stream that is not there"));
-        }
-        let base = self.stream(stream.base as usize);
-        let frame_of = |record: &StreamRecord| {
-            schema
-                .streams
-                .get(record.stream as usize)
-                .map(|stream| (&stream.dtype, &stream.shape))
-        };
-        let end = stream.base_first.checked_add(stream.own_start);
-        if base.base != NONE
-            || end.is_none_or(|end| end > base.frames)
-            || frame_of(&base) != frame_of(&stream)
-        {
-            return Err(error("shares frames that its base does not have"));
-        }
-        Ok(stream)
-    }
-
-    /// Frames of no bytes have no pages; others do, and no page decodes to more than the largest page.
-    fn check_page_sizes(&self, stream: &StreamRecord, schema: &Schema) -> Result<()> {
-        let frame = schema
-            .streams
-            .get(stream.stream as usize)
-            .map(|stream| stream.frame_type())
-            .transpose()?;
-        let frame_bytes = frame
-            .as_ref()
-            .and_then(|frame| frame.as_values())
-            .map(|ty| ty.frame_bytes());
-        let has_frames = stream.frames > stream.own_start && frame_bytes != Some(0);
-        if has_frames != (stream.page_count > 0) {
-            return Err(invalid(
-                PART,
-                format!(
-                    "stream {} has frames without pages, or pages without frames",
-                    stream.stream
-                ),
-            ));
-        }
-        let max_frames = self
-            .slices(Run::of_stream(stream), stream.own_start..stream.frames)
-            .map(|slice| slice.frames)
-            .max();
-        if max_frames
-            .unwrap_or(0)
-            .saturating_mul(frame_bytes.unwrap_or(1))
-            > MAX_PAGE_BYTES
-        {
-            return Err(invalid(
-                PART,
-                format!(
-                    "a page of stream {} decodes to over {MAX_PAGE_BYTES} bytes",
-                    stream.stream
-                ),
-            ));
-        }
-        Ok(())
-    }
 }
 
 impl ClockRecord {
@@ -410,16 +255,16 @@ impl ClockRecord {
 
 /// The pages of one stream or clock: consecutive, and covering frames `start..end`.
 #[derive(Clone, Copy)]
-struct Run {
-    first_page: u32,
-    page_count: u32,
-    shared_page: u32,
-    start: u32,
-    end: u32,
+pub(crate) struct Run {
+    pub(crate) first_page: u32,
+    pub(crate) page_count: u32,
+    pub(crate) shared_page: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
 }
 
 impl Run {
-    fn of_stream(record: &StreamRecord) -> Self {
+    pub(crate) fn of_stream(record: &StreamRecord) -> Self {
         Self {
             first_page: record.first_page,
             page_count: record.page_count,
@@ -429,7 +274,7 @@ impl Run {
         }
     }
 
-    fn of_clock(record: &ClockRecord) -> Self {
+    pub(crate) fn of_clock(record: &ClockRecord) -> Self {
         Self {
             first_page: record.first_page,
             page_count: record.page_count,
@@ -437,36 +282,6 @@ impl Run {
             start: 0,
             end: record.frames,
         }
-    }
-
-    fn check(&self, index: &EpisodeIndex, name: &mut impl FnMut(u32) -> Result<()>) -> Result<()> {
-        if self.shared_page != NONE {
-            name(self.shared_page)?;
-        }
-        let Some(end_page) = self
-            .first_page
-            .checked_add(self.page_count)
-            .filter(|&end| end as usize <= index.pages)
-        else {
-            return Err(invalid(PART, "a run of pages ends after the last"));
-        };
-        for page in self.first_page..end_page {
-            name(page)?;
-            let start = index.page(page).first_frame;
-            let next = if page + 1 < end_page {
-                index.page(page + 1).first_frame
-            } else {
-                self.end
-            };
-            let right_start = page > self.first_page || start == self.start;
-            if !right_start || start >= next || (next - start) as usize > MAX_PAGE_FRAMES {
-                return Err(invalid(
-                    PART,
-                    format!("page {page} holds frames {start}..{next}"),
-                ));
-            }
-        }
-        Ok(())
     }
 }
 

@@ -15,13 +15,16 @@
 //! parser serves a local file, memory and an object store; [`ShardWriter`] appends bytes to a
 //! buffer that its caller drains. The normative text is `spec/format.md`.
 
+mod check;
 mod clock;
+mod ends;
 mod error;
 mod index;
 mod layout;
 mod open;
 mod records;
 mod schema;
+mod verify;
 mod write;
 
 pub use clock::{Clock, RegularClock};

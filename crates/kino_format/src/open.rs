@@ -1,9 +1,6 @@
 //! Opening a shard: a state machine that asks for byte ranges and is fed bytes.
 //!
 //! ```text
-//! footer  64 B  u64 file_len | u64 schema_start | u32 schema_len | u32 schema_crc
-//!               | u32 episodes | u32 directory_crc | u16 version | u16 min_reader
-//!               | 16 × 0 | u32 crc of the 52 bytes before | "KINOEND\n"
 //! directory entry  56 B  u64 start | u64 pages_len | u32 index_len | u32 index_crc | 32 B blake3
 //! ```
 //!
@@ -29,12 +26,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::ends::{Footer, Versions, parse_header};
 use crate::error::{FormatError, Result, invalid};
 use crate::index::EpisodeIndex;
-use crate::layout::{
-    Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, FOOTER_MAGIC, FORMAT_VERSION, HEADER_LEN,
-    HEADER_MAGIC, MAX_EPISODES, MAX_SCHEMA_BYTES, align_up, verify,
-};
+use crate::layout::{Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, HEADER_LEN, verify};
 use crate::schema::Schema;
 
 /// How much is asked for at first: enough for about a thousand episodes.
@@ -64,6 +59,7 @@ pub struct Shard {
     episodes: Vec<DirectoryEntry>,
     tail_start: u64,
     file_len: u64,
+    pub(crate) versions: Versions,
 }
 
 /// Where one episode lies.
@@ -120,14 +116,6 @@ impl DirectoryEntry {
     }
 }
 
-/// The footer's fields, checked against the file's length.
-struct Footer {
-    schema: Range<u64>,
-    schema_crc: u32,
-    directory: Range<u64>,
-    directory_crc: u32,
-}
-
 impl OpenShard {
     /// Starts to open a shard of `file_len` bytes.
     pub fn new(file_len: u64) -> Result<Self> {
@@ -158,12 +146,14 @@ impl OpenShard {
             return Ok(Step::Need(self.asked.clone()));
         };
         let need = self.asked.end - self.asked.start;
-        if bytes.len() as u64 != need {
-            return Err(FormatError::Truncated {
-                part: "tail",
-                need,
-                have: bytes.len() as u64,
-            });
+        let have = bytes.len() as u64;
+        if have < need {
+            let part = "tail";
+            return Err(FormatError::Truncated { part, need, have });
+        }
+        if have > need {
+            let what = format!("{have} bytes came, which is longer than the {need} asked for");
+            return Err(invalid("tail", what));
         }
         let footer = Footer::parse(&bytes, self.file_len)?;
         if footer.schema.start < self.asked.start {
@@ -200,76 +190,8 @@ impl OpenShard {
             episodes,
             tail_start: footer.schema.start,
             file_len: self.file_len,
+            versions: footer.versions,
         }))
-    }
-}
-
-impl Footer {
-    fn parse(tail: &[u8], file_len: u64) -> Result<Self> {
-        let Some(bytes) = tail.last_chunk::<FOOTER_LEN>() else {
-            return Err(FormatError::Truncated {
-                part: "footer",
-                need: FOOTER_LEN as u64,
-                have: tail.len() as u64,
-            });
-        };
-        let mut cursor = Cursor::new(bytes);
-        let stored_len = cursor.u64();
-        let schema_start = cursor.u64();
-        let (schema_len, schema_crc) = (cursor.u32(), cursor.u32());
-        let (episodes, directory_crc) = (cursor.u32(), cursor.u32());
-        let (_version, min_reader) = (cursor.u16(), cursor.u16());
-        let zero: [u8; 16] = cursor.array();
-        let crc = cursor.u32();
-        if cursor.array() != FOOTER_MAGIC {
-            // The footer is the last thing written: a shard that lost its end has no magic there.
-            return Err(FormatError::Magic {
-                part: "footer (the file may be truncated)",
-            });
-        }
-        verify("footer", file_len - FOOTER_LEN as u64, &bytes[..52], crc)?;
-        if min_reader > FORMAT_VERSION {
-            return Err(FormatError::TooNew {
-                found: min_reader,
-                supported: FORMAT_VERSION,
-            });
-        }
-        if zero != [0; 16] {
-            return Err(invalid("footer", "its reserved bytes are not zero"));
-        }
-        if stored_len != file_len {
-            return Err(FormatError::Truncated {
-                part: "shard",
-                need: stored_len,
-                have: file_len,
-            });
-        }
-        if schema_len as usize > MAX_SCHEMA_BYTES || episodes as usize > MAX_EPISODES {
-            return Err(invalid(
-                "footer",
-                format!("{schema_len} bytes of schema, {episodes} episodes"),
-            ));
-        }
-        let footer = || {
-            let schema_end = schema_start.checked_add(u64::from(schema_len))?;
-            let directory_start = align_up(schema_end)?;
-            let directory_end =
-                directory_start.checked_add(u64::from(episodes) * DIRECTORY_ENTRY_LEN as u64)?;
-            let fits =
-                schema_start >= HEADER_LEN as u64 && directory_end == file_len - FOOTER_LEN as u64;
-            fits.then_some(Self {
-                schema: schema_start..schema_end,
-                schema_crc,
-                directory: directory_start..directory_end,
-                directory_crc,
-            })
-        };
-        footer().ok_or_else(|| {
-            invalid(
-                "footer",
-                "schema and directory do not fill the space before it",
-            )
-        })
     }
 }
 
@@ -345,31 +267,10 @@ impl Shard {
     }
 
     /// Checks the header, which opening does not need and so does not read.
+    ///
+    /// [`verify_header`](Self::verify_header) also compares it with the footer.
     pub fn check_header(bytes: &[u8]) -> Result<()> {
-        let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(FormatError::Truncated {
-                part: "header",
-                need: HEADER_LEN as u64,
-                have: bytes.len() as u64,
-            });
-        };
-        let mut cursor = Cursor::new(header);
-        if cursor.array() != HEADER_MAGIC {
-            return Err(FormatError::Magic { part: "header" });
-        }
-        let (_version, min_reader) = (cursor.u16(), cursor.u16());
-        let zero: [u8; 16] = cursor.array();
-        verify("header", 0, &header[..28], cursor.u32())?;
-        if min_reader > FORMAT_VERSION {
-            return Err(FormatError::TooNew {
-                found: min_reader,
-                supported: FORMAT_VERSION,
-            });
-        }
-        if zero != [0; 16] {
-            return Err(invalid("header", "its reserved bytes are not zero"));
-        }
-        Ok(())
+        parse_header(bytes).map(|_| ())
     }
 
     /// The header's length, for those who check it.

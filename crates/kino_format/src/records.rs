@@ -100,6 +100,7 @@ pub struct StreamRecord {
     /// Sum over the stream's own numbers of the squared difference; 0 if lossless.
     pub sum_squared_error: f64,
     /// Bytes of the stream's frames before encoding (all frames, also those that `base` serves).
+    /// For text nothing but its codec could check it: sums over streams have to saturate.
     pub raw_bytes: u64,
 }
 

@@ -17,6 +17,12 @@ use crate::layout::{MAX_SCHEMA_BYTES, MAX_STREAMS};
 
 /// The longest stream name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
+/// The longest name of a dtype, in bytes; the longest there is has 7.
+const MAX_DTYPE_BYTES: usize = 16;
+/// The longest error text about JSON, which quotes the JSON.
+const MAX_QUOTE_CHARS: usize = 200;
+/// The dtype of language.
+const TEXT: &str = "text";
 
 /// What a stream is, which decides its default codec and how it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,7 +72,7 @@ impl StreamSchema {
     pub fn new(name: &str, kind: Kind, frame: &FrameType, codec: &CodecSpec) -> Self {
         let (dtype, shape) = match frame {
             FrameType::Values(ty) => (ty.dtype().name().to_owned(), ty.shape().to_vec()),
-            FrameType::Text => ("text".to_owned(), Vec::new()),
+            FrameType::Text => (TEXT.to_owned(), Vec::new()),
         };
         Self {
             name: name.to_owned(),
@@ -83,7 +89,7 @@ impl StreamSchema {
             stream: self.name.clone(),
             source,
         };
-        if self.dtype == "text" {
+        if self.dtype == TEXT {
             return Ok(FrameType::Text);
         }
         let dtype: Dtype = self.dtype.parse().map_err(wrap)?;
@@ -92,15 +98,30 @@ impl StreamSchema {
 
     fn check(&self) -> Result<()> {
         check_name(&self.name)?;
+        // Errors quote the dtype: a hostile one is not carried into a terminal.
+        let plain = self.dtype.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !plain || self.dtype.len() > MAX_DTYPE_BYTES {
+            let what = format!("dtype of stream `{}` is no name of a type", self.name);
+            return Err(invalid("schema", what));
+        }
         self.frame_type()?;
-        // Whether the codec is known is asked when a stream is read: an unknown one hides no other stream.
-        let spec: Result<CodecSpec, _> = self.codec.parse();
-        spec.map_err(|source| FormatError::Stream {
-            stream: self.name.clone(),
-            source,
-        })?;
-        Ok(())
+        let is_text = self.dtype == TEXT;
+        if is_text != (self.kind == Kind::Text) || (is_text && !self.shape.is_empty()) {
+            let what = format!("stream `{}` is half text, half numbers", self.name);
+            return Err(invalid("schema", what));
+        }
+        check_codec(&self.name, &self.codec)
     }
+}
+
+/// A codec text is well-formed. Whether the codec is known is asked when a stream is read: an unknown
+/// one hides no other stream.
+fn check_codec(stream: &str, codec: &str) -> Result<()> {
+    let spec: Result<CodecSpec, _> = codec.parse();
+    spec.map(|_| ()).map_err(|source| FormatError::Stream {
+        stream: stream.to_owned(),
+        source,
+    })
 }
 
 /// A stream name is a relative path of non-empty parts: nothing that could leave a folder when exported.
@@ -137,6 +158,7 @@ impl Schema {
                 format!("{} streams, at most {MAX_STREAMS}", self.streams.len()),
             ));
         }
+        check_codec("(clocks)", &self.clock_codec)?;
         for stream in &self.streams {
             stream.check()?;
         }
@@ -157,8 +179,14 @@ impl Schema {
             bytes.len() <= MAX_SCHEMA_BYTES,
             "the opener checked the length"
         );
-        let schema: Self =
-            serde_json::from_slice(bytes).map_err(|error| invalid("schema", error.to_string()))?;
+        let schema: Self = serde_json::from_slice(bytes).map_err(|error| {
+            let text = error.to_string();
+            let quote = text.chars().take(MAX_QUOTE_CHARS);
+            invalid(
+                "schema",
+                quote.flat_map(char::escape_debug).collect::<String>(),
+            )
+        })?;
         schema.check()?;
         Ok(schema)
     }
@@ -213,6 +241,56 @@ mod tests {
                 .check()
                 .is_ok()
         );
+    }
+
+    #[test]
+    fn half_a_text_is_refused() {
+        let mut bad = schema(&["task"]);
+        bad.streams[0].kind = Kind::Text;
+        assert!(bad.check().is_err(), "text of numbers");
+        bad.streams[0].dtype = "text".to_owned();
+        assert!(bad.check().is_err(), "text with a shape");
+        bad.streams[0].shape.clear();
+        assert_eq!(bad.check(), Ok(()));
+        bad.streams[0].kind = Kind::Vector;
+        assert!(bad.check().is_err(), "numbers of text");
+    }
+
+    #[test]
+    fn the_codec_of_clocks_is_checked_too() {
+        let mut bad = schema(&["joints"]);
+        bad.clock_codec = "\u{1b}[2J".repeat(999);
+        assert!(bad.check().is_err());
+        bad.clock_codec = "codec-of-next-year:x=1".to_owned();
+        assert_eq!(bad.check(), Ok(()));
+    }
+
+    #[test]
+    fn an_error_quotes_little_of_a_hostile_schema() {
+        let long = "\\u001b[2J".repeat(9_999);
+        let good = String::from_utf8(schema(&["joints"]).to_bytes().unwrap()).unwrap();
+        for bad in [
+            good.replace("vector", &long),
+            good.replace("float32", &long),
+            good.replace("joints", &long),
+        ] {
+            let error = Schema::parse(bad.as_bytes()).unwrap_err();
+            let text = format!("{error} {:?}", std::error::Error::source(&error));
+            assert!(text.len() < 2_000, "{} bytes", text.len());
+            assert!(!text.contains('\u{1b}'));
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_and_missing_ones_are_not() {
+        let good = String::from_utf8(schema(&["joints"]).to_bytes().unwrap()).unwrap();
+        let newer = good.replacen('{', "{\"written_by\": [1, {}],", 1);
+        let newer = newer.replace("\"kind\"", "\"unit\": \"rad\", \"kind\"");
+        assert_eq!(Schema::parse(newer.as_bytes()), Ok(schema(&["joints"])));
+        assert!(Schema::parse(good.replace("codec", "c0dec").as_bytes()).is_err());
+        assert!(Schema::parse(good.replace("dtype", "kind").as_bytes()).is_err());
+        assert!(Schema::parse(b"").is_err());
+        assert!(Schema::parse(&[b'['; 4096]).is_err());
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct ShardWriter {
     episode_start: u64,
     pages: Vec<PageRecord>,
     hasher: blake3::Hasher,
+    /// The schema of the last episode, which later ones may only extend: indexes refer to it by position.
+    schema: Option<Schema>,
 }
 
 /// What an episode became.
@@ -54,6 +56,7 @@ impl ShardWriter {
             episode_start: HEADER_LEN as u64,
             pages: Vec::new(),
             hasher: blake3::Hasher::new(),
+            schema: None,
         }
     }
 
@@ -92,6 +95,8 @@ impl ShardWriter {
     }
 
     /// Ends the current episode: appends its index to `out`. The schema may still grow afterwards.
+    ///
+    /// An error leaves everything as it was: the records may be put right, or the episode abandoned.
     pub fn end_episode(
         &mut self,
         (clocks, streams): (&[ClockRecord], &[StreamRecord]),
@@ -102,6 +107,7 @@ impl ShardWriter {
         if self.directory.len() >= MAX_EPISODES {
             return Err(limit(format!("over {MAX_EPISODES} episodes")));
         }
+        self.check_growth(schema)?;
         let mut index = Vec::new();
         index.extend(INDEX_MAGIC);
         for count in [clocks.len(), streams.len(), self.pages.len()] {
@@ -116,10 +122,10 @@ impl ShardWriter {
         let pages_len = self.position - self.episode_start;
         let index_len =
             u32::try_from(index.len()).map_err(|_| limit("an episode index of over 4 GiB"))?;
-        let index_crc = page_checksum(&index);
-        self.append(&index, out);
         // The reader's own checks, before anything depends on the episode.
-        EpisodeIndex::parse(index, pages_len, schema)?;
+        let index = EpisodeIndex::parse(index, pages_len, schema)?;
+        let index_crc = page_checksum(index.as_bytes());
+        self.append(index.as_bytes(), out);
         let hash = *self.hasher.finalize().as_bytes();
         let entry = DirectoryEntry {
             start: self.episode_start,
@@ -134,15 +140,30 @@ impl ShardWriter {
             hash,
         };
         self.directory.push(entry);
+        if self.schema.as_ref() != Some(schema) {
+            self.schema = Some(schema.clone());
+        }
         self.episode_start = self.position;
         self.pages.clear();
         self.hasher.reset();
         Ok(summary)
     }
 
+    /// Goes back to the end of the last episode; the caller cuts its file to [`position`](Self::position).
+    pub fn abandon_episode(&mut self) {
+        self.position = self.episode_start;
+        self.pages.clear();
+        self.hasher.reset();
+    }
+
     /// Ends the shard: appends schema, directory and footer to `out` and returns the file's length.
     pub fn finish(mut self, schema: &Schema, out: &mut Vec<u8>) -> Result<u64> {
-        debug_assert!(self.pages.is_empty(), "every episode was ended");
+        if !self.pages.is_empty() {
+            return Err(limit(
+                "an episode was neither ended nor abandoned; its pages would be lost",
+            ));
+        }
+        self.check_growth(schema)?;
         let text = schema.to_bytes()?;
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(limit(format!(
@@ -178,6 +199,20 @@ impl ShardWriter {
             "the footer has its fixed length"
         );
         Ok(file_len)
+    }
+
+    /// Refuses a schema in which the episodes written so far would mean something else.
+    fn check_growth(&self, schema: &Schema) -> Result<()> {
+        let extends = self.schema.as_ref().is_none_or(|known| {
+            known.clock_codec == schema.clock_codec && schema.streams.starts_with(&known.streams)
+        });
+        if extends {
+            Ok(())
+        } else {
+            Err(limit(
+                "the schema of earlier episodes was changed; it may only grow at its end",
+            ))
+        }
     }
 
     /// Appends a part and the zeros that fill it up to the next border.

@@ -1,0 +1,263 @@
+//! What an episode's index may say: every rule that later code relies on, checked once.
+//!
+//! ```text
+//! pages       lie end to end from the episode's start and fill it; each is named exactly once
+//! clocks      are a formula or a list of times, never both, and end when they say
+//! streams     have as many frames as their clock, pages for each frame they store, and a base that
+//!             has the frames they share
+//! ```
+//!
+//! The checksum of the bytes was right, which says nothing about who wrote them: every number is
+//! untrusted. The work is linear in the index's bytes, and so is the memory. `spec/format.md` numbers the rules.
+
+use crate::error::{FormatError, Result, invalid};
+use crate::index::{EpisodeIndex, PART, Run, to_u32};
+use crate::layout::{MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, align_up};
+use crate::records::{ClockRecord, NONE, StreamRecord};
+use crate::schema::{Schema, StreamSchema};
+
+impl EpisodeIndex {
+    /// Checks all records against each other, the schema and the `pages_len` bytes of pages.
+    pub(crate) fn check(&self, pages_len: u64, schema: &Schema) -> Result<()> {
+        self.check_tiling(pages_len)?;
+        let mut named = Named(vec![false; self.page_count()]);
+        if let Some(page) = self.attributes_page() {
+            named.name_without_frames(page, self)?;
+        }
+        for idx in 0..self.clock_count() {
+            let clock = self.check_clock(idx)?;
+            self.check_run(Run::of_clock(&clock), &mut named)?;
+        }
+        let mut seen = vec![false; schema.streams.len()];
+        for idx in 0..self.stream_count() {
+            let (stream, described) = self.check_stream(idx, schema)?;
+            match seen.get_mut(stream.stream as usize) {
+                Some(seen) if !*seen => *seen = true,
+                _ => return Err(wrong("stream", idx, "is in the episode twice")),
+            }
+            self.check_run(Run::of_stream(&stream), &mut named)?;
+            self.check_sizes(idx, &stream, described)?;
+        }
+        match named.0.iter().position(|named| !named) {
+            Some(page) => Err(wrong("page", page, "belongs to nothing")),
+            None => Ok(()),
+        }
+    }
+
+    /// Pages follow each other, each rounded up to 8 bytes, and fill the episode exactly.
+    fn check_tiling(&self, pages_len: u64) -> Result<()> {
+        let mut position = 0;
+        for idx in 0..self.page_count() {
+            let page = self.page(to_u32(idx)?);
+            if page.len as usize > MAX_PAGE_BYTES {
+                let what = format!("has {} bytes, at most {MAX_PAGE_BYTES}", page.len);
+                return Err(wrong("page", idx, &what));
+            }
+            if page.offset() != position {
+                let what = format!("lies at {} instead of {position}", page.offset());
+                return Err(wrong("page", idx, &what));
+            }
+            position = align_up(position + u64::from(page.len)).unwrap_or(u64::MAX);
+        }
+        if position != pages_len {
+            let what = format!("its pages end at {position}, the episode's at {pages_len}");
+            return Err(invalid(PART, what));
+        }
+        Ok(())
+    }
+
+    fn check_clock(&self, idx: usize) -> Result<ClockRecord> {
+        let (clock, zero) = ClockRecord::parse(self.clock_bytes(idx));
+        let error = |what: &str| wrong("clock", idx, what);
+        if zero != 0 {
+            return Err(error("has reserved bytes that are not zero"));
+        }
+        if clock.frames > MAX_FRAMES {
+            return Err(error("has too many frames"));
+        }
+        if (clock.period_num == 0) != (clock.period_den == 0) {
+            return Err(error("has half a period"));
+        }
+        // A caller may subtract without a thought: the duration fits an i64.
+        let duration = clock.end_ns.checked_sub(clock.start_ns);
+        let ends_well = match duration {
+            Some(0) => true,
+            Some(duration) => duration > 0 && clock.frames > 1,
+            None => false,
+        };
+        if !ends_well {
+            return Err(error("ends before it starts, or later than it can"));
+        }
+        let has_pages = clock.page_count > 0;
+        let Some(regular) = clock.regular() else {
+            return if has_pages == (clock.frames > 0) {
+                Ok(clock)
+            } else {
+                Err(error("has times without pages, or pages without times"))
+            };
+        };
+        if has_pages {
+            return Err(error("has both a period and pages of times"));
+        }
+        if regular.checked_time_ns(clock.frames.saturating_sub(1)) != Some(clock.end_ns) {
+            return Err(error("does not end when its period says"));
+        }
+        Ok(clock)
+    }
+
+    fn check_stream<'s>(
+        &self,
+        idx: usize,
+        schema: &'s Schema,
+    ) -> Result<(StreamRecord, &'s StreamSchema)> {
+        let (stream, zero) = StreamRecord::parse(self.stream_bytes(idx));
+        let error = |what: &str| wrong("stream", idx, what);
+        let Some(described) = schema.streams.get(stream.stream as usize) else {
+            return Err(error("is not in the schema"));
+        };
+        if zero != 0 {
+            return Err(error("has reserved bytes that are not zero"));
+        }
+        let clock = stream.clock as usize;
+        if clock >= self.clock_count() || self.clock(clock).frames != stream.frames {
+            return Err(error("has another number of frames than its clock"));
+        }
+        if stream.own_start > stream.frames {
+            return Err(error("shares more frames than it has"));
+        }
+        let errors = [stream.max_abs_error, stream.sum_squared_error];
+        if !errors.iter().all(|error| (0.0..=f64::MAX).contains(error)) {
+            return Err(error("has an error that is below zero or not a number"));
+        }
+        self.check_base(idx, &stream, schema)?;
+        Ok((stream, described))
+    }
+
+    /// Shared frames exist in the base, are of the same type, and are stored there and not shared in turn.
+    fn check_base(&self, idx: usize, stream: &StreamRecord, schema: &Schema) -> Result<()> {
+        let error = |what: &str| wrong("stream", idx, what);
+        if stream.base == NONE {
+            return if stream.own_start == 0 && stream.base_first == 0 {
+                Ok(())
+            } else {
+                Err(error("shares frames with nothing"))
+            };
+        }
+        // A stream that is its own base has a base that has a base: the next check refuses it.
+        if stream.base as usize >= self.stream_count() {
+            return Err(error("shares frames with a stream that is not there"));
+        }
+        let base = self.stream(stream.base as usize);
+        let end = stream.base_first.checked_add(stream.own_start);
+        if base.base != NONE || end.is_none_or(|end| end > base.frames) {
+            return Err(error("shares frames that its base does not store"));
+        }
+        let frame_of = |record: &StreamRecord| {
+            let stream = schema.streams.get(record.stream as usize)?;
+            Some((&stream.dtype, &stream.shape))
+        };
+        if frame_of(&base) != frame_of(stream) {
+            return Err(error("shares frames of another type"));
+        }
+        Ok(())
+    }
+
+    /// The pages of a run exist, are named once, and their frames rise from the run's start to its end.
+    fn check_run(&self, run: Run, named: &mut Named) -> Result<()> {
+        if run.shared_page != NONE {
+            if run.page_count == 0 {
+                let what = "is shared by no pages of a clock or stream";
+                return Err(wrong("page", run.shared_page as usize, what));
+            }
+            named.name_without_frames(run.shared_page, self)?;
+        }
+        let end_page = run.first_page.checked_add(run.page_count);
+        let Some(end_page) = end_page.filter(|&end| end as usize <= self.page_count()) else {
+            return Err(invalid(
+                PART,
+                "the pages of a clock or stream end after the last",
+            ));
+        };
+        for page in run.first_page..end_page {
+            named.name(page)?;
+            let start = self.page(page).first_frame;
+            let next = if page + 1 < end_page {
+                self.page(page + 1).first_frame
+            } else {
+                run.end
+            };
+            let right_start = page > run.first_page || start == run.start;
+            if !right_start || start >= next || (next - start) as usize > MAX_PAGE_FRAMES {
+                let what = format!("cannot hold frames {start}..{next}");
+                return Err(wrong("page", page as usize, &what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Frames have pages unless they have no bytes, no page decodes to more than the largest page,
+    /// and the bytes before encoding are as many as the frames make.
+    fn check_sizes(
+        &self,
+        idx: usize,
+        stream: &StreamRecord,
+        described: &StreamSchema,
+    ) -> Result<()> {
+        let frame = described.frame_type()?;
+        let frame_bytes = frame.as_values().map(|ty| ty.frame_bytes());
+        let has_frames = stream.frames > stream.own_start && frame_bytes != Some(0);
+        if has_frames != (stream.page_count > 0) {
+            let what = "has frames without pages, or pages without frames";
+            return Err(wrong("stream", idx, what));
+        }
+        // Text has no fixed size; its codec bounds what a page may become.
+        let Some(frame_bytes) = frame_bytes else {
+            return Ok(());
+        };
+        let pages = self.slices(Run::of_stream(stream), stream.own_start..stream.frames);
+        let max_frames = pages.map(|slice| slice.frames).max().unwrap_or(0);
+        if max_frames.saturating_mul(frame_bytes) > MAX_PAGE_BYTES {
+            let what = format!("has a page that decodes to over {MAX_PAGE_BYTES} bytes");
+            return Err(wrong("stream", idx, &what));
+        }
+        if u64::from(stream.frames).checked_mul(frame_bytes as u64) != Some(stream.raw_bytes) {
+            let what = format!(
+                "has {} bytes in {} frames of {frame_bytes}",
+                stream.raw_bytes, stream.frames
+            );
+            return Err(wrong("stream", idx, &what));
+        }
+        Ok(())
+    }
+}
+
+/// Which pages something refers to so far.
+struct Named(Vec<bool>);
+
+impl Named {
+    fn name(&mut self, page: u32) -> Result<()> {
+        match self.0.get_mut(page as usize) {
+            Some(named) if !*named => {
+                *named = true;
+                Ok(())
+            }
+            Some(_) => Err(wrong("page", page as usize, "is named twice")),
+            None => Err(wrong("page", page as usize, "is not there")),
+        }
+    }
+
+    /// Names a page of attributes, or one that other pages share.
+    fn name_without_frames(&mut self, page: u32, index: &EpisodeIndex) -> Result<()> {
+        self.name(page)?;
+        if index.page(page).first_frame != 0 {
+            let what = "holds no frames, so its first frame must be 0";
+            return Err(wrong("page", page as usize, what));
+        }
+        Ok(())
+    }
+}
+
+/// An error about the record `noun` number `idx`.
+fn wrong(noun: &str, idx: usize, what: &str) -> FormatError {
+    invalid(PART, format!("{noun} {idx} {what}"))
+}

@@ -1,0 +1,17 @@
+//! Whole shards: written, read back, damaged on every bit, cut at every byte, and lied to.
+//!
+//! One test binary with a file per question, because each binary is linked on its own.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "in a test an unexpected error is a failure, and the shards are small"
+)]
+
+mod damage;
+mod fixture;
+mod golden;
+mod hostile;
+mod lookup;
+mod round_trip;
+mod seal;
