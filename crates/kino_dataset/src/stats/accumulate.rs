@@ -1,0 +1,265 @@
+//! Packed frames to statistics, block by block.
+//!
+//! ```text
+//! frames, channels = 3     r g b r g b r g b …     (little-endian, packed)
+//!   8-bit                  one histogram per channel
+//!   wider                  gather r r r … as f64, then per block: count, mean, M2, min, max  → Chan's merge
+//!                                                              all values                    → Summary
+//! ```
+//!
+//! A block's mean and M2 (the sum of squared deviations) are taken in two passes, because the one-pass formula
+//! loses every digit when the mean is far from zero: a timestamp, an encoder count.
+
+use half::f16;
+use kino_codec::{Dtype, ValueType};
+
+use super::StreamStats;
+use super::histogram::Histogram;
+use super::quantiles::Summary;
+
+/// Collects the statistics of a part of one stream (a block of frames); parts merge in order.
+pub struct StatsPart {
+    dtype: Dtype,
+    frame_bytes: usize,
+    frames: u64,
+    values: Values,
+    /// The values of one channel of one block; kept for its allocation.
+    scratch: Vec<f64>,
+}
+
+enum Values {
+    Bytes(Histogram),
+    Wide(Vec<Channel>),
+}
+
+struct Channel {
+    moments: Moments,
+    summary: Summary,
+}
+
+impl StatsPart {
+    /// Nothing seen yet of a stream of this type; for `channels` see [`super::channels_of`].
+    pub fn new(ty: &ValueType, channels: usize) -> Self {
+        let channels = channels.max(1);
+        let values = if ty.dtype().size() == 1 {
+            Values::Bytes(Histogram::new(channels, ty.dtype()))
+        } else {
+            let channel = |_| Channel {
+                moments: Moments::default(),
+                summary: Summary::new(channels),
+            };
+            Values::Wide((0..channels).map(channel).collect())
+        };
+        Self {
+            dtype: ty.dtype(),
+            frame_bytes: ty.frame_bytes(),
+            frames: 0,
+            values,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Adds little-endian packed frames of the type; bytes after the last whole frame are left out.
+    pub fn add(&mut self, packed_frames: &[u8]) {
+        let frames = packed_frames.len().checked_div(self.frame_bytes);
+        let frames = frames.unwrap_or(0);
+        let whole = &packed_frames[..frames * self.frame_bytes];
+        debug_assert_eq!(whole.len(), packed_frames.len(), "a frame is cut short");
+        self.frames += frames as u64;
+        match &mut self.values {
+            Values::Bytes(histogram) => histogram.add(whole),
+            Values::Wide(channels) => {
+                let stride = channels.len();
+                for (idx, channel) in channels.iter_mut().enumerate() {
+                    self.scratch.clear();
+                    gather(self.dtype, whole, (idx, stride), &mut self.scratch);
+                    channel.add(&mut self.scratch);
+                }
+            }
+        }
+    }
+
+    /// Adds the frames that `later` has seen; it must have been made for the same stream.
+    pub fn merge(&mut self, later: Self) {
+        self.frames += later.frames;
+        match (&mut self.values, later.values) {
+            (Values::Bytes(mine), Values::Bytes(theirs)) => mine.merge(&theirs),
+            (Values::Wide(mine), Values::Wide(theirs)) => {
+                debug_assert_eq!(mine.len(), theirs.len(), "parts of different streams");
+                for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                    mine.moments.merge(&theirs.moments);
+                    mine.summary.merge(theirs.summary);
+                }
+            }
+            _ => debug_assert!(false, "parts of different streams"),
+        }
+    }
+
+    /// The statistics of what was added so far.
+    pub fn finish(&self) -> StreamStats {
+        match &self.values {
+            Values::Bytes(histogram) => histogram.finish(self.frames),
+            Values::Wide(channels) => {
+                let finish = |channel: &Channel| {
+                    let Moments { min, max, .. } = channel.moments;
+                    (channel.moments.clone(), channel.summary.points(min, max))
+                };
+                StreamStats::from_channels(self.frames, channels.iter().map(finish).collect())
+            }
+        }
+    }
+}
+
+impl Channel {
+    fn add(&mut self, values: &mut Vec<f64>) {
+        let all = values.len();
+        values.retain(|value| value.is_finite());
+        let mut moments = Moments::of(values);
+        moments.nonfinite = (all - values.len()) as u64;
+        self.moments.merge(&moments);
+        self.summary.add(values);
+    }
+}
+
+/// Count, mean, M2 and extremes of finite values.
+#[derive(Debug, Clone)]
+pub(super) struct Moments {
+    pub(super) count: u64,
+    pub(super) nonfinite: u64,
+    mean: f64,
+    m2: f64,
+    min: f64,
+    max: f64,
+}
+
+impl Default for Moments {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            nonfinite: 0,
+            mean: 0.0,
+            m2: 0.0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl Moments {
+    /// Two passes over finite values.
+    pub(super) fn of(values: &[f64]) -> Self {
+        if values.is_empty() {
+            return Self::default();
+        }
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        // The second sum would be zero if the mean were exact; it takes out the mean's rounding.
+        let (m2, rest) = values.iter().fold((0.0, 0.0), |(m2, rest), value| {
+            let deviation = value - mean;
+            (m2 + deviation * deviation, rest + deviation)
+        });
+        Self {
+            count: values.len() as u64,
+            nonfinite: 0,
+            mean: mean + rest / count,
+            m2: (m2 - rest * rest / count).max(0.0),
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+        }
+    }
+
+    /// The moments that finished statistics came from: `[count, nonfinite]`, `[mean, std]`, `[min, max]`.
+    pub(super) fn restore(counts: [u64; 2], spread: [f64; 2], extremes: [f64; 2]) -> Self {
+        let [count, nonfinite] = counts;
+        if count == 0 {
+            return Self {
+                nonfinite,
+                ..Self::default()
+            };
+        }
+        Self {
+            count,
+            nonfinite,
+            mean: spread[0],
+            m2: spread[1] * spread[1] * count as f64,
+            min: extremes[0],
+            max: extremes[1],
+        }
+    }
+
+    /// Chan, Golub and LeVeque's pairwise update.
+    pub(super) fn merge(&mut self, later: &Self) {
+        self.nonfinite = self.nonfinite.saturating_add(later.nonfinite);
+        if later.count == 0 {
+            return;
+        }
+        if self.count == 0 {
+            let nonfinite = self.nonfinite;
+            *self = later.clone();
+            self.nonfinite = nonfinite;
+            return;
+        }
+        let (mine, theirs) = (self.count as f64, later.count as f64);
+        let total = mine + theirs;
+        let delta = later.mean - self.mean;
+        self.mean += delta * (theirs / total);
+        self.m2 += later.m2 + delta * delta * (mine / total) * theirs;
+        self.count = self.count.saturating_add(later.count);
+        self.min = self.min.min(later.min);
+        self.max = self.max.max(later.max);
+    }
+
+    pub(super) fn mean(&self) -> f64 {
+        self.or_nan(self.mean)
+    }
+
+    pub(super) fn std(&self) -> f64 {
+        self.or_nan((self.m2 / self.count as f64).sqrt())
+    }
+
+    pub(super) fn min(&self) -> f64 {
+        self.or_nan(self.min)
+    }
+
+    pub(super) fn max(&self) -> f64 {
+        self.or_nan(self.max)
+    }
+
+    /// NaN for a channel without values, and for a sum that left the range of `f64`.
+    fn or_nan(&self, value: f64) -> f64 {
+        if self.count > 0 && value.is_finite() {
+            value
+        } else {
+            f64::NAN
+        }
+    }
+}
+
+/// The values of channel `idx` of `stride` as `f64`.
+fn gather(dtype: Dtype, frames: &[u8], (idx, stride): (usize, usize), out: &mut Vec<f64>) {
+    let place = (idx, stride);
+    match dtype {
+        Dtype::U16 => every(frames, place, out, |b| f64::from(u16::from_le_bytes(b))),
+        Dtype::I16 => every(frames, place, out, |b| f64::from(i16::from_le_bytes(b))),
+        Dtype::F16 => every(frames, place, out, |b| f16::from_le_bytes(b).to_f64()),
+        Dtype::U32 => every(frames, place, out, |b| f64::from(u32::from_le_bytes(b))),
+        Dtype::I32 => every(frames, place, out, |b| f64::from(i32::from_le_bytes(b))),
+        Dtype::F32 => every(frames, place, out, |b| f64::from(f32::from_le_bytes(b))),
+        Dtype::U64 => every(frames, place, out, |b| u64::from_le_bytes(b) as f64),
+        Dtype::I64 => every(frames, place, out, |b| i64::from_le_bytes(b) as f64),
+        Dtype::F64 => every(frames, place, out, f64::from_le_bytes),
+        Dtype::Bool | Dtype::U8 => every(frames, place, out, |[b]| f64::from(b)),
+        Dtype::I8 => every(frames, place, out, |b| f64::from(i8::from_le_bytes(b))),
+    }
+}
+
+fn every<const SIZE: usize>(
+    frames: &[u8],
+    (idx, stride): (usize, usize),
+    out: &mut Vec<f64>,
+    number: impl Fn([u8; SIZE]) -> f64,
+) {
+    let (numbers, _) = frames.as_chunks::<SIZE>();
+    let mine = numbers.iter().skip(idx).step_by(stride);
+    out.extend(mine.map(|&bytes| number(bytes)));
+}

@@ -1,0 +1,258 @@
+//! Quantiles of a stream too long to keep.
+//!
+//! ```text
+//! level 0   up to 16,384 values as they came, each stands for 1
+//! level 1   up to  4,096 values               each stands for 2
+//! level 2   …                                 each stands for 4
+//! ```
+//!
+//! A full level is sorted and every second value moves up a level; which of the two, the first or the second,
+//! alternates. So a channel of at most 16,384 values is kept whole and its quantiles are numpy's, and a longer
+//! one never needs more than a few thousand values per doubling.
+//!
+//! Rank error: halving a level of n values that stand for w each moves no rank by more than w, and happens once
+//! per n·w values seen; summed over the levels that is at most log2(count / 16,384) / 4,096 of the count: 0.15 %
+//! for a million values, 0.4 % for a thousand million. Alternation cancels most of it; on random data we measure
+//! under 0.05 %. Streams of more than 64 channels keep fewer values (a million for all channels together, at
+//! least 1,024 each), and the bound grows accordingly. The result depends on the values and their order alone.
+//!
+//! Finished statistics keep 33 points per channel (`GRID`) and merge by adding the two distribution functions,
+//! each interpolated between its points.
+
+/// The quantiles that finished statistics state.
+pub(super) const NAMED: [(&str, f64); 5] = [
+    ("q01", 0.01),
+    ("q10", 0.1),
+    ("q50", 0.5),
+    ("q90", 0.9),
+    ("q99", 0.99),
+];
+
+/// The fractions whose quantiles a sketch keeps; the named ones are among them.
+#[rustfmt::skip]
+const GRID: [f64; 33] = [
+    0.0, 0.0001, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4,
+    0.5,
+    0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 0.9975, 0.999, 0.9999, 1.0,
+];
+
+/// Values kept whole, in channels of streams that have few.
+const EXACT: usize = 1 << 14;
+
+/// Values kept whole in all channels of a stream together.
+const EXACT_IN_ALL: usize = 1 << 20;
+
+/// Fewest values kept whole.
+const EXACT_AT_LEAST: usize = 1 << 10;
+
+/// What is kept of the values of one channel.
+pub(super) struct Summary {
+    levels: Vec<Level>,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Level {
+    values: Vec<f64>,
+    /// Whether the next halving keeps the second of each pair.
+    second: bool,
+}
+
+impl Summary {
+    /// For one of `channels` channels.
+    pub(super) fn new(channels: usize) -> Self {
+        Self {
+            levels: vec![Level::default()],
+            capacity: (EXACT_IN_ALL / channels.max(1)).clamp(EXACT_AT_LEAST, EXACT),
+        }
+    }
+
+    /// Adds finite values.
+    pub(super) fn add(&mut self, mut values: &[f64]) {
+        while !values.is_empty() {
+            if self.levels[0].values.len() >= self.capacity {
+                self.halve(0);
+            }
+            let level = &mut self.levels[0].values;
+            let room = self.capacity.saturating_sub(level.len());
+            let (now, later) = values.split_at(room.min(values.len()));
+            level.extend_from_slice(now);
+            values = later;
+        }
+    }
+
+    /// Adds what `later` has kept.
+    pub(super) fn merge(&mut self, later: Self) {
+        for (idx, level) in later.levels.into_iter().enumerate() {
+            if idx == 0 {
+                self.add(&level.values);
+                continue;
+            }
+            self.level(idx).values.extend(level.values);
+            if self.levels[idx].values.len() > self.upper_capacity() {
+                self.halve(idx);
+            }
+        }
+    }
+
+    /// The points of a sketch: all values in order, or 33 quantiles.
+    pub(super) fn points(&self, min: f64, max: f64) -> Vec<f64> {
+        let knots = self.knots(min, max);
+        if knots.len() <= GRID.len() {
+            return knots.into_iter().map(|(_, value)| value).collect();
+        }
+        let last = knots.last().map_or(0.0, |(rank, _)| *rank);
+        let at = |q: &f64| interpolate(&knots, q * last);
+        GRID.iter().map(at).collect()
+    }
+
+    /// Ascending `(rank, value)`: the middle rank of what each kept value stands for, and the exact extremes.
+    fn knots(&self, min: f64, max: f64) -> Vec<(f64, f64)> {
+        let levels = self.levels.iter().enumerate();
+        let weighted = levels.flat_map(|(idx, level)| level.values.iter().map(move |v| (*v, idx)));
+        let mut weighted: Vec<(f64, usize)> = weighted.collect();
+        weighted.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut below = 0.0;
+        let mut knots: Vec<(f64, f64)> = Vec::with_capacity(weighted.len() + 2);
+        for (value, level) in weighted {
+            let weight = (1u64 << level) as f64;
+            knots.push((below + (weight - 1.0) / 2.0, value));
+            below += weight;
+        }
+        if knots.first().is_some_and(|(rank, _)| *rank > 0.0) {
+            knots.insert(0, (0.0, min));
+        }
+        if knots.last().is_some_and(|(rank, _)| *rank < below - 1.0) {
+            knots.push((below - 1.0, max));
+        }
+        knots
+    }
+
+    fn upper_capacity(&self) -> usize {
+        self.capacity / 4
+    }
+
+    fn level(&mut self, idx: usize) -> &mut Level {
+        while self.levels.len() <= idx {
+            self.levels.push(Level::default());
+        }
+        &mut self.levels[idx]
+    }
+
+    /// Moves half of a level up, and of those above that this fills.
+    fn halve(&mut self, mut idx: usize) {
+        loop {
+            let level = &mut self.levels[idx];
+            level.values.sort_unstable_by(f64::total_cmp);
+            let pairs = level.values.len() / 2 * 2;
+            let kept = level.values[..pairs].iter().skip(usize::from(level.second));
+            let kept: Vec<f64> = kept.step_by(2).copied().collect();
+            // Of an odd number the largest stays, so that the weights always add up to the count.
+            level.values.drain(..pairs);
+            level.second = !level.second;
+            idx += 1;
+            self.level(idx).values.extend(kept);
+            if self.levels[idx].values.len() <= self.upper_capacity() {
+                return;
+            }
+        }
+    }
+}
+
+/// The quantile `q` of a sketch's points for `count` values.
+pub(super) fn of_points(points: &[f64], count: u64, q: f64) -> f64 {
+    let Some(last) = count.checked_sub(1) else {
+        return f64::NAN;
+    };
+    interpolate(&knots_of_points(points, count), q * last as f64)
+}
+
+/// The points of both distributions together; `counts` are the numbers of their values.
+pub(super) fn merge(a: &[f64], b: &[f64], counts: [u64; 2]) -> Vec<f64> {
+    if counts[0] == 0 || counts[1] == 0 {
+        return if counts[0] == 0 { b } else { a }.to_vec();
+    }
+    let all = counts[0].saturating_add(counts[1]);
+    let mut values: Vec<f64> = a.iter().chain(b).copied().collect();
+    values.sort_unstable_by(f64::total_cmp);
+    if all == values.len() as u64 && values.len() <= GRID.len() {
+        return values;
+    }
+    values.dedup();
+    let (a, b) = (knots_of_points(a, counts[0]), knots_of_points(b, counts[1]));
+    let mut knots = Vec::with_capacity(values.len() * 2);
+    for value in values {
+        let (a, b) = (ranks_of(&a, value), ranks_of(&b, value));
+        knots.push((a.0 + b.0, value));
+        knots.push((a.1 + b.1, value));
+    }
+    let last = knots.last().map_or(0.0, |(rank, _)| *rank);
+    let at = |q: &f64| interpolate(&knots, q * last);
+    GRID.iter().map(at).collect()
+}
+
+/// `(rank, value)` of a sketch's points; ascending whatever a file said.
+fn knots_of_points(points: &[f64], count: u64) -> Vec<(f64, f64)> {
+    let mut sorted = points.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let last = count.saturating_sub(1) as f64;
+    let even = sorted.len().saturating_sub(1).max(1) as f64;
+    let whole = sorted.len() as u64 == count;
+    let rank = |idx: usize| match GRID.get(idx) {
+        Some(fraction) if !whole && sorted.len() == GRID.len() => fraction * last,
+        _ if whole => idx as f64,
+        _ => idx as f64 / even * last,
+    };
+    let knots = sorted.iter().enumerate();
+    knots.map(|(idx, value)| (rank(idx), *value)).collect()
+}
+
+/// The smallest and the largest rank that `value` has or would have.
+fn ranks_of(knots: &[(f64, f64)], value: f64) -> (f64, f64) {
+    let from = knots.partition_point(|(_, known)| *known < value);
+    let to = knots.partition_point(|(_, known)| *known <= value);
+    if from < to {
+        return (knots[from].0, knots[to - 1].0);
+    }
+    let rank = match (from.checked_sub(1).map(|i| knots[i]), knots.get(from)) {
+        (Some(below), Some(above)) => {
+            below.0 + (above.0 - below.0) * ((value - below.1) / (above.1 - below.1))
+        }
+        (Some(below), None) => below.0,
+        (None, _) => 0.0,
+    };
+    (rank, rank)
+}
+
+/// The value at `rank`, linear between the knots; NaN without knots.
+fn interpolate(knots: &[(f64, f64)], rank: f64) -> f64 {
+    let next = knots.partition_point(|(known, _)| *known <= rank);
+    match (next.checked_sub(1).map(|i| knots[i]), knots.get(next)) {
+        (Some(below), Some(above)) => {
+            lerp(below.1, above.1, (rank - below.0) / (above.0 - below.0))
+        }
+        (Some((_, value)), None) => value,
+        (None, Some((_, value))) => *value,
+        (None, None) => f64::NAN,
+    }
+}
+
+/// Between `a` and `b`, rounded as numpy rounds it.
+pub(super) fn lerp(a: f64, b: f64, t: f64) -> f64 {
+    let difference = b - a;
+    if t < 0.5 {
+        a + difference * t
+    } else {
+        b - difference * (1.0 - t)
+    }
+}
+
+/// A rank as whole number and fraction.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates and the rank is between 0 and a count"
+)]
+pub(super) fn split_rank(rank: f64) -> (u64, f64) {
+    (rank as u64, rank.fract())
+}

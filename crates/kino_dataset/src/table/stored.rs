@@ -1,0 +1,326 @@
+//! One decoded column, kept compactly: repeated texts once, hashes as bytes.
+//!
+//! ```text
+//! task   texts ["lift", "pour"]   rows [0, 0, 1, NULL, 0, …]
+//! ```
+
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::ParquetError;
+
+use super::hex::{from_hex, to_hex};
+use super::schema::{Field, PLACE, Presence};
+use super::texts::{Inserted, Texts, to_usize};
+use super::{Column, MAX_ROWS, MAX_SPLITS};
+use crate::error::{DatasetError, Result, corrupt};
+
+/// Values decoded at a time: enough to be fast, few enough to notice nonsense early.
+const BATCH: usize = 4096;
+
+/// The row number of a null text.
+const NULL: u32 = u32::MAX;
+
+/// A decoded column.
+pub(super) enum Stored {
+    Bool(Vec<Option<bool>>),
+    Int(Vec<Option<i64>>),
+    Float(Vec<Option<f64>>),
+    Text {
+        texts: Texts,
+        rows: Vec<u32>,
+    },
+    /// Hex text that is a hash in every row.
+    Hash(Vec<[u8; 32]>),
+    TextList {
+        texts: Texts,
+        /// Where the list of each row ends in `items`.
+        ends: Vec<u32>,
+        items: Vec<u32>,
+    },
+}
+
+impl Stored {
+    /// An empty column for such a field.
+    pub(super) fn new(field: &Field) -> Self {
+        use super::schema::Kind;
+        match field.kind {
+            Kind::Bool => Self::Bool(Vec::new()),
+            Kind::Int | Kind::Int32 => Self::Int(Vec::new()),
+            Kind::Float => Self::Float(Vec::new()),
+            Kind::Text if field.name == "hash" || field.name == "shard" => Self::Hash(Vec::new()),
+            Kind::Text => Self::Text {
+                texts: Texts::default(),
+                rows: Vec::new(),
+            },
+            Kind::TextList => Self::TextList {
+                texts: Texts::default(),
+                ends: Vec::new(),
+                items: Vec::new(),
+            },
+        }
+    }
+
+    /// Appends the `rows` values of one row group.
+    pub(super) fn read(&mut self, field: &Field, reader: ColumnReader, rows: usize) -> Result<()> {
+        let presence = field.presence;
+        match (self, reader) {
+            (Self::Bool(out), ColumnReader::BoolColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| {
+                    out.push(value);
+                    Ok(())
+                })
+            }
+            (Self::Int(out), ColumnReader::Int64ColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| {
+                    out.push(value);
+                    Ok(())
+                })
+            }
+            (Self::Int(out), ColumnReader::Int32ColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| {
+                    out.push(value.map(i64::from));
+                    Ok(())
+                })
+            }
+            (Self::Float(out), ColumnReader::DoubleColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| {
+                    out.push(value);
+                    Ok(())
+                })
+            }
+            (Self::Hash(out), ColumnReader::ByteArrayColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| {
+                    out.push(to_hash(&field.name, value.as_ref())?);
+                    Ok(())
+                })
+            }
+            (Self::Text { texts, rows: out }, ColumnReader::ByteArrayColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| {
+                    out.push(match value {
+                        Some(value) => intern(texts, to_text(&value)?)?,
+                        None => NULL,
+                    });
+                    Ok(())
+                })
+            }
+            (
+                Self::TextList { texts, ends, items },
+                ColumnReader::ByteArrayColumnReader(reader),
+            ) => read_lists(reader, rows, &mut Lists { texts, ends, items }),
+            _ => Err(corrupt(
+                PLACE,
+                format!("column `{}` changes its type", field.name),
+            )),
+        }
+    }
+
+    /// Gives back what only building needed.
+    pub(super) fn freeze(&mut self) {
+        match self {
+            Self::Text { texts, rows } => {
+                texts.freeze();
+                rows.shrink_to_fit();
+            }
+            Self::TextList { texts, ends, items } => {
+                texts.freeze();
+                ends.shrink_to_fit();
+                items.shrink_to_fit();
+            }
+            Self::Bool(values) => values.shrink_to_fit(),
+            Self::Int(values) => values.shrink_to_fit(),
+            Self::Float(values) => values.shrink_to_fit(),
+            Self::Hash(values) => values.shrink_to_fit(),
+        }
+    }
+
+    /// The text in a row; `None` if it is null or the column holds no text.
+    pub(super) fn text(&self, row: usize) -> Option<String> {
+        match self {
+            Self::Text { texts, rows } => {
+                let number = *rows.get(row)?;
+                texts.get(to_usize(number)).map(str::to_owned)
+            }
+            Self::Hash(hashes) => hashes.get(row).map(to_hex),
+            _ => None,
+        }
+    }
+
+    /// The list in a row; empty if there is none.
+    pub(super) fn list(&self, row: usize) -> Vec<String> {
+        let Self::TextList { texts, ends, items } = self else {
+            return Vec::new();
+        };
+        let start = match row.checked_sub(1) {
+            Some(before) => ends.get(before).copied().unwrap_or(0),
+            None => 0,
+        };
+        let end = ends.get(row).copied().unwrap_or(start);
+        let items = items.get(to_usize(start)..to_usize(end)).unwrap_or(&[]);
+        let text = |&number: &u32| texts.get(to_usize(number)).map(str::to_owned);
+        items.iter().filter_map(text).collect()
+    }
+
+    /// The column as the user gets it.
+    pub(super) fn to_column(&self) -> Column {
+        match self {
+            Self::Bool(values) => Column::Bool(values.clone()),
+            Self::Int(values) => Column::Int(values.clone()),
+            Self::Float(values) => Column::Float(values.clone()),
+            Self::Text { rows, .. } => {
+                Column::Text((0..rows.len()).map(|row| self.text(row)).collect())
+            }
+            Self::Hash(hashes) => {
+                Column::Text(hashes.iter().map(|hash| Some(to_hex(hash))).collect())
+            }
+            Self::TextList { ends, .. } => {
+                Column::TextList((0..ends.len()).map(|row| self.list(row)).collect())
+            }
+        }
+    }
+
+    /// Bytes held in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Bool(values) => values.capacity() * size_of::<Option<bool>>(),
+            Self::Int(values) => values.capacity() * size_of::<Option<i64>>(),
+            Self::Float(values) => values.capacity() * size_of::<Option<f64>>(),
+            Self::Text { texts, rows } => texts.memory_bytes() + rows.capacity() * 4,
+            Self::Hash(values) => values.capacity() * 32,
+            Self::TextList { texts, ends, items } => {
+                texts.memory_bytes() + (ends.capacity() + items.capacity()) * 4
+            }
+        }
+    }
+}
+
+/// What the Parquet reader complains about is damage.
+pub(super) fn damaged(error: ParquetError) -> DatasetError {
+    corrupt(PLACE, error.to_string())
+}
+
+/// The text of a Parquet byte array.
+pub(super) fn to_text(value: &ByteArray) -> Result<&str> {
+    value.as_utf8().map_err(damaged)
+}
+
+/// The hash that a Parquet byte array spells.
+pub(super) fn to_hash(name: &str, value: Option<&ByteArray>) -> Result<[u8; 32]> {
+    value
+        .and_then(|value| from_hex(value.data()))
+        .ok_or_else(|| corrupt(PLACE, format!("`{name}` is not 64 hex digits")))
+}
+
+fn intern(texts: &mut Texts, text: &str) -> Result<u32> {
+    match texts.insert(text) {
+        Inserted::New(number) | Inserted::Known(number) => Ok(number),
+        Inserted::Full => Err(corrupt(PLACE, "more than 4 GiB of text in one column")),
+    }
+}
+
+/// Calls `each` with every value of a column that is not a list.
+pub(super) fn read_flat<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    rows: usize,
+    presence: Presence,
+    mut each: impl FnMut(Option<T::T>) -> Result<()>,
+) -> Result<()> {
+    let (mut values, mut defined) = (Vec::new(), Vec::new());
+    let mut left = rows;
+    while left > 0 {
+        values.clear();
+        defined.clear();
+        let wanted = left.min(BATCH);
+        let (records, ..) = reader
+            .read_records(wanted, Some(&mut defined), None, &mut values)
+            .map_err(damaged)?;
+        if records == 0 || records > wanted {
+            return Err(corrupt(
+                PLACE,
+                format!("{left} rows of a column are missing"),
+            ));
+        }
+        left -= records;
+        let mut values = values.drain(..);
+        match presence {
+            Presence::Always => values.try_for_each(|value| each(Some(value)))?,
+            Presence::Nullable => {
+                for &level in &defined {
+                    each(if level > 0 { values.next() } else { None })?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The growing parts of a list column.
+struct Lists<'a> {
+    texts: &'a mut Texts,
+    ends: &'a mut Vec<u32>,
+    items: &'a mut Vec<u32>,
+}
+
+fn read_lists<T: DataType<T = ByteArray>>(
+    mut reader: ColumnReaderImpl<T>,
+    rows: usize,
+    out: &mut Lists<'_>,
+) -> Result<()> {
+    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
+    let mut left = rows;
+    while left > 0 {
+        values.clear();
+        defined.clear();
+        repeated.clear();
+        let wanted = left.min(BATCH);
+        let (records, ..) = reader
+            .read_records(wanted, Some(&mut defined), Some(&mut repeated), &mut values)
+            .map_err(damaged)?;
+        if records == 0 || records > wanted {
+            return Err(corrupt(
+                PLACE,
+                format!("{left} lists of a column are missing"),
+            ));
+        }
+        left -= records;
+        let before = out.ends.len();
+        add_lists(out, &values, &defined, &repeated)?;
+        if out.ends.len() != before + records || out.items.len() > MAX_ROWS * 2 {
+            return Err(corrupt(PLACE, "the lists of a column do not add up"));
+        }
+    }
+    Ok(())
+}
+
+/// Level 0 of `repeated` starts a row; level 0 of `defined` is an empty list.
+fn add_lists(
+    out: &mut Lists<'_>,
+    values: &[ByteArray],
+    defined: &[i16],
+    repeated: &[i16],
+) -> Result<()> {
+    let mut values = values.iter();
+    let mut len = 0;
+    for (idx, (&defined, &repeated)) in defined.iter().zip(repeated).enumerate() {
+        if repeated == 0 && idx > 0 {
+            close_list(out)?;
+            len = 0;
+        }
+        if defined > 0
+            && let Some(value) = values.next()
+        {
+            len += 1;
+            if len > MAX_SPLITS {
+                return Err(corrupt(PLACE, format!("a list of over {MAX_SPLITS} texts")));
+            }
+            let number = intern(out.texts, to_text(value)?)?;
+            out.items.push(number);
+        }
+    }
+    close_list(out)
+}
+
+fn close_list(out: &mut Lists<'_>) -> Result<()> {
+    let end = u32::try_from(out.items.len()).map_err(|_| corrupt(PLACE, "lists are too long"))?;
+    out.ends.push(end);
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Many different texts in one buffer, found by content.
+//!
+//! ```text
+//! text   "ep-00ep-01ep-02…"        ends  [5, 10, 15, …]
+//! table  [0, 2, 0, 1, 3, …]        open addressing: 0 is free, n is text n-1
+//! ```
+//!
+//! A `HashMap<String, u32>` costs about 90 bytes per 20-byte text; this costs about 35.
+
+use std::hash::{BuildHasher, RandomState};
+
+/// Distinct texts, numbered in the order of their arrival.
+#[derive(Default)]
+pub(super) struct Texts {
+    text: String,
+    ends: Vec<u32>,
+    table: Vec<u32>,
+    // Keyed, so that a hostile file cannot choose ids that all collide.
+    hasher: RandomState,
+}
+
+/// What became of a text that was offered to [`Texts::insert`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Inserted {
+    /// It is new and has this number.
+    New(u32),
+    /// It was there already, under this number.
+    Known(u32),
+    /// More than 4 GiB of text, or more texts than `u32` counts.
+    Full,
+}
+
+impl Texts {
+    /// How many texts there are.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Text `idx`.
+    pub(super) fn get(&self, idx: usize) -> Option<&str> {
+        let end = *self.ends.get(idx)?;
+        let start = match idx.checked_sub(1) {
+            Some(before) => *self.ends.get(before)?,
+            None => 0,
+        };
+        self.text.get(to_usize(start)..to_usize(end))
+    }
+
+    /// The number of `text`.
+    pub(super) fn find(&self, text: &str) -> Option<usize> {
+        let found = *self.table.get(self.probe(text)?)?;
+        found.checked_sub(1).map(to_usize)
+    }
+
+    /// Adds `text` unless it is there.
+    pub(super) fn insert(&mut self, text: &str) -> Inserted {
+        if (self.len() + 1) * 4 > self.table.len() * 3 {
+            self.grow();
+        }
+        let Some(place) = self.probe(text) else {
+            return Inserted::Full;
+        };
+        if let Some(known) = self.table[place].checked_sub(1) {
+            return Inserted::Known(known);
+        }
+        let count = u32::try_from(self.len() + 1);
+        let end = u32::try_from(self.text.len() + text.len());
+        let (Ok(count), Ok(end)) = (count, end) else {
+            return Inserted::Full;
+        };
+        self.text.push_str(text);
+        self.ends.push(end);
+        self.table[place] = count;
+        Inserted::New(count - 1)
+    }
+
+    /// Gives back spare capacity.
+    pub(super) fn shrink(&mut self) {
+        self.text.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
+    /// Shrinks and forgets the index: from here on nothing can be found or added.
+    pub(super) fn freeze(&mut self) {
+        self.shrink();
+        self.table = Vec::new();
+    }
+
+    /// Bytes held in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.text.capacity() + (self.ends.capacity() + self.table.capacity()) * size_of::<u32>()
+    }
+
+    /// The place in the table that holds `text`, or the free one where it belongs; `None` without a table.
+    fn probe(&self, text: &str) -> Option<usize> {
+        let mask = self.table.len().checked_sub(1)?;
+        let hash = self.hasher.hash_one(text);
+        let mut place = usize::try_from(hash & u64::from(u32::MAX)).ok()? & mask;
+        loop {
+            match self.table[place].checked_sub(1) {
+                None => return Some(place),
+                Some(known) if self.get(to_usize(known)) == Some(text) => return Some(place),
+                Some(_) => place = (place + 1) & mask,
+            }
+        }
+    }
+
+    fn grow(&mut self) {
+        // A power of two, so that a mask wraps the probe, and never full, so that the probe ends.
+        self.table = vec![0; (self.table.len() * 2).max(16)];
+        for idx in 0..self.len() {
+            let place = self.get(idx).and_then(|text| self.probe(text));
+            if let (Some(place), Ok(count)) = (place, u32::try_from(idx + 1)) {
+                self.table[place] = count;
+            }
+        }
+    }
+}
+
+/// `u32` always fits: the crate needs at least 32-bit addresses.
+pub(super) fn to_usize(value: u32) -> usize {
+    value as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_hash_map(words in prop::collection::vec("[a-cé]{0,3}", 0..200)) {
+            let mut texts = Texts::default();
+            let mut twin: HashMap<String, u32> = HashMap::new();
+            for word in &words {
+                let next = u32::try_from(twin.len()).unwrap();
+                let expected = match twin.get(word) {
+                    Some(&known) => Inserted::Known(known),
+                    None => Inserted::New(next),
+                };
+                twin.entry(word.clone()).or_insert(next);
+                prop_assert_eq!(texts.insert(word), expected);
+            }
+            prop_assert_eq!(texts.len(), twin.len());
+            for (word, &idx) in &twin {
+                prop_assert_eq!(texts.find(word), Some(to_usize(idx)));
+                prop_assert_eq!(texts.get(to_usize(idx)), Some(word.as_str()));
+            }
+            prop_assert_eq!(texts.find("absent"), None);
+            prop_assert_eq!(texts.get(twin.len()), None);
+        }
+    }
+
+    #[test]
+    fn an_empty_pool_finds_nothing() {
+        assert_eq!(Texts::default().find(""), None);
+    }
+}
