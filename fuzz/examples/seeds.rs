@@ -1,0 +1,68 @@
+//! Writes a few real pages as seeds to `corpus/<target>/`: run `cargo run --example seeds` in this folder.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use kino_codec::{Encoded, FrameType, Frames, Scratch, codec};
+use kino_fuzz::{picture, vector};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    for kind in 0..=u8::MAX {
+        let ty = vector(kind);
+        let bytes = smooth(ty.frame_bytes() * 300, ty.dtype().size());
+        let frame = FrameType::Values(ty);
+        for (text, target) in [("pco", "codec_pco"), ("zstd", "codec_zstd")] {
+            write(target, text, kind, &Frames::values(&frame, &bytes)?, 280)?;
+        }
+        let ty = picture(kind);
+        let bytes = smooth(ty.frame_bytes(), 1);
+        let frame = FrameType::Values(ty);
+        let frames = Frames::values(&frame, &bytes)?;
+        write("codec_predict", "predict", kind, &frames, 1)?;
+        for text in ["jpeg:q=30,sub=420", "jpeg:q=95"] {
+            if codec(text)?.check(&frame).is_ok() {
+                write("codec_jpeg", text, kind, &frames, 1)?;
+            }
+        }
+        let texts = ["pick up the cube", "pick up the cube", "", "größer"].map(str::as_bytes);
+        let texts = &texts[..usize::from(kind % 4) + 1];
+        write("codec_text", "text", kind, &Frames::bytes(&FrameType::Text, texts), 4)?;
+    }
+    for text in ["zstd:level=3,shuffle=4", "jpeg:q=95,sub=444", "jpeg:carry", "pco:level=8"] {
+        let folder = Path::new("corpus/codec_spec");
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(folder.join(text.replace(':', "_")), text)?;
+    }
+    Ok(())
+}
+
+/// Numbers that change slowly, so that predictors and deltas are used.
+fn smooth(len: usize, size: usize) -> Vec<u8> {
+    (0..len)
+        .map(|idx| u8::try_from((idx / 7 + idx % size * 31) % 251).unwrap_or_default())
+        .collect()
+}
+
+/// Writes the last page of `frames` with the header that `Input` expects.
+fn write(
+    target: &str,
+    text: &str,
+    kind: u8,
+    frames: &Frames<'_>,
+    page_frames: usize,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let mut out = Encoded::default();
+    let page_frames = NonZeroUsize::new(page_frames).ok_or("no frames")?;
+    codec(text)?.encode(frames, page_frames, &mut out, &mut Scratch::new())?;
+    let page = out.pages.last().ok_or("no page")?;
+    let mut seed = vec![kind, 0, u8::try_from(page.frames.min(9))?];
+    seed.extend(u16::try_from(page.frames)?.to_le_bytes());
+    seed.extend(u16::try_from(out.shared.len())?.to_le_bytes());
+    seed.push(kind % 3);
+    seed.extend_from_slice(&out.shared);
+    seed.extend_from_slice(&page.bytes);
+    let folder = Path::new("corpus").join(target);
+    std::fs::create_dir_all(&folder)?;
+    let name = format!("{kind:03}-{}", text.replace([':', '=', ','], "_"));
+    Ok(std::fs::write(folder.join(name), seed)?)
+}

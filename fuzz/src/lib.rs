@@ -1,0 +1,157 @@
+//! How a fuzzer's bytes become a call of a decoder.
+//!
+//! ```text
+//! input = type │ first frame │ frames wanted │ frames in page │ shared length │ stride │ shared │ page
+//!         u8     u8            u8              u16 LE           u16 LE          u8        the rest
+//! ```
+//!
+//! An input of the same layout with a real page behind it is a good seed: see `examples/seeds.rs`.
+
+use std::num::NonZeroUsize;
+
+use kino_codec::{
+    Codec, Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, ValueType, codec,
+};
+
+/// Bytes before the shared part.
+pub const HEADER_LEN: usize = 8;
+
+/// What to decode.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// Chooses the frame type.
+    pub kind: u8,
+    /// How many frames the page is said to hold.
+    pub frames: usize,
+    first: usize,
+    wanted: usize,
+    gap: usize,
+    shared: &'a [u8],
+    page: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Splits a fuzzer's bytes.
+    pub fn new(data: &'a [u8]) -> Option<Self> {
+        let (&[kind, first, wanted, f0, f1, s0, s1, gap], rest) =
+            data.split_first_chunk::<HEADER_LEN>()?;
+        let shared_len = usize::from(u16::from_le_bytes([s0, s1]));
+        let (shared, page) = rest.split_at_checked(shared_len)?;
+        Some(Self {
+            kind,
+            frames: u16::from_le_bytes([f0, f1]).into(),
+            first: first.into(),
+            wanted: wanted.into(),
+
+            gap: gap.into(),
+            shared,
+            page,
+        })
+    }
+
+    /// Puts the page, but for its first `keep` bytes, into a valid zstd frame and hands it to `then`.
+    ///
+    /// A fuzzer hardly ever finds a valid frame, so what lies behind one would stay untested. With
+    /// `content_len` the content is cut or repeated to that length.
+    pub fn wrapped(
+        &self,
+        keep: usize,
+        content_len: Option<usize>,
+        scratch: &mut Scratch,
+        then: impl FnOnce(Input<'_>, &mut Scratch),
+    ) {
+        let Some((kept, content)) = self.page.split_at_checked(keep) else {
+            return;
+        };
+        let Some(len) = NonZeroUsize::new(content_len.unwrap_or(content.len())) else {
+            return;
+        };
+        if content.is_empty() {
+            return;
+        }
+        let content: Vec<u8> = content.iter().copied().cycle().take(len.get()).collect();
+        // A page of the `zstd` codec is exactly one frame.
+        let byte = FrameType::values(Dtype::U8, &[]).expect("a scalar");
+        let frames = Frames::values(&byte, &content).expect("whole bytes");
+        let mut out = Encoded::default();
+        codec("zstd:level=1")
+            .and_then(|zstd| zstd.encode(&frames, len, &mut out, scratch))
+            .expect("bytes can be compressed");
+        let page = [kept, &out.pages[0].bytes].concat();
+        then(
+            Input {
+                page: &page,
+                ..*self
+            },
+            scratch,
+        );
+    }
+
+    /// Decodes numbers; checks that bytes outside the destination stay as they were.
+    pub fn decode(&self, codec: &dyn Codec, ty: &ValueType, scratch: &mut Scratch) {
+        let frame = FrameType::Values(ty.clone());
+        let Ok(decoder) = codec.decoder(&frame, self.shared) else {
+            return;
+        };
+        let row_stride = ty.row_bytes() + self.gap;
+        let frame_stride = row_stride * ty.rows();
+        let mut bytes = vec![0xa5; frame_stride * self.wanted + 64];
+        let end = bytes.len() - 64;
+        let (places, guard) = bytes.split_at_mut(end);
+        let strides = (frame_stride, row_stride);
+        let Ok(mut dest) = FramesMut::strided(ty, self.wanted, strides, places) else {
+            return;
+        };
+        let range = self.first..self.first + self.wanted;
+        let page = Page {
+            bytes: self.page,
+            frames: self.frames,
+        };
+        let _ = decoder.decode(page, range.clone(), &mut dest, scratch);
+        let _ = decoder.bitstream(page, self.first);
+        let _ = decoder.decode_text(page, range, &mut Vec::new(), scratch);
+        assert!(guard.iter().all(|byte| *byte == 0xa5));
+        for row in places.chunks_exact(row_stride.max(1)) {
+            assert!(row[ty.row_bytes()..].iter().all(|byte| *byte == 0xa5));
+        }
+    }
+
+    /// Decodes text.
+    pub fn decode_text(&self, codec: &dyn Codec, scratch: &mut Scratch) {
+        let Ok(decoder) = codec.decoder(&FrameType::Text, self.shared) else {
+            return;
+        };
+        let page = Page {
+            bytes: self.page,
+            frames: self.frames,
+        };
+        let range = self.first..self.first + self.wanted;
+        let mut out = Vec::new();
+        if decoder.decode_text(page, range, &mut out, scratch).is_ok() {
+            assert_eq!(out.len(), self.wanted);
+        }
+    }
+}
+
+/// A vector type for every `kind`.
+pub fn vector(kind: u8) -> ValueType {
+    let shapes: [&[usize]; 5] = [&[], &[1], &[7], &[2, 3], &[26]];
+    let kind = usize::from(kind);
+    let dtype = Dtype::ALL[kind % Dtype::ALL.len()];
+    ValueType::new(dtype, shapes[kind / Dtype::ALL.len() % shapes.len()]).expect("small shapes")
+}
+
+/// A picture type for every `kind`.
+pub fn picture(kind: u8) -> ValueType {
+    let shapes: [&[usize]; 8] = [
+        &[16, 16, 3],
+        &[1, 1, 3],
+        &[8, 8],
+        &[9, 7, 3],
+        &[16, 24, 1],
+        &[5, 3, 4],
+        &[1, 40, 3],
+        &[33, 1],
+    ];
+    ValueType::new(Dtype::U8, shapes[usize::from(kind) % shapes.len()]).expect("small shapes")
+}
