@@ -12,7 +12,9 @@
 
 use crate::error::{FormatError, Result, invalid};
 use crate::index::{EpisodeIndex, PART, Run, to_u32};
-use crate::layout::{MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, align_up};
+use crate::layout::{
+    MAX_DECODED_PAGE_BYTES, MAX_FRAMES, MAX_PAGE_BYTES, MAX_PAGE_FRAMES, align_up,
+};
 use crate::records::{ClockRecord, NONE, StreamRecord};
 use crate::schema::{Schema, StreamSchema};
 
@@ -195,7 +197,7 @@ impl EpisodeIndex {
         Ok(())
     }
 
-    /// Frames have pages unless they have no bytes, no page decodes to more than the largest page,
+    /// Frames have pages unless they have no bytes, no page decodes to more than a reader must allocate,
     /// and the bytes before encoding are as many as the frames make.
     fn check_sizes(
         &self,
@@ -216,8 +218,8 @@ impl EpisodeIndex {
         };
         let pages = self.slices(Run::of_stream(stream), stream.own_start..stream.frames);
         let max_frames = pages.map(|slice| slice.frames).max().unwrap_or(0);
-        if max_frames.saturating_mul(frame_bytes) > MAX_PAGE_BYTES {
-            let what = format!("has a page that decodes to over {MAX_PAGE_BYTES} bytes");
+        if max_frames.saturating_mul(frame_bytes) > MAX_DECODED_PAGE_BYTES {
+            let what = format!("has a page that decodes to over {MAX_DECODED_PAGE_BYTES} bytes");
             return Err(wrong("stream", idx, &what));
         }
         if u64::from(stream.frames).checked_mul(frame_bytes as u64) != Some(stream.raw_bytes) {

@@ -30,6 +30,8 @@ pub(crate) const ALIGN: u64 = 8;
 
 /// The largest page, in bytes as stored.
 pub const MAX_PAGE_BYTES: usize = 1 << 30;
+/// The largest page of numbers, in bytes once decoded: what a reader may have to allocate for one.
+pub const MAX_DECODED_PAGE_BYTES: usize = 1 << 28;
 /// The most frames one page may hold.
 pub const MAX_PAGE_FRAMES: usize = 1 << 16;
 /// The most frames one stream of one episode may hold.
@@ -131,6 +133,13 @@ mod tests {
             (MAX_PAGE_BYTES, MAX_PAGE_FRAMES, MAX_STREAMS),
             (1 << 30, 1 << 16, 4096)
         );
+        assert_eq!(
+            (MAX_FRAMES, MAX_EPISODES, MAX_SCHEMA_BYTES),
+            (u32::MAX - 1, 1 << 20, 16 << 20)
+        );
+        // The largest frame fits a page.
+        assert_eq!(MAX_DECODED_PAGE_BYTES, 1 << 28);
+        assert_eq!(MAX_DECODED_PAGE_BYTES, kino_codec::MAX_FRAME_BYTES);
         // CRC32C, not the CRC32 of zip: the check value of the Castagnoli polynomial.
         assert_eq!(page_checksum(b"123456789"), 0xe306_9283);
     }

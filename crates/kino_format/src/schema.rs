@@ -96,7 +96,8 @@ impl StreamSchema {
         FrameType::values(dtype, &self.shape).map_err(wrap)
     }
 
-    fn check(&self) -> Result<()> {
+    /// Checks the name, the type and the form of the codec's text.
+    pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
         // Errors quote the dtype: a hostile one is not carried into a terminal.
         let plain = self.dtype.bytes().all(|byte| byte.is_ascii_alphanumeric());

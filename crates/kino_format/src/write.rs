@@ -201,8 +201,12 @@ impl ShardWriter {
         Ok(file_len)
     }
 
-    /// Refuses a schema in which the episodes written so far would mean something else.
+    /// Refuses a schema that no reader would take, or in which the episodes so far would mean something else.
     fn check_growth(&self, schema: &Schema) -> Result<()> {
+        if self.schema.as_ref() == Some(schema) {
+            return Ok(());
+        }
+        schema.check()?;
         let extends = self.schema.as_ref().is_none_or(|known| {
             known.clock_codec == schema.clock_codec && schema.streams.starts_with(&known.streams)
         });

@@ -166,9 +166,11 @@ fn limits_hold_at_their_edges() {
     assert!(empty_pages(Dtype::U8, &[], &[0], most + 1).is_err());
     assert_eq!(empty_pages(Dtype::U8, &[], &[0, most], 2 * most), Ok(()));
     assert!(empty_pages(Dtype::U8, &[], &[0, most + 1], 2 * most).is_err());
-    // No page decodes to more than a gibibyte.
-    assert_eq!(empty_pages(Dtype::U8, &[1 << 28], &[0], 4), Ok(()));
-    assert!(empty_pages(Dtype::U8, &[1 << 28], &[0], 5).is_err());
+    // No page decodes to more than the largest frame.
+    assert_eq!(empty_pages(Dtype::U8, &[1 << 28], &[0, 1], 2), Ok(()));
+    assert!(empty_pages(Dtype::U8, &[1 << 28], &[0], 2).is_err());
+    assert_eq!(empty_pages(Dtype::U8, &[1 << 20], &[0], 256), Ok(()));
+    assert!(empty_pages(Dtype::U8, &[1 << 20], &[0], 257).is_err());
     // Frames of no bytes need no pages, and cost nothing however many there are.
     let frames = kino_format::MAX_FRAMES;
     assert_eq!(empty_pages(Dtype::F32, &[0], &[], frames), Ok(()));

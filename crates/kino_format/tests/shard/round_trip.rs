@@ -215,6 +215,17 @@ fn a_schema_may_grow_between_episodes_but_not_change() {
 }
 
 #[test]
+fn an_episode_cannot_end_with_a_schema_that_no_reader_takes() {
+    let (mut out, mut twice) = (Vec::new(), schema());
+    twice
+        .streams
+        .push(values("camera", Kind::Image, Dtype::U8, &[9]));
+    let mut writer = ShardWriter::new(&mut out);
+    let error = episode(&mut writer, &twice, 3, &mut out).unwrap_err();
+    assert!(error.to_string().contains("`camera`"), "{error}");
+}
+
+#[test]
 fn a_refused_episode_leaves_the_writer_as_it_was() {
     let (mut out, schema) = (Vec::new(), schema());
     let mut writer = ShardWriter::new(&mut out);
