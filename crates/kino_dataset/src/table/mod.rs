@@ -16,10 +16,14 @@
 //! Reading keeps what every window needs (ids, lengths, places) decoded and compact, and decodes any other
 //! column when it is asked for: a dataset of a million episodes opens without unpacking a million task texts.
 
-mod hex;
+mod core;
+mod file;
+mod pages;
 mod read;
 mod schema;
 mod stored;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod write;
 
@@ -35,7 +39,13 @@ const MAX_ROWS: usize = 1 << 26;
 const MAX_TEXT_BYTES: usize = 1 << 16;
 
 /// No episode is in more splits than this.
-const MAX_SPLITS: usize = 1 << 10;
+const MAX_SPLITS: usize = 1 << 8;
+
+/// No column has more text than this, counting a repeated text every time.
+const MAX_COLUMN_BYTES: usize = 1 << 31;
+
+/// No page is larger than this uncompressed; see `write::VALUES_PER_STEP`.
+const MAX_PAGE_BYTES: usize = 1 << 26;
 
 /// One row of the episode table.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,11 +8,12 @@ use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 
-use super::hex::{from_hex, to_hex};
-use super::schema::{Field, PLACE, Presence};
+use super::file::TableFile;
+use super::schema::{Field, Kind, PLACE, Presence};
 use super::texts::{Inserted, Texts, to_usize};
-use super::{Column, MAX_ROWS, MAX_SPLITS};
+use super::{Column, MAX_COLUMN_BYTES, MAX_SPLITS, MAX_TEXT_BYTES};
 use crate::error::{DatasetError, Result, corrupt};
+use crate::hash::Hash;
 
 /// Values decoded at a time: enough to be fast, few enough to notice nonsense early.
 const BATCH: usize = 4096;
@@ -30,7 +31,7 @@ pub(super) enum Stored {
         rows: Vec<u32>,
     },
     /// Hex text that is a hash in every row.
-    Hash(Vec<[u8; 32]>),
+    Hash(Vec<Hash>),
     TextList {
         texts: Texts,
         /// Where the list of each row ends in `items`.
@@ -40,9 +41,20 @@ pub(super) enum Stored {
 }
 
 impl Stored {
-    /// An empty column for such a field.
-    pub(super) fn new(field: &Field) -> Self {
-        use super::schema::Kind;
+    /// Decodes the column at `place`.
+    pub(super) fn read(file: &TableFile, place: usize) -> Result<Self> {
+        let field = &file.fields()[place];
+        let mut stored = Self::new(field);
+        file.each_group(place, |reader, rows| stored.append(field, reader, rows))?;
+        stored.shrink();
+        if stored.text_bytes() > MAX_COLUMN_BYTES {
+            let what = format!("column `{}` holds over 2 GiB of text", field.name);
+            return Err(corrupt(PLACE, what));
+        }
+        Ok(stored)
+    }
+
+    fn new(field: &Field) -> Self {
         match field.kind {
             Kind::Bool => Self::Bool(Vec::new()),
             Kind::Int | Kind::Int32 => Self::Int(Vec::new()),
@@ -61,52 +73,39 @@ impl Stored {
     }
 
     /// Appends the `rows` values of one row group.
-    pub(super) fn read(&mut self, field: &Field, reader: ColumnReader, rows: usize) -> Result<()> {
+    fn append(&mut self, field: &Field, reader: ColumnReader, rows: usize) -> Result<()> {
+        use ColumnReader as Reader;
         let presence = field.presence;
         match (self, reader) {
-            (Self::Bool(out), ColumnReader::BoolColumnReader(reader)) => {
+            (Self::Bool(out), Reader::BoolColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| keep(out, value))
+            }
+            (Self::Int(out), Reader::Int64ColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| keep(out, value))
+            }
+            (Self::Int(out), Reader::Int32ColumnReader(reader)) => {
                 read_flat(reader, rows, presence, |value| {
-                    out.push(value);
-                    Ok(())
+                    keep(out, value.map(i64::from))
                 })
             }
-            (Self::Int(out), ColumnReader::Int64ColumnReader(reader)) => {
+            (Self::Float(out), Reader::DoubleColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| keep(out, value))
+            }
+            (Self::Hash(out), Reader::ByteArrayColumnReader(reader)) => {
                 read_flat(reader, rows, presence, |value| {
-                    out.push(value);
-                    Ok(())
+                    let value = value.unwrap_or_default();
+                    keep(out, to_hash(&field.name, to_text(&value)?)?)
                 })
             }
-            (Self::Int(out), ColumnReader::Int32ColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| {
-                    out.push(value.map(i64::from));
-                    Ok(())
+            (Self::Text { texts, rows: out }, Reader::ByteArrayColumnReader(reader)) => {
+                read_flat(reader, rows, presence, |value| match value {
+                    Some(value) => keep(out, intern(texts, to_text(&value)?)?),
+                    None => keep(out, NULL),
                 })
             }
-            (Self::Float(out), ColumnReader::DoubleColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| {
-                    out.push(value);
-                    Ok(())
-                })
+            (Self::TextList { texts, ends, items }, Reader::ByteArrayColumnReader(reader)) => {
+                read_lists(reader, rows, &mut Lists { texts, ends, items })
             }
-            (Self::Hash(out), ColumnReader::ByteArrayColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| {
-                    out.push(to_hash(&field.name, value.as_ref())?);
-                    Ok(())
-                })
-            }
-            (Self::Text { texts, rows: out }, ColumnReader::ByteArrayColumnReader(reader)) => {
-                read_flat(reader, rows, presence, |value| {
-                    out.push(match value {
-                        Some(value) => intern(texts, to_text(&value)?)?,
-                        None => NULL,
-                    });
-                    Ok(())
-                })
-            }
-            (
-                Self::TextList { texts, ends, items },
-                ColumnReader::ByteArrayColumnReader(reader),
-            ) => read_lists(reader, rows, &mut Lists { texts, ends, items }),
             _ => Err(corrupt(
                 PLACE,
                 format!("column `{}` changes its type", field.name),
@@ -115,7 +114,7 @@ impl Stored {
     }
 
     /// Gives back what only building needed.
-    pub(super) fn freeze(&mut self) {
+    fn shrink(&mut self) {
         match self {
             Self::Text { texts, rows } => {
                 texts.freeze();
@@ -133,6 +132,25 @@ impl Stored {
         }
     }
 
+    /// Bytes of text once every row has its own copy.
+    fn text_bytes(&self) -> usize {
+        let (texts, numbers) = match self {
+            Self::Text { texts, rows } => (texts, rows),
+            Self::TextList { texts, items, .. } => (texts, items),
+            _ => return 0,
+        };
+        let len = |number: &u32| texts.get(to_usize(*number)).map_or(0, str::len);
+        numbers.iter().map(len).sum()
+    }
+
+    /// The hash in a row.
+    pub(super) fn hash(&self, row: usize) -> Option<&Hash> {
+        match self {
+            Self::Hash(hashes) => hashes.get(row),
+            _ => None,
+        }
+    }
+
     /// The text in a row; `None` if it is null or the column holds no text.
     pub(super) fn text(&self, row: usize) -> Option<String> {
         match self {
@@ -140,7 +158,7 @@ impl Stored {
                 let number = *rows.get(row)?;
                 texts.get(to_usize(number)).map(str::to_owned)
             }
-            Self::Hash(hashes) => hashes.get(row).map(to_hex),
+            Self::Hash(hashes) => hashes.get(row).map(Hash::to_hex),
             _ => None,
         }
     }
@@ -170,7 +188,7 @@ impl Stored {
                 Column::Text((0..rows.len()).map(|row| self.text(row)).collect())
             }
             Self::Hash(hashes) => {
-                Column::Text(hashes.iter().map(|hash| Some(to_hex(hash))).collect())
+                Column::Text(hashes.iter().map(|hash| Some(hash.to_hex())).collect())
             }
             Self::TextList { ends, .. } => {
                 Column::TextList((0..ends.len()).map(|row| self.list(row)).collect())
@@ -200,14 +218,21 @@ pub(super) fn damaged(error: ParquetError) -> DatasetError {
 
 /// The text of a Parquet byte array.
 pub(super) fn to_text(value: &ByteArray) -> Result<&str> {
-    value.as_utf8().map_err(damaged)
+    let text = value.as_utf8().map_err(damaged)?;
+    if text.len() > MAX_TEXT_BYTES {
+        return Err(corrupt(PLACE, format!("a text of {} bytes", text.len())));
+    }
+    Ok(text)
 }
 
-/// The hash that a Parquet byte array spells.
-pub(super) fn to_hash(name: &str, value: Option<&ByteArray>) -> Result<[u8; 32]> {
-    value
-        .and_then(|value| from_hex(value.data()))
-        .ok_or_else(|| corrupt(PLACE, format!("`{name}` is not 64 hex digits")))
+/// The hash that `text` spells.
+pub(super) fn to_hash(name: &str, text: &str) -> Result<Hash> {
+    Hash::from_hex(text).ok_or_else(|| corrupt(PLACE, format!("`{name}` is not 64 hex digits")))
+}
+
+fn keep<T>(out: &mut Vec<T>, value: T) -> Result<()> {
+    out.push(value);
+    Ok(())
 }
 
 fn intern(texts: &mut Texts, text: &str) -> Result<u32> {
@@ -284,7 +309,7 @@ fn read_lists<T: DataType<T = ByteArray>>(
         left -= records;
         let before = out.ends.len();
         add_lists(out, &values, &defined, &repeated)?;
-        if out.ends.len() != before + records || out.items.len() > MAX_ROWS * 2 {
+        if out.ends.len() != before + records {
             return Err(corrupt(PLACE, "the lists of a column do not add up"));
         }
     }

@@ -12,12 +12,15 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::ColumnPath;
 
-use super::hex::to_hex;
 use super::schema::{Field, Kind, built_in, fields, refuse_name, to_parquet};
-use super::{EpisodeRow, Label, MAX_ROWS, MAX_SPLITS, MAX_TEXT_BYTES};
+use super::{EpisodeRow, Label, MAX_COLUMN_BYTES, MAX_ROWS, MAX_SPLITS, MAX_TEXT_BYTES};
 use crate::error::{DatasetError, Result, invalid};
+use crate::hash::Hash;
 
 const ROWS_PER_GROUP: usize = 1 << 16;
+
+/// The writer looks at the size of a page (1 MiB) after so many values, each of at most 64 KiB.
+const VALUES_PER_STEP: usize = 1 << 8;
 
 /// Columns whose values are all different: a dictionary would hold every value and gain nothing.
 const UNIQUE: [&str; 4] = ["episode", "id", "start_ns", "hash"];
@@ -54,6 +57,7 @@ fn properties() -> WriterProperties {
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
+        .set_write_batch_size(VALUES_PER_STEP)
         .set_max_row_group_row_count(Some(ROWS_PER_GROUP));
     let builder = UNIQUE.iter().fold(builder, |builder, name| {
         builder.set_column_dictionary_enabled(ColumnPath::from(*name), false)
@@ -74,22 +78,40 @@ fn check(rows: &[EpisodeRow]) -> Result<()> {
         )));
     }
     let mut ids = HashSet::with_capacity(rows.len());
+    let mut text_bytes = 0;
     for row in rows {
         if !ids.insert(row.id.as_str()) {
             return Err(invalid(format!("two episodes have the id `{}`", row.id)));
         }
-        check_row(row)?;
+        check_numbers(row)?;
+        text_bytes += check_texts(row)?;
+    }
+    if text_bytes > MAX_COLUMN_BYTES {
+        return Err(invalid(
+            "over 2 GiB of text in one table; shorten the labels",
+        ));
     }
     Ok(())
 }
 
-fn check_row(row: &EpisodeRow) -> Result<()> {
-    let refuse = |what: String| invalid(format!("episode `{}`: {what}", row.id));
+fn check_numbers(row: &EpisodeRow) -> Result<()> {
+    let fits = [
+        ("frames", i64::try_from(row.frames).is_ok()),
+        ("bytes", i64::try_from(row.bytes).is_ok()),
+        ("raw_bytes", i64::try_from(row.raw_bytes).is_ok()),
+        ("slot", i32::try_from(row.slot).is_ok()),
+    ];
+    match fits.iter().find(|(_, fits)| !fits) {
+        Some((name, _)) => Err(refuse(row, format!("`{name}` is too large"))),
+        None => Ok(()),
+    }
+}
+
+/// Returns how many bytes of text the row has.
+fn check_texts(row: &EpisodeRow) -> Result<usize> {
     if row.splits.len() > MAX_SPLITS {
-        return Err(refuse(format!(
-            "{} splits; at most {MAX_SPLITS}",
-            row.splits.len()
-        )));
+        let len = row.splits.len();
+        return Err(refuse(row, format!("{len} splits; at most {MAX_SPLITS}")));
     }
     let labels = row.labels.iter().filter_map(|(name, label)| match label {
         Label::Text(text) => Some((name.as_str(), text)),
@@ -103,28 +125,23 @@ fn check_row(row: &EpisodeRow) -> Result<()> {
         ("source", row.source.as_ref()),
         ("source_hash", row.source_hash.as_ref()),
     ];
-    let texts = texts
-        .into_iter()
-        .filter_map(|(name, text)| Some((name, text?)));
+    let texts = texts.into_iter();
+    let texts = texts.filter_map(|(name, text)| Some((name, text?)));
     let splits = row.splits.iter().map(|split| ("splits", split));
+    let mut total = 0;
     for (name, text) in texts.chain(splits).chain(labels) {
+        total += text.len();
         if text.len() > MAX_TEXT_BYTES {
             let len = text.len();
-            return Err(refuse(format!(
-                "`{name}` is {len} bytes long; at most {MAX_TEXT_BYTES}"
-            )));
+            let what = format!("`{name}` is {len} bytes long; at most {MAX_TEXT_BYTES}");
+            return Err(refuse(row, what));
         }
     }
-    let counts = [
-        ("frames", i64::try_from(row.frames).is_ok()),
-        ("bytes", i64::try_from(row.bytes).is_ok()),
-        ("raw_bytes", i64::try_from(row.raw_bytes).is_ok()),
-        ("slot", i32::try_from(row.slot).is_ok()),
-    ];
-    match counts.iter().find(|(_, fits)| !fits) {
-        Some((name, _)) => Err(refuse(format!("`{name}` is too large for a signed column"))),
-        None => Ok(()),
-    }
+    Ok(total)
+}
+
+fn refuse(row: &EpisodeRow, what: String) -> DatasetError {
+    invalid(format!("episode `{}`: {what}", row.id))
 }
 
 /// The user columns in name order, each with the type that all its labels share.
@@ -176,11 +193,11 @@ fn write_field(group: &mut Group<'_>, field: &Field, rows: &[EpisodeRow]) -> Res
         "duration_s" => required::<DoubleType>(group, rows, |row| row.duration_s),
         "bytes" => required::<Int64Type>(group, rows, |row| signed(row.bytes)),
         "raw_bytes" => required::<Int64Type>(group, rows, |row| signed(row.raw_bytes)),
-        "shard" => required::<ByteArrayType>(group, rows, |row| bytes(&to_hex(&row.shard))),
+        "shard" => required::<ByteArrayType>(group, rows, |row| hex(&row.shard)),
         "slot" => required::<Int32Type>(group, rows, |row| {
             i32::try_from(row.slot).unwrap_or(i32::MAX)
         }),
-        "hash" => required::<ByteArrayType>(group, rows, |row| bytes(&to_hex(&row.hash))),
+        "hash" => required::<ByteArrayType>(group, rows, |row| hex(&row.hash)),
         "splits" => write_splits(group, rows),
         "task" => texts(group, rows, |row| row.task.as_ref()),
         "success" => optional::<BoolType>(group, rows, |row| row.success),
@@ -243,6 +260,10 @@ fn signed(value: u64) -> i64 {
 
 fn bytes(text: &str) -> ByteArray {
     ByteArray::from(text)
+}
+
+fn hex(hash: &[u8; 32]) -> ByteArray {
+    ByteArray::from(Hash::from(*hash).to_hex().into_bytes())
 }
 
 fn texts<'a>(

@@ -1,0 +1,156 @@
+//! The columns that every reader needs, decoded when the table is opened.
+//!
+//! ```text
+//! ids      one buffer, one u32 end per row, a hash index           about 4 + 11 bytes and the text
+//! frames, start_ns, duration_s, bytes, raw_bytes                   8 bytes each
+//! shards   different hashes once; shard_of, slots                  4 bytes each
+//! ```
+//!
+//! Ids are read first and must differ. So a file that claims many rows has to spell out as many ids before
+//! anything else is allocated for them.
+
+use std::collections::HashMap;
+
+use parquet::column::reader::ColumnReader;
+
+use super::file::TableFile;
+use super::schema::{PLACE, Presence, built_in};
+use super::stored::{read_flat, to_hash, to_text};
+use super::texts::{Inserted, Texts};
+use crate::error::{DatasetError, Result, corrupt};
+use crate::hash::Hash;
+
+/// The core columns; all but `ids` and `shards` have one element per row.
+#[derive(Default)]
+pub(super) struct Core {
+    pub(super) ids: Texts,
+    pub(super) frames: Vec<u64>,
+    pub(super) start_ns: Vec<i64>,
+    pub(super) duration_s: Vec<f64>,
+    pub(super) bytes: Vec<u64>,
+    pub(super) raw_bytes: Vec<u64>,
+    /// The different shards, and which of them each row is in.
+    pub(super) shards: Vec<Hash>,
+    pub(super) shard_of: Vec<u32>,
+    pub(super) slots: Vec<u32>,
+}
+
+impl Core {
+    /// Decodes the core columns of a file.
+    pub(super) fn read(file: &TableFile) -> Result<Self> {
+        let ids = read_ids(file)?;
+        let (shards, shard_of) = read_shards(file, ids.len())?;
+        Ok(Self {
+            frames: read_counts(file, "frames", ids.len())?,
+            start_ns: read_ints(file, "start_ns", ids.len(), Some)?,
+            duration_s: read_floats(file, "duration_s", ids.len())?,
+            bytes: read_counts(file, "bytes", ids.len())?,
+            raw_bytes: read_counts(file, "raw_bytes", ids.len())?,
+            slots: read_ints(file, "slot", ids.len(), |slot| u32::try_from(slot).ok())?,
+            ids,
+            shards,
+            shard_of,
+        })
+    }
+
+    /// Bytes held in memory.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let words = self.frames.capacity()
+            + self.start_ns.capacity()
+            + self.duration_s.capacity()
+            + self.bytes.capacity()
+            + self.raw_bytes.capacity();
+        self.ids.memory_bytes()
+            + words * size_of::<u64>()
+            + self.shards.capacity() * size_of::<Hash>()
+            + (self.shard_of.capacity() + self.slots.capacity()) * size_of::<u32>()
+    }
+}
+
+fn read_ids(file: &TableFile) -> Result<Texts> {
+    let mut ids = Texts::default();
+    each_text(file, "id", |id| match ids.insert(id) {
+        Inserted::New(_) => Ok(()),
+        Inserted::Known(_) => Err(corrupt(PLACE, format!("two episodes have the id `{id}`"))),
+        Inserted::Full => Err(corrupt(PLACE, "more than 4 GiB of ids")),
+    })?;
+    ids.shrink();
+    Ok(ids)
+}
+
+fn read_shards(file: &TableFile, rows: usize) -> Result<(Vec<Hash>, Vec<u32>)> {
+    let mut numbers: HashMap<Hash, u32> = HashMap::new();
+    let (mut shards, mut shard_of) = (Vec::new(), Vec::with_capacity(rows));
+    each_text(file, "shard", |text| {
+        let shard = to_hash("shard", text)?;
+        // At most 2^26 rows, so the conversion holds.
+        let next = u32::try_from(shards.len()).unwrap_or(u32::MAX);
+        let number = *numbers.entry(shard).or_insert(next);
+        if number == next {
+            shards.push(shard);
+        }
+        shard_of.push(number);
+        Ok(())
+    })?;
+    shards.shrink_to_fit();
+    Ok((shards, shard_of))
+}
+
+fn each_text(file: &TableFile, name: &str, mut each: impl FnMut(&str) -> Result<()>) -> Result<()> {
+    file.each_group(built_in(name), |reader, rows| match reader {
+        ColumnReader::ByteArrayColumnReader(reader) => {
+            read_flat(reader, rows, Presence::Always, |value| {
+                value.map_or(Ok(()), |value| each(to_text(&value)?))
+            })
+        }
+        _ => Err(wrong_type(name)),
+    })
+}
+
+fn read_floats(file: &TableFile, name: &str, rows: usize) -> Result<Vec<f64>> {
+    let mut out = Vec::with_capacity(rows);
+    file.each_group(built_in(name), |reader, rows| match reader {
+        ColumnReader::DoubleColumnReader(reader) => {
+            read_flat(reader, rows, Presence::Always, |value| {
+                out.extend(value);
+                Ok(())
+            })
+        }
+        _ => Err(wrong_type(name)),
+    })?;
+    Ok(out)
+}
+
+fn read_counts(file: &TableFile, name: &str, rows: usize) -> Result<Vec<u64>> {
+    read_ints(file, name, rows, |value| u64::try_from(value).ok())
+}
+
+fn read_ints<T>(
+    file: &TableFile,
+    name: &str,
+    rows: usize,
+    convert: impl Fn(i64) -> Option<T>,
+) -> Result<Vec<T>> {
+    let mut out = Vec::with_capacity(rows);
+    let mut each = |value: Option<i64>| {
+        let number = value.and_then(&convert);
+        out.push(number.ok_or_else(|| corrupt(PLACE, format!("`{name}` is {value:?}")))?);
+        Ok(())
+    };
+    file.each_group(built_in(name), |reader, rows| match reader {
+        ColumnReader::Int64ColumnReader(reader) => {
+            read_flat(reader, rows, Presence::Always, &mut each)
+        }
+        ColumnReader::Int32ColumnReader(reader) => {
+            read_flat(reader, rows, Presence::Always, |value| {
+                each(value.map(i64::from))
+            })
+        }
+        _ => Err(wrong_type(name)),
+    })?;
+    Ok(out)
+}
+
+fn wrong_type(name: &str) -> DatasetError {
+    corrupt(PLACE, format!("column `{name}` changes its type"))
+}
