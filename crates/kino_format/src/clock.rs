@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The period is a fraction because 1/30 s is no whole number of nanoseconds: a rounded period
-//! drifts by a frame in a day, the fraction never does.
+//! drifts by a millisecond in a day, the fraction never does.
 
 use std::ops::Range;
 use std::sync::Arc;

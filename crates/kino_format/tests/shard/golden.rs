@@ -84,3 +84,28 @@ fn version_1_with_every_record_never_changes() {
         assert_eq!(shard.verify_episode(slot, cut(&bytes, entry.range())), []);
     }
 }
+
+/// The bytes in the listing of the specification: lines of `offset  bytes  meaning` in its last section.
+fn listed(spec: &str) -> Vec<u8> {
+    let section = spec.split("\n## 14. ").nth(1).unwrap();
+    let mut bytes = Vec::new();
+    for line in section.lines().filter_map(|line| line.strip_prefix("    ")) {
+        let Some((offset, rest)) = line.split_once("  ").filter(|_| !line.starts_with('#')) else {
+            continue;
+        };
+        assert_eq!(usize::from_str_radix(offset, 16), Ok(bytes.len()), "{line}");
+        let hex = rest.split("  ").next().unwrap();
+        bytes.extend(
+            hex.split(' ')
+                .map(|byte| u8::from_str_radix(byte, 16).unwrap()),
+        );
+    }
+    bytes
+}
+
+#[test]
+fn the_worked_example_of_the_specification_is_the_tiny_shard() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../spec/format.md");
+    let spec = fs::read_to_string(path).unwrap();
+    assert!(listed(&spec) == tiny());
+}
