@@ -18,6 +18,7 @@ use super::histogram::Histogram;
 use super::quantiles::Summary;
 
 /// Collects the statistics of a part of one stream (a block of frames); parts merge in order.
+#[derive(Debug)]
 pub struct StatsPart {
     dtype: Dtype,
     frame_bytes: usize,
@@ -27,11 +28,13 @@ pub struct StatsPart {
     scratch: Vec<f64>,
 }
 
+#[derive(Debug)]
 enum Values {
     Bytes(Histogram),
     Wide(Vec<Channel>),
 }
 
+#[derive(Debug)]
 struct Channel {
     moments: Moments,
     summary: Summary,

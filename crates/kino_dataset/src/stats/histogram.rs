@@ -19,6 +19,7 @@ const BLOCK: usize = 1 << 30;
 type Lane = [u32; 256];
 
 /// The counts of every byte per channel.
+#[derive(Debug)]
 pub(super) struct Histogram {
     dtype: Dtype,
     counts: Vec<[u64; 256]>,

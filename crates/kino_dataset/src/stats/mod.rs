@@ -21,6 +21,8 @@ mod accumulate;
 mod histogram;
 mod json;
 mod quantiles;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

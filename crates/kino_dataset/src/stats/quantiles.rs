@@ -46,12 +46,13 @@ const EXACT_IN_ALL: usize = 1 << 20;
 const EXACT_AT_LEAST: usize = 1 << 10;
 
 /// What is kept of the values of one channel.
+#[derive(Debug)]
 pub(super) struct Summary {
     levels: Vec<Level>,
     capacity: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Level {
     values: Vec<f64>,
     /// Whether the next halving keeps the second of each pair.

@@ -180,10 +180,6 @@ impl Input<'_> {
     }
 
     /// The id and shape of the next field, or the inner `None` at the end of the struct.
-    #[expect(
-        clippy::type_complexity,
-        reason = "a failure or an end, as in the other methods"
-    )]
     fn field(
         &mut self,
         last: &mut u64,
