@@ -1,1 +1,33 @@
 //! Other people's files: walk (metadata), plan (mapping), frames (lazy).
+//!
+//! ```text
+//!   demos.hdf5 ──walk──▶ groups, datasets, attributes ──plan──▶ episodes of streams ──read──▶ frames
+//!                        (no values are read)                   (names, kinds, clocks)        (a range at a time)
+//! ```
+//!
+//! [`open`] looks into a file or folder, recognises whose layout it is and gives a [`Source`]. Nothing in
+//! a file is dropped in silence: an object becomes a stream, an attribute or a split, or it is listed as a
+//! [`Defect`] with the reason.
+//!
+//! | layout | what it looks like | rate |
+//! |---|---|---|
+//! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
+//! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | given, `fps`, or 50 Hz |
+//!
+//! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
+//! what a file claims.
+
+mod error;
+mod hdf5;
+mod jpeg;
+mod open;
+mod shift;
+mod source;
+
+pub use error::{ImportError, Result};
+pub use open::{ImportOptions, Incomplete, open};
+pub use shift::is_shift;
+pub use source::{
+    Action, ClockPlan, Defect, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan,
+    block_frames,
+};

@@ -1,0 +1,119 @@
+//! What can go wrong while another tool's files are read.
+//!
+//! The variants are the kinds that Python sees; each says which object of which file, what is wrong with
+//! it, and what to do next.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// The result of an import.
+pub type Result<T, E = ImportError> = std::result::Result<T, E>;
+
+/// An error of an import.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// There is no such file or folder, or nothing to import in it.
+    #[error("{}: {what}; {next}", path.display())]
+    NotFound {
+        /// What was to be opened.
+        path: PathBuf,
+        /// What is not there.
+        what: String,
+        /// What to do next.
+        next: String,
+    },
+    /// The file cannot be read.
+    #[error("{}: cannot be read", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is damaged, or a recorder stopped in the middle of it.
+    #[error("{}: `{object}` {what}; {next}", file.display())]
+    Corrupt {
+        /// The file.
+        file: PathBuf,
+        /// The object in it, by its path.
+        object: String,
+        /// What is wrong.
+        what: String,
+        /// What to do next.
+        next: String,
+        /// What the reader of the format says.
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
+    /// The file is sound and uses something that is not supported.
+    #[error("{}: `{object}` {what}; {next}", file.display())]
+    Unsupported {
+        /// The file.
+        file: PathBuf,
+        /// The object in it, by its path.
+        object: String,
+        /// What is not supported.
+        what: String,
+        /// What to do next.
+        next: String,
+        /// What the reader of the format says.
+        #[source]
+        source: Option<Box<dyn Error + Send + Sync>>,
+    },
+    /// The request itself is wrong or lacks something.
+    #[error("{what}")]
+    InvalidArgument {
+        /// What is wrong and what would be right.
+        what: String,
+    },
+}
+
+impl ImportError {
+    /// A damaged object.
+    pub(crate) fn corrupt(file: &Path, object: &str, what: impl Into<String>) -> Self {
+        Self::Corrupt {
+            file: file.to_owned(),
+            object: object.to_owned(),
+            what: what.into(),
+            next: "copy the file again from where it was recorded, or leave it out".to_owned(),
+            source: None,
+        }
+    }
+
+    /// A recording that is not whole.
+    pub(crate) fn incomplete(file: &Path, object: &str, what: impl Into<String>) -> Self {
+        Self::Corrupt {
+            file: file.to_owned(),
+            object: object.to_owned(),
+            what: what.into(),
+            next: "mend or delete it in the source, or import the others with `--skip-incomplete`"
+                .to_owned(),
+            source: None,
+        }
+    }
+
+    /// Something sound that is not supported.
+    pub(crate) fn unsupported(file: &Path, object: &str, what: &str, next: &str) -> Self {
+        Self::Unsupported {
+            file: file.to_owned(),
+            object: object.to_owned(),
+            what: what.to_owned(),
+            next: next.to_owned(),
+            source: None,
+        }
+    }
+
+    /// The same error with its cause.
+    pub(crate) fn because(mut self, error: impl Error + Send + Sync + 'static) -> Self {
+        if let Self::Corrupt { source, .. } | Self::Unsupported { source, .. } = &mut self {
+            *source = Some(Box::new(error));
+        }
+        self
+    }
+}
+
+/// An `InvalidArgument` error.
+pub(crate) fn invalid(what: impl Into<String>) -> ImportError {
+    ImportError::InvalidArgument { what: what.into() }
+}

@@ -1,0 +1,109 @@
+//! The layout of ACT and ALOHA: one file is one episode.
+//!
+//! ```text
+//! /  @sim @compress
+//!   action [T, 14]   base_action [T, 2]   compress_len [cameras, T]
+//!   observations/qpos [T, 14]   qvel   effort   images/<camera> [T, 480, 640, 3], or [T, L] of JPEG files
+//! ```
+//!
+//! JPEG files are carried as they are, without the zeros that pad them to the longest. There are no
+//! timestamps: ALOHA records at 50 Hz (`DT = 0.02`), which holds unless the file or the user says otherwise.
+
+use serde_json::Value;
+
+use crate::error::{ImportError, Result};
+use crate::hdf5::file::H5File;
+use crate::hdf5::plan::{self, Frame};
+use crate::hdf5::walk::Node;
+use crate::hdf5::{Contents, stem};
+use crate::open::{ImportOptions, Incomplete};
+use crate::source::{Action, EpisodePlan};
+
+/// ACT's `DT = 0.02`.
+const DEFAULT_RATE_HZ: f64 = 50.0;
+
+/// Plans the episode of a file.
+pub(crate) fn plan(file: &H5File, root: Node, options: &ImportOptions) -> Result<Contents> {
+    let mut contents = Contents::default();
+    match episode(file, root, options, &mut contents) {
+        Ok(()) => {}
+        Err(ImportError::Corrupt { object, what, .. })
+            if options.incomplete == Incomplete::Skip =>
+        {
+            contents.note(file, &object, what, Action::Skipped);
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(contents)
+}
+
+fn episode(
+    file: &H5File,
+    root: Node,
+    options: &ImportOptions,
+    contents: &mut Contents,
+) -> Result<()> {
+    let says = root.leaf("action").and_then(|action| action.shape.first());
+    let frames = says.copied().unwrap_or(0);
+    if frames == 0 {
+        contents.note(file, "/action", "has no frames".to_owned(), Action::Skipped);
+        return Ok(());
+    }
+    let fps = root.attributes.get("fps").and_then(Value::as_f64);
+    let fps = fps.filter(|fps| fps.is_finite() && *fps > 0.0);
+    let frame = Frame {
+        file,
+        object: "",
+        frames,
+        says: "`action` has",
+        rate_hz: options.rate_hz.or(fps).unwrap_or(DEFAULT_RATE_HZ),
+        is_per_frame,
+    };
+    let is_compressed = root.attributes.get("compress") == Some(&Value::Bool(true));
+    let (leaves, mut attributes) = root.into_parts();
+    let mut planned = plan::streams(&frame, leaves)?;
+    for stream in &planned.streams {
+        let is_camera = stream.name.starts_with("observations/images/");
+        if is_compressed
+            && is_camera
+            && !stream.carried
+            && stream
+                .frame
+                .as_values()
+                .is_some_and(|ty| ty.shape().len() < 2)
+        {
+            let what = "does not start with a JPEG file, although `compress` is true";
+            let object = format!("/{}", stream.name);
+            return Err(ImportError::incomplete(file.path(), &object, what));
+        }
+        if stream.carried {
+            let what = "is carried as JPEG files, which decode to RGB; `cv2.imdecode` gives the same colours in reverse order";
+            contents.note(
+                file,
+                &format!("/{}", stream.name),
+                what.to_owned(),
+                Action::Kept,
+            );
+        }
+    }
+    contents.defects.append(&mut planned.defects);
+    attributes.append(&mut planned.attributes);
+    let keys = ["language_instruction", "language", "task", "task_name"];
+    let episode = EpisodePlan {
+        id: stem(file.path()),
+        splits: Vec::new(),
+        task: plan::text_of(&attributes, &keys),
+        success: plan::success_of(&attributes),
+        attributes,
+        file: 0,
+        object: "/".to_owned(),
+        streams: planned.streams,
+    };
+    contents.episodes.push((episode, planned.leaves));
+    Ok(())
+}
+
+/// Where ACT keeps one row per frame.
+fn is_per_frame(name: &str) -> bool {
+    matches!(name, "action" | "base_action") || name.starts_with("observations/")
+}

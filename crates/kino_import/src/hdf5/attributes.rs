@@ -1,0 +1,111 @@
+//! Attributes as JSON.
+//!
+//! | HDF5 | JSON |
+//! |---|---|
+//! | text that is a JSON object or list (`env_args`) | that object or list |
+//! | other text | string |
+//! | h5py's bool | bool |
+//! | numbers | number; `"NaN"`, `"Infinity"`, `"-Infinity"` as text |
+//! | arrays of these | list, in row-major order |
+
+use std::collections::HashMap;
+
+use hdf5_pure::{AttrValue, Datatype};
+use serde_json::{Map, Number, Value};
+
+use crate::hdf5::element::is_bool;
+
+/// The attributes of one object, by name, and the names of those that have no form in JSON.
+pub(crate) fn to_json(
+    values: &HashMap<String, AttrValue>,
+    types: &HashMap<String, Datatype>,
+) -> (Map<String, Value>, Vec<String>) {
+    let mut names: Vec<_> = types.keys().collect();
+    names.sort_unstable();
+    let (mut attributes, mut left_out) = (Map::new(), Vec::new());
+    for name in names {
+        let value = values
+            .get(name)
+            .and_then(|value| value_of(value, types.get(name)));
+        match value {
+            Some(value) => drop(attributes.insert(name.clone(), value)),
+            None => left_out.push(name.clone()),
+        }
+    }
+    (attributes, left_out)
+}
+
+fn value_of(value: &AttrValue, datatype: Option<&Datatype>) -> Option<Value> {
+    if let Some(Datatype::Enumeration { members, .. }) = datatype
+        && is_bool(members)
+    {
+        return match (value.as_i64(), value.to_i64s()) {
+            (Some(one), _) => Some(Value::Bool(one != 0)),
+            (None, Some(many)) => Some(many.into_iter().map(|one| one != 0).collect()),
+            (None, None) => None,
+        };
+    }
+    if let Some(one) = value.as_str() {
+        return Some(text(one));
+    }
+    if let Some(many) = value.as_strings() {
+        return Some(many.iter().map(String::as_str).collect());
+    }
+    numbers(value)
+}
+
+fn numbers(value: &AttrValue) -> Option<Value> {
+    Some(match value {
+        AttrValue::F32(one) => float(f64::from(*one)),
+        AttrValue::F32Array(many) => many.iter().map(|&one| float(f64::from(one))).collect(),
+        AttrValue::F64(one) => float(*one),
+        AttrValue::F64Array(many) => many.iter().map(|&one| float(one)).collect(),
+        AttrValue::U64(one) => Value::from(*one),
+        AttrValue::U64Array(many) => many.iter().map(|&one| Value::from(one)).collect(),
+        other => match (other.as_i64(), other.to_i64s()) {
+            (Some(one), _) => Value::from(one),
+            (None, Some(many)) => many.into_iter().map(Value::from).collect(),
+            (None, None) => return None,
+        },
+    })
+}
+
+/// Text, or what it says if it is a JSON object or list.
+pub(crate) fn text(text: &str) -> Value {
+    if text.trim_start().starts_with(['{', '['])
+        && let Ok(value) = serde_json::from_str(text)
+    {
+        return value;
+    }
+    Value::from(text)
+}
+
+/// A number, or its name if JSON has no such number.
+pub(crate) fn float(value: f64) -> Value {
+    match Number::from_f64(value) {
+        Some(number) => Value::Number(number),
+        None if value.is_nan() => Value::from("NaN"),
+        None if value > 0.0 => Value::from("Infinity"),
+        None => Value::from("-Infinity"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_that_is_json_is_read_and_other_text_is_kept() {
+        assert_eq!(text(" {\"a\": [1, 2.5]}"), json!({"a": [1, 2.5]}));
+        assert_eq!(text("{not json"), json!("{not json"));
+        assert_eq!(text("12"), json!("12"));
+    }
+
+    #[test]
+    fn numbers_without_a_json_form_keep_their_name() {
+        assert_eq!(float(1.5), json!(1.5));
+        assert_eq!(float(f64::NAN), json!("NaN"));
+        assert_eq!(float(f64::NEG_INFINITY), json!("-Infinity"));
+    }
+}

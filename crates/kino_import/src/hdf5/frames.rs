@@ -1,0 +1,312 @@
+//! Frames: rows of a dataset as packed little-endian numbers, text, or JPEG files.
+
+use std::ops::Range;
+
+use kino_codec::{Dtype, FrameType, ValueType};
+use serde_json::Value;
+
+use crate::error::{ImportError, Result, invalid};
+use crate::hdf5::attributes;
+use crate::hdf5::element::{ByteOrder, Element};
+use crate::hdf5::file::H5File;
+use crate::hdf5::walk::Leaf;
+use crate::jpeg;
+use crate::source::{FrameBuf, StreamPlan};
+
+/// No more than this is read in one go.
+const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// How many texts of any length are read in one go: a small file can name one long text very often.
+const TEXTS: u64 = 64;
+
+/// Reads frames of a stream.
+pub(crate) fn read(
+    file: &H5File,
+    leaf: &Leaf,
+    stream: &StreamPlan,
+    frames: Range<u64>,
+    out: &mut FrameBuf,
+) -> Result<()> {
+    if frames.start > frames.end || frames.end > stream.frames {
+        return Err(invalid(format!(
+            "frames {frames:?} of stream `{}` do not exist; it has {}",
+            stream.name, stream.frames
+        )));
+    }
+    *out = match (&stream.frame, stream.carried) {
+        (FrameType::Values(ty), true) => FrameBuf::Bytes(read_jpegs(file, leaf, ty, frames)?),
+        (FrameType::Values(_), false) => FrameBuf::Values(read_numbers(file, leaf, frames)?),
+        (FrameType::Text, _) => {
+            let texts = read_texts(file, leaf, frames)?;
+            FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
+        }
+    };
+    Ok(())
+}
+
+/// Reads rows as they are stored, after the filters.
+pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
+    let count = rows.end.saturating_sub(rows.start);
+    let bytes = count.saturating_mul(leaf.row_bytes());
+    if bytes > MAX_READ_BYTES {
+        return Err(invalid(format!(
+            "{count} rows of `{}` are {bytes} bytes, more than a gibibyte; read fewer at a time",
+            leaf.path
+        )));
+    }
+    if bytes == 0 {
+        return Ok(Vec::new());
+    }
+    let dataset = file.dataset(leaf)?;
+    let read_part = |start: u64, count: u64| {
+        let part = dataset.read_raw_rows(start, count);
+        part.map_err(|error| file.wrong(&leaf.path, error))
+    };
+    // Rows of datasets in compressed pieces come several times faster through the library's windowed read
+    // than through its whole read, which it takes when all rows are asked for: ask for two halves
+    // (docs/decisions/hdf5.md has the figures).
+    let half = count.div_ceil(2);
+    let is_whole = leaf.shape.first() == Some(&count) && count > 1;
+    let read = if is_whole && leaf.is_in_pieces() {
+        let mut read = read_part(0, half)?;
+        read.append(&mut read_part(half, count - half)?);
+        read
+    } else {
+        read_part(rows.start, count)?
+    };
+    if read.len() as u64 != bytes {
+        let what = format!(
+            "gives {} bytes for rows {rows:?}, which are {bytes}",
+            read.len()
+        );
+        return Err(ImportError::corrupt(file.path(), &leaf.path, what));
+    }
+    Ok(read)
+}
+
+fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
+    let Element::Number { dtype, order, .. } = leaf.element else {
+        return Err(ImportError::corrupt(
+            file.path(),
+            &leaf.path,
+            "is no numbers",
+        ));
+    };
+    let mut bytes = read_rows(file, leaf, rows)?;
+    if order == ByteOrder::Big && dtype.size() > 1 {
+        for number in bytes.chunks_exact_mut(dtype.size()) {
+            number.reverse();
+        }
+    }
+    if dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+        let what = "holds a bool that is neither 0 nor 1";
+        return Err(ImportError::corrupt(file.path(), &leaf.path, what));
+    }
+    Ok(bytes)
+}
+
+/// Reads one text per row.
+pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
+    let Element::FixedText {
+        width,
+        space_padded,
+    } = leaf.element
+    else {
+        return read_long_texts(file, leaf, rows);
+    };
+    let bytes = read_rows(file, leaf, rows.clone())?;
+    let width = usize::try_from(width).unwrap_or(usize::MAX).max(1);
+    let texts = bytes.chunks_exact(width).zip(rows.start..);
+    texts
+        .map(|(text, row)| {
+            let end = match space_padded {
+                true => text
+                    .iter()
+                    .rposition(|&byte| byte != b' ')
+                    .map_or(0, |at| at + 1),
+                false => text
+                    .iter()
+                    .position(|&byte| byte == 0)
+                    .unwrap_or(text.len()),
+            };
+            let text = std::str::from_utf8(&text[..end]).map_err(|error| {
+                let what = format!("row {row} is not UTF-8 text");
+                ImportError::corrupt(file.path(), &leaf.path, what).because(error)
+            })?;
+            Ok(text.to_owned())
+        })
+        .collect()
+}
+
+fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
+    let dataset = file.dataset(leaf)?;
+    let (mut texts, mut bytes, mut start) = (Vec::new(), 0, rows.start);
+    while start < rows.end {
+        let count = TEXTS.min(rows.end - start);
+        let some = dataset
+            .read_string_rows(start, count)
+            .map_err(|error| file.wrong(&leaf.path, error))?;
+        bytes += some.iter().map(|text| text.len() as u64).sum::<u64>();
+        if some.len() as u64 != count || bytes > MAX_READ_BYTES {
+            let what = format!(
+                "gives {} texts for rows {start}..{}, {bytes} bytes of text",
+                some.len(),
+                start + count
+            );
+            return Err(ImportError::corrupt(file.path(), &leaf.path, what));
+        }
+        texts.extend(some);
+        start += count;
+    }
+    Ok(texts)
+}
+
+/// One JPEG file per row, without the padding behind it.
+fn read_jpegs(
+    file: &H5File,
+    leaf: &Leaf,
+    ty: &ValueType,
+    rows: Range<u64>,
+) -> Result<Vec<Vec<u8>>> {
+    let bytes = read_rows(file, leaf, rows.clone())?;
+    let width = usize::try_from(leaf.row_bytes())
+        .unwrap_or(usize::MAX)
+        .max(1);
+    let padded = bytes.chunks_exact(width).zip(rows.start..);
+    padded
+        .map(|(padded, row)| {
+            let wrong = |what: &str| {
+                ImportError::corrupt(file.path(), &leaf.path, format!("row {row} {what}"))
+            };
+            let jpeg =
+                jpeg::without_padding(padded).ok_or_else(|| wrong("is not a whole JPEG file"))?;
+            let size =
+                jpeg::header(jpeg).map(|header| [header.height, header.width, header.components]);
+            if size.as_ref().map(<[usize; 3]>::as_slice) != Some(ty.shape()) {
+                return Err(wrong("is a JPEG file of another size than the first"));
+            }
+            Ok(jpeg.to_vec())
+        })
+        .collect()
+}
+
+/// Reads a small dataset as JSON: a value, or lists of lists of its shape.
+pub(crate) fn read_json(file: &H5File, leaf: &Leaf) -> Result<Value> {
+    let rows = 0..leaf.shape.first().copied().unwrap_or(1);
+    let (values, shape) = match &leaf.element {
+        Element::Number { dtype, shape, .. } => {
+            // A dataset can also be of no value at all, which reads as no bytes.
+            let bytes = match read_numbers(file, leaf, rows) {
+                Err(_) if leaf.shape.is_empty() => Vec::new(),
+                bytes => bytes?,
+            };
+            let values = bytes.chunks_exact(dtype.size());
+            let values: Vec<_> = values.map(|bytes| number(*dtype, bytes)).collect();
+            (values, [leaf.shape.as_slice(), shape].concat())
+        }
+        _ => {
+            let texts = read_json_texts(file, leaf, rows)?;
+            (texts, leaf.shape.clone())
+        }
+    };
+    Ok(nest(values, &shape))
+}
+
+fn read_json_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Value>> {
+    // Texts of a small dataset of several axes are read as one axis.
+    let texts = match leaf.element {
+        Element::Text if leaf.shape.len() > 1 => {
+            let dataset = file.dataset(leaf)?;
+            dataset
+                .read_string_rows(rows.start, rows.end)
+                .map_err(|error| file.wrong(&leaf.path, error))?
+        }
+        _ => read_texts(file, leaf, rows)?,
+    };
+    Ok(texts.iter().map(|text| attributes::text(text)).collect())
+}
+
+fn number(dtype: Dtype, bytes: &[u8]) -> Value {
+    let mut wide = [0; 8];
+    wide[..bytes.len()].copy_from_slice(bytes);
+    let bits = u64::from_le_bytes(wide);
+    let signed = || {
+        let unused = 64 - 8 * bytes.len();
+        (bits.cast_signed() << unused) >> unused
+    };
+    match dtype {
+        Dtype::Bool => Value::from(bits != 0),
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Value::from(bits),
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => Value::from(signed()),
+        Dtype::F16 => attributes::float(half(bits)),
+        Dtype::F32 => {
+            let single = f32::from_le_bytes([wide[0], wide[1], wide[2], wide[3]]);
+            attributes::float(f64::from(single))
+        }
+        Dtype::F64 => attributes::float(f64::from_bits(bits)),
+    }
+}
+
+/// The value of a half-precision number.
+fn half(bits: u64) -> f64 {
+    let (exponent, mantissa) = ((bits >> 10) & 0x1f, bits & 0x3ff);
+    let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
+    #[expect(clippy::cast_precision_loss, reason = "ten bits are exact")]
+    let mantissa = mantissa as f64;
+    sign * match exponent {
+        0 => mantissa * 2f64.powi(-24),
+        31 if mantissa > 0.0 => f64::NAN,
+        31 => f64::INFINITY,
+        #[expect(clippy::cast_possible_truncation, reason = "five bits")]
+        exponent => (1.0 + mantissa / 1024.0) * 2f64.powi(exponent as i32 - 15),
+    }
+}
+
+/// Values in the shape of their dataset.
+fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
+    if shape.is_empty() {
+        return values.pop().unwrap_or(Value::Null);
+    }
+    for &dim in shape.iter().skip(1).rev() {
+        let dim = usize::try_from(dim).unwrap_or(usize::MAX).max(1);
+        values = values
+            .chunks(dim)
+            .map(|part| Value::from(part.to_vec()))
+            .collect();
+    }
+    Value::from(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_of_every_type_become_json() {
+        assert_eq!(number(Dtype::I16, &[0xfe, 0xff]), json!(-2));
+        assert_eq!(number(Dtype::I64, &[0xff; 8]), json!(-1));
+        assert_eq!(number(Dtype::U64, &[0xff; 8]), json!(u64::MAX));
+        assert_eq!(number(Dtype::F32, &1.5f32.to_le_bytes()), json!(1.5));
+        assert_eq!(number(Dtype::Bool, &[1]), json!(true));
+    }
+
+    #[test]
+    fn half_precision_has_its_landmarks() {
+        assert_eq!(half(0x3c00), 1.0);
+        assert_eq!(half(0xc000), -2.0);
+        assert_eq!(half(0x7bff), 65504.0);
+        assert_eq!(half(1), 2f64.powi(-24));
+        assert_eq!(half(0xfc00), f64::NEG_INFINITY);
+        assert!(half(0x7e00).is_nan());
+    }
+
+    #[test]
+    fn values_are_nested_as_their_shape_says() {
+        let values: Vec<_> = (0..6).map(Value::from).collect();
+        assert_eq!(nest(values.clone(), &[2, 3]), json!([[0, 1, 2], [3, 4, 5]]));
+        assert_eq!(nest(values, &[6]), json!([0, 1, 2, 3, 4, 5]));
+        assert_eq!(nest(vec![json!(7)], &[]), json!(7));
+        assert_eq!(nest(Vec::new(), &[]), Value::Null);
+    }
+}

@@ -1,0 +1,258 @@
+//! HDF5 recordings: one file or several of the same layout, as one [`Source`].
+//!
+//! ```text
+//! file.rs  walk.rs            robomimic.rs aloha.rs   plan.rs                  frames.rs
+//! open  ─▶ groups, datasets ─▶ whose layout? episodes ─▶ dataset → stream  ─▶  rows → frames
+//! ```
+
+mod aloha;
+mod attributes;
+mod element;
+mod file;
+mod frames;
+mod plan;
+mod robomimic;
+mod walk;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use crate::error::{ImportError, Result, invalid};
+use crate::open::ImportOptions;
+use crate::source::{Action, Defect, EpisodePlan, FrameBuf, Source, SourceInfo};
+use file::H5File;
+use walk::{Leaf, Node};
+
+/// Episodes of HDF5 files.
+#[derive(Debug)]
+pub(crate) struct Hdf5Source {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, the dataset behind each stream.
+    leaves: Vec<Vec<Leaf>>,
+    files: Vec<H5File>,
+}
+
+/// What one file holds, in the words of its layout.
+#[derive(Debug, Default)]
+struct Contents {
+    attributes: Map<String, Value>,
+    episodes: Vec<(EpisodePlan, Vec<Leaf>)>,
+    defects: Vec<Defect>,
+}
+
+impl Contents {
+    /// Lists a defect.
+    fn note(&mut self, file: &H5File, object: &str, what: String, action: Action) {
+        self.defects.push(Defect {
+            place: file.place(object),
+            what,
+            action,
+        });
+    }
+
+    /// Keeps the attributes of an object that is no episode, by `<object>@<name>`.
+    fn keep(&mut self, object: &str, attributes: Map<String, Value>) {
+        for (name, value) in attributes {
+            self.attributes.insert(format!("{object}@{name}"), value);
+        }
+    }
+}
+
+/// Whose layout a file has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    Robomimic,
+    Act,
+}
+
+impl Layout {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Robomimic => "robomimic-hdf5",
+            Self::Act => "act-hdf5",
+        }
+    }
+
+    fn of(file: &H5File, root: &Node) -> Result<Self> {
+        if root.group("data").is_some() {
+            return Ok(Self::Robomimic);
+        }
+        if root.leaf("action").is_some() && root.group("observations").is_some() {
+            return Ok(Self::Act);
+        }
+        let names = |found: Vec<&str>| match found.as_slice() {
+            [] => "nothing".to_owned(),
+            found => format!("`{}`", found.join("`, `")),
+        };
+        let found: Vec<_> = root.member_names().take(12).collect();
+        Err(ImportError::unsupported(
+            file.path(),
+            "/",
+            &format!(
+                "has no known layout: looked for a group `data` (robomimic, LIBERO) and for a dataset `action` \
+                 beside a group `observations` (ACT, ALOHA), found {}",
+                names(found)
+            ),
+            "bring it into one of these layouts, or write its episodes with kinograph's writer",
+        ))
+    }
+}
+
+impl Hdf5Source {
+    /// Walks the files and plans their episodes; reads metadata only.
+    pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
+        let paths = in_order(paths);
+        let mut source = Self {
+            info: SourceInfo {
+                format: "",
+                files: Vec::new(),
+                attributes: Map::new(),
+                defects: Vec::new(),
+            },
+            episodes: Vec::new(),
+            leaves: Vec::new(),
+            files: Vec::new(),
+        };
+        for path in &paths {
+            source.add(path, paths.len(), options)?;
+        }
+        if source.episodes.is_empty() {
+            return Err(nothing_left(&paths, &source.info.defects));
+        }
+        Ok(source)
+    }
+
+    fn add(&mut self, path: &Path, files: usize, options: &ImportOptions) -> Result<()> {
+        let file = H5File::open(path)?;
+        let (root, mut defects) = walk::walk(&file)?;
+        let layout = Layout::of(&file, &root)?;
+        if !self.info.format.is_empty() && self.info.format != layout.name() {
+            let what = format!(
+                "has the layout {}, the files before it have {}",
+                layout.name(),
+                self.info.format
+            );
+            let next = "import folders of one layout at a time";
+            return Err(ImportError::unsupported(path, "/", &what, next));
+        }
+        self.info.format = layout.name();
+        let mut contents = match layout {
+            Layout::Robomimic => robomimic::plan(&file, root, options)?,
+            Layout::Act => aloha::plan(&file, root, options)?,
+        };
+        self.info.defects.append(&mut defects);
+        self.info.defects.append(&mut contents.defects);
+        let stem = stem(path);
+        if files == 1 {
+            self.info.attributes = contents.attributes;
+        } else if !contents.attributes.is_empty() {
+            let attributes = Value::Object(contents.attributes);
+            self.info.attributes.insert(stem.clone(), attributes);
+        }
+        for (mut episode, leaves) in contents.episodes {
+            episode.file = self.files.len();
+            if files > 1 && layout == Layout::Robomimic {
+                // Every file starts at `demo_0` again.
+                episode.id = format!("{stem}/{}", episode.id);
+            }
+            self.episodes.push(episode);
+            self.leaves.push(leaves);
+        }
+        self.info.files.push(file.to_source_file());
+        self.files.push(file);
+        Ok(())
+    }
+}
+
+impl Source for Hdf5Source {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let plan = self.episodes.get(episode);
+        let (Some(plan), Some(leaves)) = (plan, self.leaves.get(episode)) else {
+            return Err(invalid(format!(
+                "episode {episode} does not exist; there are {}",
+                self.episodes.len()
+            )));
+        };
+        let (Some(stream), Some(leaf)) = (plan.streams.get(stream), leaves.get(stream)) else {
+            return Err(invalid(format!(
+                "stream {stream} of episode `{}` does not exist; there are {}",
+                plan.id,
+                leaves.len()
+            )));
+        };
+        frames::read(&self.files[plan.file], leaf, stream, frames, out)
+    }
+}
+
+/// An error that says why no episode is left.
+fn nothing_left(paths: &[PathBuf], defects: &[Defect]) -> ImportError {
+    let why = match defects {
+        [] => String::new(),
+        [first, ..] => format!(" ({}: {})", first.place, first.what),
+    };
+    ImportError::NotFound {
+        path: paths.first().cloned().unwrap_or_default(),
+        what: format!("no episode to import{why}"),
+        next:
+            "check that this is the recording; demos behind soft or external links are not followed"
+                .to_owned(),
+    }
+}
+
+/// A file's name without its extension.
+fn stem(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+/// Files in the order of their numbers, `episode_10` after `episode_9`; those without a number last.
+fn in_order(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut paths = paths.to_vec();
+    paths.sort_by_cached_key(|path| number_order(&stem(path), "episode_"));
+    paths
+}
+
+/// The key that sorts `<prefix><number>` by number and puts any other name behind, by name.
+fn number_order(name: &str, prefix: &str) -> (bool, u64, String) {
+    let number = name
+        .strip_prefix(prefix)
+        .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|digits| digits.parse().ok());
+    (
+        number.is_none(),
+        number.unwrap_or_default(),
+        name.to_owned(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_ordered_as_numbers_and_other_names_come_last() {
+        let mut names = ["demo_10", "other", "demo_9", "demo_x", "demo_0", "demo_-1"];
+        names.sort_by_key(|name| number_order(name, "demo_"));
+        assert_eq!(
+            names,
+            ["demo_0", "demo_9", "demo_10", "demo_-1", "demo_x", "other"]
+        );
+    }
+}

@@ -1,0 +1,240 @@
+//! The plan: which dataset of an episode becomes which stream, and what becomes of the others.
+//!
+//! | dataset of an episode of N frames | becomes |
+//! |---|---|
+//! | first axis N | stream, named by its path inside the episode |
+//! | scalar | attribute |
+//! | first axis not N, at a place where the layout keeps frames | error: the episode is not whole |
+//! | first axis not N elsewhere, small (a calibration matrix) | attribute |
+//! | first axis not N elsewhere, large | defect, skipped |
+//! | elements that no frame can be (compound values, references) | defect, skipped |
+
+use kino_codec::{Dtype, FrameType};
+use kino_format::Kind;
+use serde_json::{Map, Value};
+
+use crate::error::{ImportError, Result};
+use crate::hdf5::element::Element;
+use crate::hdf5::file::H5File;
+use crate::hdf5::frames;
+use crate::hdf5::walk::{Leaf, below};
+use crate::jpeg;
+use crate::source::{Action, ClockPlan, Defect, StreamPlan};
+
+/// A dataset of at most this many numbers or strings can become an attribute.
+const SMALL_ELEMENTS: u64 = 4096;
+
+/// And of at most this many bytes.
+const SMALL_BYTES: u64 = 1 << 20;
+
+/// A row of bytes shorter than this is no JPEG file.
+const MIN_JPEG_BYTES: u64 = 100;
+
+/// What an episode's datasets are measured against.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub(crate) file: &'a H5File,
+    /// The group of the episode.
+    pub(crate) object: &'a str,
+    /// How many frames it has.
+    pub(crate) frames: u64,
+    /// Who says so: "`num_samples` says".
+    pub(crate) says: &'a str,
+    pub(crate) rate_hz: f64,
+    /// Where the layout keeps one row per frame.
+    pub(crate) is_per_frame: fn(&str) -> bool,
+}
+
+/// What an episode's datasets become.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) attributes: Map<String, Value>,
+    pub(crate) defects: Vec<Defect>,
+}
+
+/// Sorts an episode's datasets into streams, attributes and defects.
+pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
+    let mut out = Streams::default();
+    for leaf in leaves {
+        let name = below(frame.object, &leaf.path).to_owned();
+        if let Element::Other(what) = leaf.element {
+            out.skip(frame.file, &leaf, format!("holds {what}"));
+        } else if leaf.shape.first() == Some(&frame.frames) {
+            out.stream(frame, leaf, name)?;
+        } else if (frame.is_per_frame)(&name) {
+            let what = match leaf.shape.first() {
+                Some(len) => format!("has {len} frames, {} {}", frame.says, frame.frames),
+                None => format!("is one value, {} {} frames", frame.says, frame.frames),
+            };
+            return Err(ImportError::incomplete(frame.file.path(), &leaf.path, what));
+        } else {
+            out.aside(frame.file, leaf, name)?;
+        }
+    }
+    find_shifts(&mut out.streams);
+    Ok(out)
+}
+
+impl Streams {
+    fn stream(&mut self, frame: &Frame<'_>, leaf: Leaf, name: String) -> Result<()> {
+        let (frame_type, carried) = match carried_type(frame.file, &leaf)? {
+            Some(frame_type) => (frame_type, true),
+            None => match frame_type(&leaf) {
+                Ok(frame_type) => (frame_type, false),
+                Err(what) => {
+                    self.skip(frame.file, &leaf, what);
+                    return Ok(());
+                }
+            },
+        };
+        let mut attributes = leaf.attributes.clone();
+        let unit = ["unit", "units"].iter().find_map(|&key| {
+            let unit = attributes.get(key)?.as_str()?.to_owned();
+            attributes.remove(key);
+            Some(unit)
+        });
+        self.streams.push(StreamPlan {
+            kind: kind_of(&name, &frame_type),
+            name,
+            frame: frame_type,
+            frames: frame.frames,
+            clock: ClockPlan::Regular {
+                rate_hz: frame.rate_hz,
+            },
+            shift_of: None,
+            carried,
+            unit,
+            attributes,
+        });
+        self.leaves.push(leaf);
+        Ok(())
+    }
+
+    /// A dataset that is not frames: an attribute if it is small.
+    pub(crate) fn aside(&mut self, file: &H5File, leaf: Leaf, name: String) -> Result<()> {
+        let bytes = leaf.elements().saturating_mul(leaf.element.size());
+        if let Element::Other(what) = leaf.element {
+            self.skip(file, &leaf, format!("holds {what}"));
+        } else if leaf.elements() > SMALL_ELEMENTS || bytes > SMALL_BYTES {
+            let what = format!("is not one row per frame, its shape is {:?}", leaf.shape);
+            self.skip(file, &leaf, what);
+        } else {
+            let value = frames::read_json(file, &leaf)?;
+            for (key, value) in leaf.attributes {
+                self.attributes.insert(format!("{name}@{key}"), value);
+            }
+            self.attributes.insert(name, value);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn skip(&mut self, file: &H5File, leaf: &Leaf, what: String) {
+        self.defects.push(Defect {
+            place: file.place(&leaf.path),
+            what,
+            action: Action::Skipped,
+        });
+    }
+}
+
+/// The type of a dataset's frames, or why it has none.
+fn frame_type(leaf: &Leaf) -> Result<FrameType, String> {
+    let inner = leaf.shape.get(1..).unwrap_or_default();
+    match &leaf.element {
+        Element::Number { dtype, shape, .. } => {
+            let dims = inner.iter().chain(shape).map(|&dim| usize::try_from(dim));
+            let dims: Vec<_> = dims
+                .collect::<Result<_, _>>()
+                .map_err(|_| format!("has the shape {:?}", leaf.shape))?;
+            FrameType::values(*dtype, &dims).map_err(|error| error.to_string())
+        }
+        Element::FixedText { .. } | Element::Text if inner.iter().all(|&dim| dim == 1) => {
+            Ok(FrameType::Text)
+        }
+        Element::FixedText { .. } | Element::Text => {
+            Err(format!("has several texts per frame: {:?}", leaf.shape))
+        }
+        Element::Other(what) => Err(format!("holds {what}")),
+    }
+}
+
+/// The type of the pictures, if each row is a JPEG file in bytes or in a byte string.
+fn carried_type(file: &H5File, leaf: &Leaf) -> Result<Option<FrameType>> {
+    let is_bytes = match &leaf.element {
+        Element::Number { dtype, shape, .. } => {
+            *dtype == Dtype::U8 && leaf.shape.len() == 2 && shape.is_empty()
+        }
+        Element::FixedText { .. } => leaf.shape.len() == 1,
+        Element::Text | Element::Other(_) => false,
+    };
+    if !is_bytes || leaf.row_bytes() < MIN_JPEG_BYTES || leaf.shape.first() == Some(&0) {
+        return Ok(None);
+    }
+    let row = frames::read_rows(file, leaf, 0..1)?;
+    if !jpeg::is_jpeg(&row) {
+        return Ok(None);
+    }
+    let header = jpeg::header(&row)
+        .filter(|header| matches!(header.components, 1 | 3))
+        .ok_or_else(|| {
+            let what = "starts with a JPEG file that is neither grey nor colour of 8 bits";
+            ImportError::corrupt(file.path(), &leaf.path, what)
+        })?;
+    let shape = [header.height, header.width, header.components];
+    FrameType::values(Dtype::U8, &shape)
+        .map(Some)
+        .map_err(|error| {
+            ImportError::corrupt(
+                file.path(),
+                &leaf.path,
+                "holds a JPEG file of an absurd size",
+            )
+            .because(error)
+        })
+}
+
+/// What a stream is, from its type and, for depth, its name.
+fn kind_of(name: &str, frame: &FrameType) -> Kind {
+    let FrameType::Values(ty) = frame else {
+        return Kind::Text;
+    };
+    let named_depth = name.to_ascii_lowercase().contains("depth");
+    match (ty.dtype(), ty.shape()) {
+        (Dtype::U8, [h, w, 1 | 3 | 4]) if *h > 0 && *w > 0 => Kind::Image,
+        (dtype, [_, _] | [_, _, 1]) if named_depth && (dtype == Dtype::U16 || dtype.is_float()) => {
+            Kind::Depth
+        }
+        _ => Kind::Vector,
+    }
+}
+
+/// Marks each `next_obs/x` that may be `obs/x`, one step ahead.
+fn find_shifts(streams: &mut [StreamPlan]) {
+    let bases: Vec<_> = streams
+        .iter()
+        .map(|stream| {
+            let name = stream.name.strip_prefix("next_")?;
+            streams.iter().position(|base| {
+                let (a, b) = (stream, base);
+                b.name == name && (&a.frame, a.frames, a.carried) == (&b.frame, b.frames, b.carried)
+            })
+        })
+        .collect();
+    for (stream, base) in streams.iter_mut().zip(bases) {
+        stream.shift_of = base.filter(|_| stream.name.starts_with("next_obs/"));
+    }
+}
+
+/// The first of `keys` that is text among the attributes.
+pub(crate) fn text_of(attributes: &Map<String, Value>, keys: &[&str]) -> Option<String> {
+    let text = |key: &&str| Some(attributes.get(*key)?.as_str()?.to_owned());
+    keys.iter().find_map(text).filter(|text| !text.is_empty())
+}
+
+/// Whether the attributes say that the task was done.
+pub(crate) fn success_of(attributes: &Map<String, Value>) -> Option<bool> {
+    let value = attributes.get("success")?;
+    value.as_bool().or_else(|| Some(value.as_f64()? != 0.0))
+}

@@ -1,0 +1,112 @@
+//! As much of JPEG as carrying needs: the size in the header, and where a padded file ends.
+//!
+//! ```text
+//! FFD8  (FFxx len …)*  FFC0 len 08 height width components …  FFDA … entropy coded …  FFD9  00 00 00 …
+//!                      └── frame header ───────────────────┘                           EOI  └ padding ┘
+//! ```
+
+/// What a frame header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    /// 1 grey, 3 colour.
+    pub(crate) components: usize,
+}
+
+/// Whether the bytes start as a JPEG file does.
+pub(crate) fn is_jpeg(bytes: &[u8]) -> bool {
+    bytes.starts_with(&[0xff, 0xd8, 0xff])
+}
+
+/// The file without the zeros behind its end, or `None` if it has no end.
+pub(crate) fn without_padding(bytes: &[u8]) -> Option<&[u8]> {
+    // The end marker's last byte is not zero, so stripping zeros never eats into the file.
+    let len = bytes.iter().rposition(|&byte| byte != 0)? + 1;
+    let file = &bytes[..len];
+    (is_jpeg(file) && file.ends_with(&[0xff, 0xd9])).then_some(file)
+}
+
+/// The frame header of a JPEG file, or `None` if there is none before the picture starts.
+pub(crate) fn header(file: &[u8]) -> Option<Header> {
+    let mut rest = file.strip_prefix(&[0xff, 0xd8])?;
+    loop {
+        let (&[fill, marker], tail) = rest.split_first_chunk::<2>()?;
+        if fill != 0xff {
+            return None;
+        }
+        if marker == 0xff {
+            // Any number of fill bytes may stand before a marker.
+            rest = &rest[1..];
+            continue;
+        }
+        let (len, _) = tail.split_first_chunk::<2>()?;
+        let (segment, after) = tail.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+        match marker {
+            // The frame headers, of whichever coding; C4, C8 and CC are tables that share the range.
+            0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => return frame_header(segment),
+            0xda => return None,
+            _ if segment.len() < 2 => return None,
+            _ => rest = after,
+        }
+    }
+}
+
+fn frame_header(segment: &[u8]) -> Option<Header> {
+    let &[_, _, 8, h1, h0, w1, w0, components, ..] = segment else {
+        return None;
+    };
+    let (height, width) = (
+        usize::from(u16::from_be_bytes([h1, h0])),
+        usize::from(u16::from_be_bytes([w1, w0])),
+    );
+    (height > 0 && width > 0).then_some(Header {
+        height,
+        width,
+        components: usize::from(components),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A comment, then a frame header of 480×640×3, then nothing worth decoding.
+    const FILE: &[u8] = &[
+        0xff, 0xd8, 0xff, 0xfe, 0, 4, 1, 2, 0xff, 0xff, 0xc2, 0, 11, 8, 0x01, 0xe0, 0x02, 0x80, 3,
+        1, 0x22, 0, 0xff, 0xda, 0, 2, 7, 0, 0xff, 0xd9,
+    ];
+
+    #[test]
+    fn the_header_is_found_behind_other_segments() {
+        let expected = Header {
+            height: 480,
+            width: 640,
+            components: 3,
+        };
+        assert_eq!(header(FILE), Some(expected));
+    }
+
+    #[test]
+    fn every_prefix_and_every_flipped_bit_is_an_answer_never_a_panic() {
+        for len in 0..FILE.len() {
+            let _ = header(&FILE[..len]);
+            assert!(len == 0 || without_padding(&FILE[..len]).is_none(), "{len}");
+        }
+        for bit in 0..FILE.len() * 8 {
+            let mut file = FILE.to_vec();
+            file[bit / 8] ^= 1 << (bit % 8);
+            let _ = header(&file);
+        }
+    }
+
+    #[test]
+    fn padding_ends_where_the_file_ends() {
+        let mut padded = FILE.to_vec();
+        padded.extend([0; 9]);
+        assert_eq!(without_padding(&padded), Some(FILE));
+        assert_eq!(without_padding(FILE), Some(FILE));
+        assert_eq!(without_padding(&[0; 9]), None);
+        assert_eq!(without_padding(&[]), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! Whether one stream is another, one step ahead.
+//!
+//! ```text
+//! obs/x       a b c d
+//! next_obs/x    b c d e      only `e` is new
+//! ```
+//!
+//! robomimic files of version 0.1 store every observation twice. What is already in `obs` needs no second
+//! copy, but only after the bytes have been compared: recorders exist whose `next_obs` was taken elsewhere.
+
+use crate::error::{Result, invalid};
+use crate::source::{FrameBuf, Source, block_frames};
+
+/// Whether frames `0..n-1` of `stream` are, bit for bit, frames `1..n` of the stream it may be shifted from.
+///
+/// Reads both, a block at a time. False for a stream without [`shift_of`](crate::StreamPlan::shift_of).
+pub fn is_shift(source: &dyn Source, episode: usize, stream: usize) -> Result<bool> {
+    let plan = source
+        .episodes()
+        .get(episode)
+        .and_then(|episode| episode.streams.get(stream))
+        .ok_or_else(|| {
+            invalid(format!(
+                "stream {stream} of episode {episode} does not exist"
+            ))
+        })?;
+    let Some(base) = plan.shift_of else {
+        return Ok(false);
+    };
+    let (step, last) = (block_frames(&plan.frame), plan.frames.saturating_sub(1));
+    let (mut ahead, mut behind) = (FrameBuf::default(), FrameBuf::default());
+    let mut start = 0;
+    while start < last {
+        let end = last.min(start + step);
+        source.read(episode, stream, start..end, &mut ahead)?;
+        source.read(episode, base, start + 1..end + 1, &mut behind)?;
+        if ahead != behind {
+            return Ok(false);
+        }
+        start = end;
+    }
+    Ok(true)
+}

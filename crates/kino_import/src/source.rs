@@ -1,0 +1,205 @@
+//! The contract of every importer: what is in a recording, and its frames on request.
+//!
+//! ```text
+//! Source ─┬─ describe() ─▶ SourceInfo   format, files, attributes, defects
+//!         ├─ episodes() ─▶ EpisodePlan  id, splits, attributes ─▶ StreamPlan  name, kind, frame type, clock
+//!         └─ read(episode, stream, frames) ─▶ FrameBuf
+//! ```
+//!
+//! Opening reads metadata only; frames are read a range at a time, so that a recording larger than memory
+//! can be packed.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use kino_codec::FrameType;
+use kino_format::Kind;
+use serde_json::{Map, Value};
+
+use crate::error::{ImportError, Result};
+
+/// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
+const BLOCK_BYTES: usize = 8 << 20;
+
+/// A recording in somebody else's format, as episodes of streams.
+pub trait Source: Send + Sync {
+    /// What was opened, and what the walk noticed.
+    fn describe(&self) -> &SourceInfo;
+
+    /// The episodes, in the source's own order.
+    fn episodes(&self) -> &[EpisodePlan];
+
+    /// Reads `frames` of a stream into `out`, whose old content is dropped.
+    ///
+    /// Going forward through a stream decodes each piece of the file once. Asking for [`block_frames`] at a
+    /// time keeps memory bounded; a range of more than a gibibyte is refused.
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()>;
+}
+
+/// What a source is.
+#[derive(Debug)]
+pub struct SourceInfo {
+    /// Whose layout it is: `robomimic-hdf5`, `act-hdf5`.
+    pub format: &'static str,
+    /// The files, in the order of their episodes.
+    pub files: Vec<SourceFile>,
+    /// What the source says about itself as a whole (`env_args`, `total`), as JSON.
+    pub attributes: Map<String, Value>,
+    /// What the walk noticed, in the order of the files.
+    pub defects: Vec<Defect>,
+}
+
+/// One file of a source.
+#[derive(Debug)]
+pub struct SourceFile {
+    path: PathBuf,
+    len: u64,
+    hash: OnceLock<String>,
+}
+
+impl SourceFile {
+    /// A file of `len` bytes.
+    pub(crate) fn new(path: PathBuf, len: u64) -> Self {
+        Self {
+            path,
+            len,
+            hash: OnceLock::new(),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its BLAKE3 hash in hexadecimal, for lineage. Slow the first time: reads the whole file.
+    pub fn read_blake3(&self) -> Result<&str> {
+        if let Some(hash) = self.hash.get() {
+            return Ok(hash);
+        }
+        let mut hasher = blake3::Hasher::new();
+        File::open(&self.path)
+            .and_then(|file| hasher.update_reader(file).map(drop))
+            .map_err(|source| ImportError::Io {
+                path: self.path.clone(),
+                source,
+            })?;
+        Ok(self
+            .hash
+            .get_or_init(|| hasher.finalize().to_hex().to_string()))
+    }
+}
+
+/// Something in a source that is not as it should be, or that has no place in a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defect {
+    /// File and object: `demos.hdf5:/mask/train`.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+    /// What the import does about it.
+    pub action: Action,
+}
+
+/// What an import does about a [`Defect`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// The object is imported as it is.
+    Kept,
+    /// The object is not imported: something is lost.
+    Skipped,
+}
+
+/// One episode of a source.
+#[derive(Debug, Clone)]
+pub struct EpisodePlan {
+    /// Its name in the source: `demo_0`, `episode_0`.
+    pub id: String,
+    /// The splits it belongs to.
+    pub splits: Vec<String>,
+    /// What the source says about it (`num_samples`, `model_file`), as JSON.
+    pub attributes: Map<String, Value>,
+    /// What was done: the language instruction, or the name of the environment.
+    pub task: Option<String>,
+    /// Whether it was done, where the source says so.
+    pub success: Option<bool>,
+    /// Which of [`SourceInfo::files`] it is in.
+    pub file: usize,
+    /// Where in the file it is.
+    pub object: String,
+    /// Its streams, sorted by name.
+    pub streams: Vec<StreamPlan>,
+}
+
+/// One stream of one episode.
+#[derive(Debug, Clone)]
+pub struct StreamPlan {
+    /// Its path inside the episode: `actions`, `obs/agentview_image`.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The type of its frames.
+    pub frame: FrameType,
+    /// How many frames there are.
+    pub frames: u64,
+    /// When they were taken.
+    pub clock: ClockPlan,
+    /// The stream that this may be one step ahead of (`next_obs/x` of `obs/x`); see [`is_shift`](crate::is_shift).
+    pub shift_of: Option<usize>,
+    /// Whether frames come as JPEG files instead of pixels.
+    pub carried: bool,
+    /// The unit of its values, where the source names one.
+    pub unit: Option<String>,
+    /// What else the source says about it, as JSON.
+    pub attributes: Map<String, Value>,
+}
+
+/// When the frames of a stream were taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum ClockPlan {
+    /// At a fixed rate, the first at zero.
+    Regular {
+        /// Frames per second.
+        rate_hz: f64,
+    },
+}
+
+/// Frames as they come from a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FrameBuf {
+    /// Packed little-endian numbers, frame after frame.
+    Values(Vec<u8>),
+    /// One byte string per frame: UTF-8 text, or a JPEG file.
+    Bytes(Vec<Vec<u8>>),
+}
+
+impl Default for FrameBuf {
+    fn default() -> Self {
+        Self::Values(Vec::new())
+    }
+}
+
+/// How many frames of this type to read at a time: about 8 MiB of them, at least one.
+pub fn block_frames(frame: &FrameType) -> u64 {
+    let frame_bytes = frame.as_values().map_or(1 << 10, |ty| ty.frame_bytes());
+    u64::try_from(BLOCK_BYTES / frame_bytes.max(1)).map_or(1, |frames| frames.max(1))
+}
