@@ -5,6 +5,7 @@
 //! left are bytes that reading never touches: the header, and the zeros that fill pages up to 8 bytes. With
 //! [`Shard::verify_header`] and [`Shard::verify_episode`] every bit of the file has been looked at.
 
+use std::cell::LazyCell;
 use std::ops::Range;
 
 use crate::ends::parse_header;
@@ -13,13 +14,15 @@ use crate::index::{EpisodeIndex, Run};
 use crate::layout::{align_up, verify};
 use crate::open::Shard;
 use crate::records::NONE;
+use crate::schema::Schema;
 
 impl Shard {
     /// Checks the header's bytes, and that header and footer say the same.
     pub fn verify_header(&self, bytes: &[u8]) -> Result<()> {
         let versions = parse_header(bytes)?;
         if versions != self.versions {
-            let what = format!("it says {versions:?}, the footer {:?}", self.versions);
+            let [here, there] = [versions, self.versions].map(|v| (v.format, v.min_reader));
+            let what = format!("its version and reader are {here:?}, in the footer {there:?}");
             return Err(invalid("header", what));
         }
         Ok(())
@@ -47,22 +50,8 @@ impl Shard {
         let episode_start = self.episodes().get(slot).map_or(0, |entry| entry.start);
         let start = episode_start.saturating_add(record.offset());
         // The name costs a walk over the streams, so it is made only for a damaged page.
-        verify("page", start, bytes, record.crc).map_err(|error| match error {
-            FormatError::Checksum {
-                start,
-                end,
-                stored,
-                computed,
-                ..
-            } => FormatError::Checksum {
-                part: self.page_name(slot, index, page),
-                start,
-                end,
-                stored,
-                computed,
-            },
-            other => other,
-        })
+        verify("page", start, bytes, record.crc)
+            .map_err(|error| named(error, || Owners::new(index, self.schema()).name(slot, page)))
     }
 
     /// Everything that is wrong with the episode at `slot`, given all bytes of its
@@ -75,17 +64,20 @@ impl Shard {
             Err(error) => return vec![error],
         };
         let mut errors = Vec::new();
+        // One map for all pages: a million damaged ones must not cost a million walks.
+        let owners = LazyCell::new(|| Owners::new(&index, self.schema()));
         for page in 0..index.page_count() {
             // Page counts are stored as `u32`.
             let Ok(page) = u32::try_from(page) else { break };
             let record = index.page(page);
             let (start, end) = (record.offset(), record.offset() + u64::from(record.len));
-            let padding = end..align_up(end).unwrap_or(end);
-            if let Err(error) = self.verify_page(slot, &index, page, part(bytes, start..end)) {
-                errors.push(error);
+            let place = self.episodes().get(slot).map_or(0, |entry| entry.start) + start;
+            if let Err(error) = verify("page", place, part(bytes, start..end), record.crc) {
+                errors.push(named(error, || owners.name(slot, page)));
             }
+            let padding = end..align_up(end).unwrap_or(end);
             if part(bytes, padding).iter().any(|&byte| byte != 0) {
-                let name = self.page_name(slot, &index, page);
+                let name = owners.name(slot, page);
                 let what = format!("the bytes that fill it up after {name} are not zero");
                 errors.push(invalid("episode", what));
             }
@@ -110,47 +102,84 @@ impl Shard {
         }
         self.episode_index(slot, part(bytes, entry.pages_len..need).to_vec())
     }
+}
 
-    /// What a page is, for a person who has to decide what its loss means.
-    fn page_name(&self, slot: usize, index: &EpisodeIndex, page: u32) -> String {
-        let owner = self
-            .page_owner(index, page)
-            .unwrap_or_else(|| "of no stream".to_owned());
-        format!("page {page} of episode {slot} ({owner})")
-    }
-
-    fn page_owner(&self, index: &EpisodeIndex, page: u32) -> Option<String> {
-        if index.attributes_page() == Some(page) {
-            return Some("attributes".to_owned());
-        }
-        for idx in 0..index.clock_count() {
-            let clock = index.clock(idx);
-            if let Some(frames) = owned(index, Run::of_clock(&clock), page) {
-                return Some(format!("times of clock {idx}, {frames}"));
-            }
-        }
-        for idx in 0..index.stream_count() {
-            let stream = index.stream(idx);
-            if let Some(frames) = owned(index, Run::of_stream(&stream), page) {
-                let name = self.schema().streams.get(stream.stream as usize)?;
-                return Some(format!("stream `{}`, {frames}", name.name));
-            }
-        }
-        None
+/// The same checksum error with a better name for the part.
+fn named(error: FormatError, name: impl FnOnce() -> String) -> FormatError {
+    match error {
+        FormatError::Checksum {
+            start,
+            end,
+            stored,
+            computed,
+            ..
+        } => FormatError::Checksum {
+            part: name(),
+            start,
+            end,
+            stored,
+            computed,
+        },
+        other => other,
     }
 }
 
-/// Which frames of `run` the page holds, if it belongs to it.
-fn owned(index: &EpisodeIndex, run: Run, page: u32) -> Option<String> {
-    if page == run.shared_page && page != NONE {
-        return Some("shared by its pages".to_owned());
+/// What each page is, for a person who has to decide what its loss means.
+///
+/// Every page belongs to one thing and the pages of a clock or stream follow each other, so the
+/// owner of a page is the last one that starts at or before it.
+struct Owners<'i> {
+    index: &'i EpisodeIndex,
+    /// First page, name, and the run if the pages hold frames; by first page.
+    starts: Vec<(u32, String, Option<Run>)>,
+}
+
+impl<'i> Owners<'i> {
+    fn new(index: &'i EpisodeIndex, schema: &Schema) -> Self {
+        let mut starts = Vec::new();
+        if let Some(page) = index.attributes_page() {
+            starts.push((page, "attributes".to_owned(), None));
+        }
+        let clocks = (0..index.clock_count()).map(|idx| {
+            let run = Run::of_clock(&index.clock(idx));
+            (format!("times of clock {idx}"), run)
+        });
+        let streams = (0..index.stream_count()).map(|idx| {
+            let record = index.stream(idx);
+            let described = schema.streams.get(record.stream as usize);
+            let name = described.map_or("?", |stream| stream.name.as_str());
+            (format!("stream `{name}`"), Run::of_stream(&record))
+        });
+        for (name, run) in clocks.chain(streams).filter(|(_, run)| run.page_count > 0) {
+            if run.shared_page != NONE {
+                starts.push((
+                    run.shared_page,
+                    format!("{name}, shared by its pages"),
+                    None,
+                ));
+            }
+            starts.push((run.first_page, name, Some(run)));
+        }
+        starts.sort_unstable_by_key(|(page, ..)| *page);
+        Self { index, starts }
     }
-    let slice = (run.first_page..run.first_page + run.page_count)
-        .contains(&page)
-        .then(|| index.page(page).first_frame)
-        .and_then(|first| index.slices(run, first..run.end).next())?;
-    let first = slice.record.first_frame as usize;
-    Some(format!("frames {first}..{}", first + slice.frames))
+
+    fn name(&self, slot: usize, page: u32) -> String {
+        let after = self.starts.partition_point(|(start, ..)| *start <= page);
+        let owner = match after.checked_sub(1).and_then(|idx| self.starts.get(idx)) {
+            Some((_, name, Some(run))) => format!("{name}, {}", self.frames(*run, page)),
+            Some((_, name, None)) => name.clone(),
+            None => "of nothing".to_owned(),
+        };
+        format!("page {page} of episode {slot} ({owner})")
+    }
+
+    fn frames(&self, run: Run, page: u32) -> String {
+        let first = self.index.page(page).first_frame;
+        let slice = self.index.slices(run, first..run.end).next();
+        let end = first as usize + slice.map_or(0, |slice| slice.frames);
+        format!("frames {first}..{end}")
+    }
 }
 
 /// Bytes of an episode whose length was compared with the directory's.
