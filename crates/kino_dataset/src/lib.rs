@@ -1,1 +1,51 @@
-//! Versions, the episode table, episodes, the writer and the stores: all storage.
+//! All storage: versions, the episode table, episodes and their streams, the writer.
+//!
+//! ```text
+//! demos.kino/
+//!   versions/00000001.json     what the dataset is at version 1           manifest.rs, commit.rs
+//!   episodes/<hash>.parquet    one row per episode                        table/
+//!   stats/<hash>.json          mean, std, min, max, quantiles per stream  stats/
+//!   shards/<hash>.kshard       pages of whole episodes                    kino_format
+//!   staging/                   unfinished work, which readers ignore      receipts.rs
+//! ```
+//!
+//! To write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
+//! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To check: [`verify`].
+
+mod assembly;
+mod attributes;
+mod commit;
+mod dataset;
+mod encode;
+mod episode;
+mod episode_writer;
+mod error;
+mod hash;
+mod manifest;
+mod plan;
+mod receipts;
+mod shard_file;
+mod stats;
+mod store;
+mod stream;
+mod table;
+mod usage;
+mod verify;
+mod writer;
+
+pub use attributes::JsonMap;
+pub use commit::Committed;
+pub use dataset::Dataset;
+pub use episode::Episode;
+pub use episode_writer::{EpisodeWriter, SharedFrames, StreamInfo, Times};
+pub use error::{DatasetError, ErrorKind, Result};
+pub use hash::Hash;
+pub use kino_format::{Clock, Kind, RegularClock, StreamSchema};
+pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
+pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
+pub use stats::StreamStats;
+pub use stream::Stream;
+pub use table::{Column, EpisodeRow, EpisodeTable, Label};
+pub use usage::StreamUsage;
+pub use verify::{Damage, Depth, Verified, verify};
+pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

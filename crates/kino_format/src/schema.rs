@@ -292,6 +292,9 @@ mod tests {
         assert!(Schema::parse(good.replace("dtype", "kind").as_bytes()).is_err());
         assert!(Schema::parse(b"").is_err());
         assert!(Schema::parse(&[b'['; 4096]).is_err());
+        let array = br#"{"clock_codec": "raw", "streams": [["a", "vector", "int8", [], "raw"]]}"#;
+        assert!(Schema::parse(array).is_err(), "a stream is an object");
+        assert!(Schema::parse(br#"["raw", []]"#).is_err());
     }
 
     #[test]

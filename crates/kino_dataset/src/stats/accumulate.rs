@@ -19,7 +19,7 @@ use super::quantiles::Summary;
 
 /// Collects the statistics of a part of one stream (a block of frames); parts merge in order.
 #[derive(Debug)]
-pub struct StatsPart {
+pub(crate) struct StatsPart {
     dtype: Dtype,
     frame_bytes: usize,
     frames: u64,
@@ -42,7 +42,7 @@ struct Channel {
 
 impl StatsPart {
     /// Nothing seen yet of a stream of this type; for `channels` see [`super::channels_of`].
-    pub fn new(ty: &ValueType, channels: usize) -> Self {
+    pub(crate) fn new(ty: &ValueType, channels: usize) -> Self {
         let channels = channels.max(1);
         let values = if ty.dtype().size() == 1 {
             Values::Bytes(Histogram::new(channels, ty.dtype()))
@@ -63,7 +63,7 @@ impl StatsPart {
     }
 
     /// Adds little-endian packed frames of the type; bytes after the last whole frame are left out.
-    pub fn add(&mut self, packed_frames: &[u8]) {
+    pub(crate) fn add(&mut self, packed_frames: &[u8]) {
         let frames = packed_frames.len().checked_div(self.frame_bytes);
         let frames = frames.unwrap_or(0);
         let whole = &packed_frames[..frames * self.frame_bytes];
@@ -83,7 +83,7 @@ impl StatsPart {
     }
 
     /// Adds the frames that `later` has seen; it must have been made for the same stream.
-    pub fn merge(&mut self, later: Self) {
+    pub(crate) fn merge(&mut self, later: Self) {
         self.frames += later.frames;
         match (&mut self.values, later.values) {
             (Values::Bytes(mine), Values::Bytes(theirs)) => mine.merge(&theirs),
@@ -99,7 +99,7 @@ impl StatsPart {
     }
 
     /// The statistics of what was added so far.
-    pub fn finish(&self) -> StreamStats {
+    pub(crate) fn finish(&self) -> StreamStats {
         match &self.values {
             Values::Bytes(histogram) => histogram.finish(self.frames),
             Values::Wide(channels) => {

@@ -30,7 +30,7 @@ use kino_codec::ValueType;
 use serde::{Deserialize, Serialize};
 
 use accumulate::Moments;
-pub use accumulate::StatsPart;
+pub(crate) use accumulate::StatsPart;
 use quantiles::NAMED;
 
 /// A vector with more elements than this has one set of statistics for all of them.
@@ -79,7 +79,7 @@ pub enum Sketch {
 ///
 /// Pictures have one per colour (the last of three dimensions; one without), vectors one per element, or a
 /// single one above 4096 elements.
-pub fn channels_of(kind_is_picture: bool, ty: &ValueType) -> usize {
+pub(crate) fn channels_of(kind_is_picture: bool, ty: &ValueType) -> usize {
     let channels = match (kind_is_picture, ty.shape()) {
         (true, [_, _, .., colours]) if ty.shape().len() >= 3 => *colours,
         (true, _) => 1,

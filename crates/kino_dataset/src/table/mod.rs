@@ -30,7 +30,7 @@ mod write;
 use std::collections::BTreeMap;
 
 pub use read::EpisodeTable;
-pub use write::write_table;
+pub(crate) use write::write_table;
 
 /// No table has more rows than this.
 const MAX_ROWS: usize = 1 << 26;

@@ -31,7 +31,7 @@ type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 ///
 /// Refuses duplicate ids, labels of one name with types that do not go together, and values that the table
 /// cannot hold; the message names the episode.
-pub fn write_table(rows: &[EpisodeRow]) -> Result<Vec<u8>> {
+pub(crate) fn write_table(rows: &[EpisodeRow]) -> Result<Vec<u8>> {
     check(rows)?;
     let fields = fields(label_columns(rows)?);
     let schema = to_parquet(&fields)?;

@@ -1,0 +1,264 @@
+//! From blocks of frames to shard files: encoded on all cores, laid down in order.
+//!
+//! ```text
+//! submit ─▶ queue: [block][block][end of episode][block] …      at most `memory_bytes` in flight
+//!              │ each block runs on a worker
+//!              ▼ the front is waited for when the budget is full
+//!          Assembler: pages ─▶ shard file in staging/ ─▶ shards/<hash>.kshard
+//! ```
+//!
+//! The queue keeps the order of submission, so the shard's bytes do not depend on the number of
+//! threads or on timing.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+use kino_codec::CodecError;
+use kino_format::{Clock, StreamSchema};
+
+use crate::encode::{self, Block, Packed};
+use crate::error::{DatasetError, Result, codec_at, invalid};
+use crate::receipts::Receipts;
+pub(crate) use crate::shard_file::Assembler;
+use crate::writer::EpisodeInfo;
+
+/// The codec of explicit timestamps.
+pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
+
+/// An episode as its writer described it.
+#[derive(Debug)]
+pub(crate) struct EpisodeDraft {
+    pub(crate) info: EpisodeInfo,
+    pub(crate) clocks: Vec<Clock>,
+    pub(crate) streams: Vec<StreamDraft>,
+}
+
+impl EpisodeDraft {
+    pub(crate) fn new(info: EpisodeInfo) -> Self {
+        Self {
+            info,
+            clocks: Vec::new(),
+            streams: Vec::new(),
+        }
+    }
+}
+
+/// A stream as its writer described it.
+#[derive(Debug)]
+pub(crate) struct StreamDraft {
+    pub(crate) schema: StreamSchema,
+    pub(crate) clock: usize,
+    pub(crate) frames: u32,
+    pub(crate) own_start: u32,
+    pub(crate) base: Option<usize>,
+    pub(crate) base_first: u32,
+    pub(crate) raw_bytes: u64,
+}
+
+/// Whose pages a block becomes, by position in the episode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    Clock(usize),
+    Stream(usize),
+}
+
+/// A block of frames on its way to the workers.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) run: Run,
+    pub(crate) first_frame: u32,
+    /// Episode and stream, for messages.
+    pub(crate) place: String,
+    pub(crate) block: Block,
+}
+
+/// What waits to be laid down.
+#[derive(Debug)]
+enum Item {
+    Block {
+        run: Run,
+        first_frame: u32,
+        place: String,
+        bytes: usize,
+        result: Receiver<Result<Packed, CodecError>>,
+    },
+    End(Box<EpisodeDraft>),
+}
+
+/// The worker threads and the blocks in flight.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    threads: rayon::ThreadPool,
+    queue: VecDeque<Item>,
+    in_flight: usize,
+    budget: usize,
+    /// Items at the back of the queue that belong to the unfinished episode.
+    unfinished: usize,
+    /// Set when laying down failed: nothing may follow, or an episode would miss a page.
+    failed: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(threads: usize, memory_bytes: usize) -> Result<Self> {
+        let threads = rayon::ThreadPoolBuilder::new()
+            .num_threads(threads)
+            .thread_name(|idx| format!("kino-encode-{idx}"))
+            .build()
+            .map_err(|error| invalid(format!("cannot start worker threads: {error}")))?;
+        // A block is held as it came, and decoded again while it is checked.
+        let budget = memory_bytes / 2;
+        Ok(Self {
+            threads,
+            queue: VecDeque::new(),
+            in_flight: 0,
+            budget,
+            unfinished: 0,
+            failed: false,
+        })
+    }
+
+    /// Starts to encode a block, after waiting for room.
+    pub(crate) fn submit(
+        &mut self,
+        job: Job,
+        assembler: &mut Assembler,
+        receipts: &mut Receipts,
+    ) -> Result<()> {
+        let Job {
+            run,
+            first_frame,
+            place,
+            block,
+        } = job;
+        let bytes = block.data.len();
+        while self.in_flight > 0 && self.in_flight + bytes > self.budget {
+            self.drain_front(assembler, receipts)?;
+        }
+        self.drain_ready(assembler, receipts)?;
+        let (sender, result) = sync_channel(1);
+        self.threads.spawn(move || {
+            // The receiver is gone only if the episode was abandoned: nobody wants the result.
+            let _ = sender.send(encode::pack(&block));
+        });
+        self.in_flight += bytes;
+        self.unfinished += 1;
+        self.queue.push_back(Item::Block {
+            run,
+            first_frame,
+            place,
+            bytes,
+            result,
+        });
+        Ok(())
+    }
+
+    /// Ends the episode whose blocks were submitted last.
+    pub(crate) fn end_episode(
+        &mut self,
+        draft: EpisodeDraft,
+        assembler: &mut Assembler,
+        receipts: &mut Receipts,
+    ) -> Result<()> {
+        self.queue.push_back(Item::End(Box::new(draft)));
+        self.unfinished = 0;
+        self.drain_ready(assembler, receipts)
+    }
+
+    /// Forgets the blocks of the unfinished episode, and what was laid down of it.
+    pub(crate) fn abandon_episode(&mut self, assembler: &mut Assembler) {
+        for _ in 0..self.unfinished {
+            if let Some(Item::Block { bytes, .. }) = self.queue.pop_back() {
+                self.in_flight -= bytes;
+            }
+        }
+        self.unfinished = 0;
+        // Only if everything before it is laid down can a part of it be: otherwise its start was never reached.
+        if self.queue.is_empty() && assembler.abandon_episode().is_err() {
+            self.failed = true;
+        }
+    }
+
+    /// Lays down everything.
+    pub(crate) fn drain_all(
+        &mut self,
+        assembler: &mut Assembler,
+        receipts: &mut Receipts,
+    ) -> Result<()> {
+        while !self.queue.is_empty() {
+            self.drain_front(assembler, receipts)?;
+        }
+        self.check()
+    }
+
+    /// Lays down what is ready at the front, without waiting.
+    fn drain_ready(&mut self, assembler: &mut Assembler, receipts: &mut Receipts) -> Result<()> {
+        loop {
+            match self.queue.front() {
+                None => return self.check(),
+                Some(Item::End(_)) => self.drain_front(assembler, receipts)?,
+                Some(Item::Block { result, .. }) => match result.try_recv() {
+                    Err(TryRecvError::Empty) => return self.check(),
+                    result => self.lay_block(result.ok(), assembler)?,
+                },
+            }
+        }
+    }
+
+    /// Waits for the front of the queue and lays it down.
+    fn drain_front(&mut self, assembler: &mut Assembler, receipts: &mut Receipts) -> Result<()> {
+        self.check()?;
+        match self.queue.front() {
+            None => Ok(()),
+            Some(Item::Block { result, .. }) => {
+                let result = result.recv().ok();
+                self.lay_block(result, assembler)
+            }
+            Some(Item::End(_)) => {
+                let Some(Item::End(draft)) = self.queue.pop_front() else {
+                    return Ok(());
+                };
+                let result = assembler.end_episode(*draft, receipts);
+                self.failed |= result.is_err();
+                result
+            }
+        }
+    }
+
+    /// Lays down the block at the front, whose result came (or whose worker died).
+    fn lay_block(
+        &mut self,
+        result: Option<Result<Packed, CodecError>>,
+        assembler: &mut Assembler,
+    ) -> Result<()> {
+        let Some(Item::Block {
+            run,
+            first_frame,
+            place,
+            bytes,
+            ..
+        }) = self.queue.pop_front()
+        else {
+            return Ok(());
+        };
+        self.in_flight -= bytes;
+        self.unfinished = self.unfinished.min(self.queue.len());
+        let laid = match result {
+            None => Err(invalid(format!(
+                "{place}: a worker thread died; nothing was committed"
+            ))),
+            Some(Err(source)) => Err(codec_at(place)(source)),
+            Some(Ok(packed)) => assembler.pages(run, first_frame, packed),
+        };
+        self.failed |= laid.is_err();
+        laid
+    }
+
+    fn check(&self) -> Result<(), DatasetError> {
+        if self.failed {
+            return Err(invalid(
+                "the writer has failed; nothing was committed, start again",
+            ));
+        }
+        Ok(())
+    }
+}

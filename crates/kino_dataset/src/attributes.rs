@@ -1,0 +1,63 @@
+//! An episode's id and attributes, as one text page of its shard.
+//!
+//! ```json
+//! {"id": "demo_0", "attributes": {"num_samples": 59, "model_file": "<mujoco …"}}
+//! ```
+//!
+//! They lie with the episode and not in the table: a simulator's model file is a hundred kilobytes per episode,
+//! and a table is read whole when a dataset is opened.
+
+use std::num::NonZeroUsize;
+
+use kino_codec::{CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, codec_at, corrupt};
+use crate::writer::EpisodeInfo;
+
+/// A JSON object.
+pub type JsonMap = serde_json::Map<String, serde_json::Value>;
+
+/// The text of the page.
+#[derive(Debug, Serialize, Deserialize)]
+struct Attributes {
+    id: String,
+    attributes: JsonMap,
+}
+
+/// The page of an episode that is being written.
+pub(crate) fn encode(info: &EpisodeInfo, scratch: &mut Scratch) -> Result<Vec<u8>, CodecError> {
+    let attributes = Attributes {
+        id: info.id.clone(),
+        attributes: info.attributes.clone(),
+    };
+    let text = serde_json::to_vec(&attributes).unwrap_or_default();
+    let mut encoded = Encoded::default();
+    let texts = [text.as_slice()];
+    let frames = Frames::bytes(&FrameType::Text, &texts);
+    codec("text")?.encode(&frames, NonZeroUsize::MIN, &mut encoded, scratch)?;
+    Ok(encoded
+        .pages
+        .pop()
+        .map(|page| page.bytes)
+        .unwrap_or_default())
+}
+
+/// The id and attributes in a page's (untrusted) bytes.
+pub(crate) fn decode(
+    place: &str,
+    bytes: &[u8],
+    scratch: &mut Scratch,
+) -> Result<(String, JsonMap)> {
+    let mut texts = Vec::new();
+    let decoder = codec("text")
+        .and_then(|codec| codec.decoder(&FrameType::Text, &[]))
+        .map_err(codec_at(place))?;
+    decoder
+        .decode_text(Page { bytes, frames: 1 }, 0..1, &mut texts, scratch)
+        .map_err(codec_at(place))?;
+    let text = texts.pop().unwrap_or_default();
+    let parsed: Attributes =
+        serde_json::from_str(&text).map_err(|error| corrupt(place, error.to_string()))?;
+    Ok((parsed.id, parsed.attributes))
+}

@@ -1,0 +1,288 @@
+//! An open dataset: one version, its table, and the shards that have been touched.
+//!
+//! Opening reads the manifest and the table, no frames. A shard is opened when the first of its
+//! episodes is, and stays open.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use kino_format::{OpenShard, Shard, Step};
+
+use crate::commit::Head;
+use crate::episode::Episode;
+use crate::error::{Result, corrupt, format_at, not_found};
+use crate::hash::Hash;
+use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
+use crate::stats::StreamStats;
+use crate::store::{FileKind, Store, version_key};
+use crate::table::EpisodeTable;
+
+/// A dataset at one version. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Dataset {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    manifest: Manifest,
+    id: String,
+    table: EpisodeTable,
+    shards: Vec<(Hash, OnceLock<Arc<Shard>>)>,
+    stats: OnceLock<BTreeMap<String, StreamStats>>,
+}
+
+impl Dataset {
+    /// Opens the newest version of the dataset in folder `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let store = Store::open(path)?;
+        let version = newest(&store)?.ok_or_else(|| no_dataset(&store))?;
+        Self::at(store, version)
+    }
+
+    /// Opens one version of the dataset in folder `path`.
+    pub fn open_version(path: &Path, version: u64) -> Result<Self> {
+        let store = Store::open(path)?;
+        let versions = store.versions()?;
+        if versions.is_empty() {
+            return Err(no_dataset(&store));
+        }
+        if !versions.contains(&version) {
+            let root = store.root().display();
+            return Err(not_found(format!(
+                "{root} has no version {version}; there are {versions:?}"
+            )));
+        }
+        Self::at(store, version)
+    }
+
+    fn at(store: Store, version: u64) -> Result<Self> {
+        let (manifest, id) = read_manifest(&store, version)?;
+        let table = read_table(&store, &manifest)?;
+        let shards = manifest
+            .shards
+            .iter()
+            .map(|shard| (shard.blake3, OnceLock::new()))
+            .collect();
+        Ok(Self {
+            inner: Arc::new(Inner {
+                store,
+                manifest,
+                id,
+                table,
+                shards,
+                stats: OnceLock::new(),
+            }),
+        })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.inner.store.root()
+    }
+
+    /// Every version of the dataset, in rising order.
+    pub fn versions(&self) -> Result<Vec<u64>> {
+        self.inner.store.versions()
+    }
+
+    /// What the dataset is at this version.
+    pub fn manifest(&self) -> &Manifest {
+        &self.inner.manifest
+    }
+
+    /// The version's id: the same id means the same episodes.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// The episode table.
+    pub fn table(&self) -> &EpisodeTable {
+        &self.inner.table
+    }
+
+    /// How many episodes there are.
+    pub fn len(&self) -> usize {
+        self.inner.table.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The episode in row `row` of the table.
+    pub fn episode(&self, row: usize) -> Result<Episode> {
+        if row >= self.len() {
+            return Err(not_found(format!(
+                "no episode {row}; the dataset has {}",
+                self.len()
+            )));
+        }
+        Episode::open(self.clone(), row)
+    }
+
+    /// The episode with this id.
+    pub fn find(&self, id: &str) -> Result<Episode> {
+        let row = self.inner.table.find(id).ok_or_else(|| {
+            let some: Vec<_> = (0..self.len().min(3))
+                .filter_map(|row| self.inner.table.id(row))
+                .collect();
+            not_found(format!(
+                "no episode `{id}`; there are {} such as {}",
+                self.len(),
+                some.join(", ")
+            ))
+        })?;
+        self.episode(row)
+    }
+
+    /// The statistics of every stream of numbers.
+    pub fn stats(&self) -> Result<&BTreeMap<String, StreamStats>> {
+        if let Some(stats) = self.inner.stats.get() {
+            return Ok(stats);
+        }
+        let stats = read_stats(&self.inner.store, &self.inner.manifest)?;
+        Ok(self.inner.stats.get_or_init(|| stats))
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    /// The open shard with this hash, and its key.
+    pub(crate) fn shard(&self, hash: &Hash) -> Result<(Arc<Shard>, String)> {
+        let found = self
+            .inner
+            .shards
+            .iter()
+            .position(|(known, _)| known == hash);
+        let Some(position) = found else {
+            let place = self
+                .inner
+                .store
+                .path(&version_key(self.inner.manifest.version));
+            return Err(corrupt(
+                place,
+                format!(
+                    "an episode lies in shard {}, which it does not list",
+                    hash.to_hex()
+                ),
+            ));
+        };
+        let key = FileKind::Shard.key(hash);
+        let slot = &self.inner.shards[position].1;
+        if let Some(shard) = slot.get() {
+            return Ok((Arc::clone(shard), key));
+        }
+        let shard = Arc::new(open_shard(
+            &self.inner.store,
+            &key,
+            self.inner.manifest.shards[position].bytes,
+        )?);
+        Ok((Arc::clone(slot.get_or_init(|| shard)), key))
+    }
+}
+
+/// Opens a shard that the manifest says has `bytes` bytes.
+pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> {
+    let size = store.size(key)?;
+    if size != bytes {
+        let what = if size < bytes {
+            "truncated"
+        } else {
+            "too long"
+        };
+        return Err(corrupt(
+            store.path(key),
+            format!("it is {what}: {size} bytes instead of {bytes}"),
+        ));
+    }
+    let place = store.path(key);
+    let mut opening = OpenShard::new(bytes).map_err(format_at(&place))?;
+    loop {
+        match opening.step().map_err(format_at(&place))? {
+            Step::Need(range) => opening.feed(&store.read_range(key, range)?),
+            Step::Ready(shard) => return Ok(shard),
+        }
+    }
+}
+
+/// The newest version and what a commit on top of it needs, or `None` for a new dataset.
+pub(crate) fn read_head(store: &Store) -> Result<Option<Head>> {
+    let Some(version) = newest(store)? else {
+        return Ok(None);
+    };
+    let (manifest, id) = read_manifest(store, version)?;
+    let table = read_table(store, &manifest)?;
+    let stats = read_stats(store, &manifest)?;
+    Ok(Some(Head {
+        manifest,
+        id,
+        table,
+        stats,
+    }))
+}
+
+fn newest(store: &Store) -> Result<Option<u64>> {
+    Ok(store.versions()?.last().copied())
+}
+
+fn no_dataset(store: &Store) -> crate::error::DatasetError {
+    let root = store.root().display();
+    not_found(format!(
+        "{root} is not a Kinograph dataset: it has no versions; make one with `kinograph pack`"
+    ))
+}
+
+pub(crate) fn read_manifest(store: &Store, version: u64) -> Result<(Manifest, String)> {
+    let key = version_key(version);
+    let bytes = store.read(&key, MAX_MANIFEST_BYTES)?;
+    Manifest::parse(&store.path(&key), &bytes, version)
+}
+
+pub(crate) fn read_table(store: &Store, manifest: &Manifest) -> Result<EpisodeTable> {
+    let table = &manifest.episodes;
+    let bytes = read_hashed(store, FileKind::Episodes, (&table.blake3, table.bytes))?;
+    let place = store.path(&FileKind::Episodes.key(&table.blake3));
+    let table = EpisodeTable::parse(bytes)?;
+    if table.len() as u64 != manifest.episodes.count {
+        return Err(corrupt(
+            place,
+            format!(
+                "{} rows, the manifest says {}",
+                table.len(),
+                manifest.episodes.count
+            ),
+        ));
+    }
+    Ok(table)
+}
+
+pub(crate) fn read_stats(
+    store: &Store,
+    manifest: &Manifest,
+) -> Result<BTreeMap<String, StreamStats>> {
+    let stats = &manifest.stats;
+    let bytes = read_hashed(store, FileKind::Stats, (&stats.blake3, stats.bytes))?;
+    let place = store.path(&FileKind::Stats.key(&stats.blake3));
+    serde_json::from_slice(&bytes).map_err(|error| corrupt(place, error.to_string()))
+}
+
+/// Reads a small file and compares its hash.
+fn read_hashed(store: &Store, kind: FileKind, (hash, len): (&Hash, u64)) -> Result<bytes::Bytes> {
+    let key = kind.key(hash);
+    let bytes = store.read(&key, len)?;
+    let found = Hash::of(&bytes);
+    if found != *hash {
+        let what = format!(
+            "its hash is {:.16}…, the manifest says {:.16}…",
+            found.to_hex(),
+            hash.to_hex()
+        );
+        return Err(corrupt(store.path(&key), what));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,170 @@
+//! One episode: its index, its streams, its attributes.
+
+use std::sync::Arc;
+
+use kino_codec::Scratch;
+use kino_format::{EpisodeIndex, PageRecord, Schema, StreamSchema, page_checksum};
+
+use crate::attributes::{self, JsonMap};
+use crate::dataset::Dataset;
+use crate::error::{Result, corrupt, format_at, not_found};
+use crate::hash::Hash;
+use crate::stream::Stream;
+
+/// One episode of a dataset. Cheap to clone; holds its index, no frames.
+#[derive(Debug, Clone)]
+pub struct Episode {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dataset: Dataset,
+    row: usize,
+    id: String,
+    /// The shard's key and the episode's first byte in it.
+    key: String,
+    start: u64,
+    index: EpisodeIndex,
+    schema: Arc<Schema>,
+}
+
+impl Episode {
+    pub(crate) fn open(dataset: Dataset, row: usize) -> Result<Self> {
+        let table = dataset.table();
+        let id = table.id(row).unwrap_or_default().to_owned();
+        let hash = Hash::from(table.shard(row).copied().unwrap_or_default());
+        let slot = table.slot(row).unwrap_or(u32::MAX) as usize;
+        let (shard, key) = dataset.shard(&hash)?;
+        let place = format!("{}, episode `{id}`", dataset.store().path(&key));
+        let Some(entry) = shard.episodes().get(slot) else {
+            let there = shard.episodes().len();
+            return Err(corrupt(
+                place,
+                format!("it should be at slot {slot} of {there}"),
+            ));
+        };
+        let bytes = dataset.store().read_range(&key, entry.index_range())?;
+        let index = shard
+            .episode_index(slot, bytes.to_vec())
+            .map_err(format_at(place))?;
+        let schema = Arc::clone(shard.schema());
+        let start = entry.start;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                dataset,
+                row,
+                id,
+                key,
+                start,
+                index,
+                schema,
+            }),
+        })
+    }
+
+    /// Its name.
+    pub fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    /// Its row in the table.
+    pub fn row(&self) -> usize {
+        self.inner.row
+    }
+
+    /// Where its index says that pages lie.
+    pub fn index(&self) -> &EpisodeIndex {
+        &self.inner.index
+    }
+
+    /// Its streams, in the order in which they are stored.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamSchema> {
+        let positions = (0..self.inner.index.stream_count())
+            .map(|idx| self.inner.index.stream(idx).stream as usize);
+        positions.filter_map(|position| self.inner.schema.streams.get(position))
+    }
+
+    /// The stream with this name.
+    pub fn stream(&self, name: &str) -> Result<Stream> {
+        match self.streams().position(|stream| stream.name == name) {
+            Some(position) => Stream::open(self.clone(), position),
+            None => {
+                let there: Vec<_> = self.streams().map(|stream| stream.name.as_str()).collect();
+                Err(not_found(format!(
+                    "episode `{}` has no stream `{name}`; it has {}",
+                    self.id(),
+                    there.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// What the source said of it.
+    pub fn read_attributes(&self) -> Result<JsonMap> {
+        let Some(page) = self.inner.index.attributes() else {
+            return Ok(JsonMap::new());
+        };
+        let place = self.place("attributes");
+        let bytes = self.read_page(&page, &place)?;
+        let (id, attributes) = attributes::decode(&place, &bytes, &mut Scratch::new())?;
+        if id != self.id() {
+            return Err(corrupt(place, format!("they are those of episode `{id}`")));
+        }
+        Ok(attributes)
+    }
+
+    pub(crate) fn schema(&self) -> &Schema {
+        &self.inner.schema
+    }
+
+    /// The earliest time of any stream: second 0 of the episode.
+    pub fn start_ns(&self) -> i64 {
+        self.inner
+            .dataset
+            .table()
+            .start_ns(self.inner.row)
+            .unwrap_or(0)
+    }
+
+    /// Shard, episode and `part`, for messages.
+    pub(crate) fn place(&self, part: &str) -> String {
+        format!(
+            "{}, episode `{}`, {part}",
+            self.inner.dataset.store().path(&self.inner.key),
+            self.inner.id
+        )
+    }
+
+    /// Reads pages that follow each other, as one run of bytes from the first to the end of the last.
+    pub(crate) fn read_pages(&self, first: &PageRecord, last: &PageRecord) -> Result<bytes::Bytes> {
+        let start = self.inner.start + first.offset();
+        let end = self.inner.start + last.offset() + u64::from(last.len);
+        self.inner
+            .dataset
+            .store()
+            .read_range(&self.inner.key, start..end)
+    }
+
+    /// Reads one page and checks it.
+    pub(crate) fn read_page(&self, page: &PageRecord, place: &str) -> Result<bytes::Bytes> {
+        let bytes = self.read_pages(page, page)?;
+        self.check_page(page, &bytes, place)?;
+        Ok(bytes)
+    }
+
+    /// Compares a page's bytes with its checksum.
+    pub(crate) fn check_page(&self, page: &PageRecord, bytes: &[u8], place: &str) -> Result<()> {
+        let computed = page_checksum(bytes);
+        if computed != page.crc {
+            let start = self.inner.start + page.offset();
+            let end = start + u64::from(page.len);
+            let what = format!(
+                "bytes {start}..{end}: checksum {:08x}, computed {computed:08x}",
+                page.crc
+            );
+            return Err(corrupt(place, what));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,483 @@
+//! Writing one episode: its streams one after the other, frames in time order.
+
+use std::sync::Arc;
+
+use kino_codec::{CodecError, FrameType, Scope};
+use kino_format::{Clock, Kind, MAX_FRAMES, RegularClock, StreamSchema};
+
+use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
+use crate::encode::{Block, BlockData};
+use crate::error::{Result, codec_at, format_at, invalid};
+use crate::plan::{Arrival, Choice};
+use crate::stats::channels_of;
+use crate::writer::{DatasetWriter, EpisodeInfo};
+
+/// Frames are handed to the workers in blocks of about this many bytes: enough to be worth a thread's while.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// What a stream is, before its first frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StreamInfo {
+    /// The path inside the episode.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The type of its frames.
+    pub frame: FrameType,
+    /// How many frames it has.
+    pub frames: u64,
+    /// When they were taken.
+    pub times: Times,
+    /// How they arrive.
+    pub arrival: Arrival,
+    /// Frames that another stream of the episode has already.
+    pub shared: Option<SharedFrames>,
+}
+
+/// When the frames of a stream were taken.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Times {
+    /// At a fixed rate.
+    Rate {
+        /// Frames per second.
+        rate_hz: f64,
+        /// Time of the first frame.
+        start_ns: i64,
+    },
+    /// At these times: one per frame, non-decreasing.
+    Explicit(Vec<i64>),
+}
+
+/// The first frames of a stream are frames of another: `next_obs/x` is `obs/x` one step later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedFrames {
+    /// The stream that has them, written before in the same episode.
+    pub base: String,
+    /// The frame of `base` that is frame 0 here.
+    pub first: u64,
+    /// How many are shared; those after them are pushed.
+    pub count: u64,
+}
+
+/// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
+#[derive(Debug)]
+pub struct EpisodeWriter<'w> {
+    writer: &'w mut DatasetWriter,
+    draft: Option<EpisodeDraft>,
+    open: Option<OpenStream>,
+}
+
+/// The stream that frames are being pushed to.
+#[derive(Debug)]
+struct OpenStream {
+    frame: Arc<FrameType>,
+    choice: Choice,
+    channels: Option<usize>,
+    /// Frames to expect in all, and the number of the next one.
+    frames: u32,
+    next: u32,
+    raw_bytes: u64,
+    waiting: BlockData,
+    waiting_frames: u32,
+}
+
+impl<'w> EpisodeWriter<'w> {
+    pub(crate) fn new(writer: &'w mut DatasetWriter, info: EpisodeInfo) -> Self {
+        Self {
+            writer,
+            draft: Some(EpisodeDraft::new(info)),
+            open: None,
+        }
+    }
+
+    /// Starts the next stream; the one before it must have all its frames.
+    ///
+    /// Streams lie in the shard in this order: give small ones first and cameras last, so that a
+    /// reader that uses one camera reads one run of bytes.
+    pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
+        self.close_stream()?;
+        let place = self.place(&info.name);
+        let frames = u32::try_from(info.frames)
+            .ok()
+            .filter(|&frames| frames <= MAX_FRAMES);
+        let frames = frames.ok_or_else(|| {
+            invalid(format!(
+                "{place}: {} frames, at most {MAX_FRAMES}",
+                info.frames
+            ))
+        })?;
+        let Choice { codec, page_frames } =
+            self.writer
+                .options
+                .plan
+                .choose(&info.name, info.kind, &info.frame, info.arrival)?;
+        let schema = StreamSchema::new(&info.name, info.kind, &info.frame, codec.spec());
+        schema.check().map_err(format_at(place.clone()))?;
+        if self
+            .draft_mut()?
+            .streams
+            .iter()
+            .any(|stream| stream.schema.name == info.name)
+        {
+            return Err(invalid(format!("{place} is given twice")));
+        }
+        self.writer.check_type(&info.name, info.kind, &info.frame)?;
+        let clock = self.clock(&place, info, frames)?;
+        let (base, base_first, own_start) = self.shared(&place, info, frames)?;
+        let ty = info.frame.as_values();
+        let channels = ty.map(|ty| channels_of(matches!(info.kind, Kind::Image | Kind::Depth), ty));
+        let shared_bytes = ty.map_or(0, |ty| ty.frame_bytes() as u64) * u64::from(own_start);
+        let waiting = match (&info.frame, info.arrival) {
+            (FrameType::Values(_), Arrival::Values) => BlockData::Values(Vec::new()),
+            _ => BlockData::Bytes(Vec::new()),
+        };
+        // Frames of no bytes cannot be pushed: they are all there already.
+        let next = if ty.is_some_and(|ty| ty.frame_bytes() == 0) {
+            frames
+        } else {
+            own_start
+        };
+        self.open = Some(OpenStream {
+            frame: Arc::new(info.frame.clone()),
+            choice: Choice { codec, page_frames },
+            channels: channels.filter(|_| ty.is_some_and(|ty| ty.frame_bytes() > 0)),
+            frames,
+            next,
+            raw_bytes: shared_bytes,
+            waiting,
+            waiting_frames: 0,
+        });
+        let draft = self.draft_mut()?;
+        draft.streams.push(StreamDraft {
+            schema,
+            clock,
+            frames,
+            own_start,
+            base,
+            base_first,
+            raw_bytes: 0,
+        });
+        Ok(())
+    }
+
+    /// Appends frames of numbers: packed, little-endian, a whole number of frames.
+    pub fn push(&mut self, packed: &[u8]) -> Result<()> {
+        let (place, open) = self.open_stream()?;
+        let frame_bytes = open.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        if !matches!(open.waiting, BlockData::Values(_)) {
+            return Err(invalid(format!("{place} takes byte strings, not numbers")));
+        }
+        if frame_bytes == 0 || !packed.len().is_multiple_of(frame_bytes) {
+            return Err(invalid(format!(
+                "{place}: {} bytes are no whole number of frames of {frame_bytes}",
+                packed.len()
+            )));
+        }
+        let block_frames = open.block_frames(frame_bytes);
+        open.expect(&place, packed.len() / frame_bytes)?;
+        open.raw_bytes += packed.len() as u64;
+        let mut rest = packed;
+        while !rest.is_empty() {
+            let (_, open) = self.open_stream()?;
+            let room =
+                block_frames.map_or(usize::MAX, |frames| frames - open.waiting_frames as usize);
+            let take = room.saturating_mul(frame_bytes).min(rest.len());
+            let (head, tail) = rest.split_at(take);
+            open.add_values(head, head.len() / frame_bytes);
+            rest = tail;
+            if block_frames == Some(open.waiting_frames as usize) {
+                self.submit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends frames that are byte strings: UTF-8 text, or JPEG files to be carried.
+    pub fn push_bytes(&mut self, frames: &[&[u8]]) -> Result<()> {
+        let (place, open) = self.open_stream()?;
+        if !matches!(open.waiting, BlockData::Bytes(_)) {
+            return Err(invalid(format!(
+                "{place} takes packed numbers, not byte strings"
+            )));
+        }
+        open.expect(&place, frames.len())?;
+        let decoded = open.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        let block_frames = open.block_frames(decoded.max(1));
+        for frame in frames {
+            let (_, open) = self.open_stream()?;
+            open.raw_bytes += if decoded > 0 {
+                decoded as u64
+            } else {
+                frame.len() as u64
+            };
+            open.add_bytes(frame);
+            if block_frames == Some(open.waiting_frames as usize) {
+                self.submit()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the episode.
+    pub fn finish(mut self) -> Result<()> {
+        self.close_stream()?;
+        let Some(draft) = self.draft.take() else {
+            return Ok(());
+        };
+        if draft.streams.is_empty() {
+            return Err(invalid(format!(
+                "episode `{}` has no streams",
+                draft.info.id
+            )));
+        }
+        let id = draft.info.id.clone();
+        let (pool, assembler, receipts) = self.writer.parts();
+        pool.end_episode(draft, assembler, receipts)?;
+        self.writer.end_episode(id);
+        Ok(())
+    }
+
+    /// Hands over what is waiting and checks that the open stream is complete.
+    fn close_stream(&mut self) -> Result<()> {
+        if self.open.is_none() {
+            return Ok(());
+        }
+        self.submit()?;
+        let (place, open) = self.open_stream()?;
+        if open.next != open.frames {
+            return Err(invalid(format!(
+                "{place} has {} frames, {} were announced",
+                open.next, open.frames
+            )));
+        }
+        let raw_bytes = open.raw_bytes;
+        self.open = None;
+        if let Some(stream) = self.draft_mut()?.streams.last_mut() {
+            stream.raw_bytes = raw_bytes;
+        }
+        Ok(())
+    }
+
+    /// Hands the waiting frames to the workers.
+    fn submit(&mut self) -> Result<()> {
+        let position = self.draft_mut()?.streams.len() - 1;
+        let (place, open) = self.open_stream()?;
+        if open.waiting_frames == 0 {
+            return Ok(());
+        }
+        let empty = match open.waiting {
+            BlockData::Values(_) => BlockData::Values(Vec::new()),
+            BlockData::Bytes(_) => BlockData::Bytes(Vec::new()),
+        };
+        let first_frame = open.next - open.waiting_frames;
+        open.waiting_frames = 0;
+        let block = Block {
+            codec: Arc::clone(&open.choice.codec),
+            frame: Arc::clone(&open.frame),
+            page_frames: open.choice.page_frames,
+            data: std::mem::replace(&mut open.waiting, empty),
+            channels: open.channels,
+        };
+        let (pool, assembler, receipts) = self.writer.parts();
+        pool.submit(
+            Job {
+                run: Run::Stream(position),
+                first_frame,
+                place,
+                block,
+            },
+            assembler,
+            receipts,
+        )
+    }
+
+    /// The position of the stream's clock among the episode's, which is added if no stream has the same.
+    fn clock(&mut self, place: &str, info: &StreamInfo, frames: u32) -> Result<usize> {
+        let clock = match &info.times {
+            Times::Rate { rate_hz, start_ns } => Clock::Regular(
+                RegularClock::from_rate_hz(*rate_hz, *start_ns, frames)
+                    .map_err(format_at(place))?,
+            ),
+            Times::Explicit(times) => {
+                check_times(place, times, frames)?;
+                Clock::Explicit(times.as_slice().into())
+            }
+        };
+        let draft = self.draft_mut()?;
+        if let Some(position) = draft.clocks.iter().position(|known| *known == clock) {
+            return Ok(position);
+        }
+        let position = draft.clocks.len();
+        draft.clocks.push(clock.clone());
+        if let Clock::Explicit(times) = clock
+            && !times.is_empty()
+        {
+            let block = clock_block(&times).map_err(codec_at(place))?;
+            let place = format!("{place}, timestamps");
+            let (pool, assembler, receipts) = self.writer.parts();
+            pool.submit(
+                Job {
+                    run: Run::Clock(position),
+                    first_frame: 0,
+                    place,
+                    block,
+                },
+                assembler,
+                receipts,
+            )?;
+        }
+        Ok(position)
+    }
+
+    /// Position of the base, its first shared frame, and how many frames are shared.
+    fn shared(
+        &mut self,
+        place: &str,
+        info: &StreamInfo,
+        frames: u32,
+    ) -> Result<(Option<usize>, u32, u32)> {
+        let Some(shared) = &info.shared else {
+            return Ok((None, 0, 0));
+        };
+        let draft = self.draft_mut()?;
+        let base = draft
+            .streams
+            .iter()
+            .position(|stream| stream.schema.name == shared.base);
+        let found = base.and_then(|position| {
+            let base = &draft.streams[position];
+            let first = u32::try_from(shared.first).ok()?;
+            let count = u32::try_from(shared.count)
+                .ok()
+                .filter(|&count| count <= frames)?;
+            let fits = first.checked_add(count)? <= base.frames && base.base.is_none();
+            let same =
+                base.schema.frame_type().ok()? == info.frame && info.frame != FrameType::Text;
+            (fits && same).then_some((Some(position), first, count))
+        });
+        found.ok_or_else(|| {
+            let SharedFrames { base, first, count } = shared;
+            invalid(format!("{place} cannot share {count} frames from {first} of `{base}`, which has no such frames"))
+        })
+    }
+
+    fn draft_mut(&mut self) -> Result<&mut EpisodeDraft> {
+        self.draft
+            .as_mut()
+            .ok_or_else(|| invalid("the episode is finished"))
+    }
+
+    fn open_stream(&mut self) -> Result<(String, &mut OpenStream)> {
+        let name = self
+            .draft
+            .as_ref()
+            .and_then(|draft| draft.streams.last())
+            .map(|stream| stream.schema.name.clone());
+        let place = self.place(&name.unwrap_or_default());
+        match &mut self.open {
+            Some(open) => Ok((place, open)),
+            None => Err(invalid(
+                "no stream was started; call `stream` before `push`",
+            )),
+        }
+    }
+
+    fn place(&self, stream: &str) -> String {
+        let id = self
+            .draft
+            .as_ref()
+            .map_or("", |draft| draft.info.id.as_str());
+        format!("episode `{id}`, stream `{stream}`")
+    }
+}
+
+impl Drop for EpisodeWriter<'_> {
+    fn drop(&mut self) {
+        if self.draft.is_some() {
+            let (pool, assembler, _) = self.writer.parts();
+            pool.abandon_episode(assembler);
+        }
+    }
+}
+
+impl OpenStream {
+    /// Frames per block: whole pages of about [`BLOCK_BYTES`], or `None` for a codec that wants the whole run.
+    fn block_frames(&self, frame_bytes: usize) -> Option<usize> {
+        let page = self.choice.page_frames.get();
+        match self.choice.codec.scope() {
+            Scope::Run => None,
+            Scope::Page => Some(
+                (BLOCK_BYTES / frame_bytes.max(1) / page)
+                    .max(1)
+                    .saturating_mul(page),
+            ),
+        }
+    }
+
+    /// Counts frames that are about to be pushed, and refuses more than were announced.
+    fn expect(&mut self, place: &str, more: usize) -> Result<()> {
+        let next = u32::try_from(more)
+            .ok()
+            .and_then(|more| self.next.checked_add(more));
+        match next.filter(|&next| next <= self.frames) {
+            Some(_) => Ok(()),
+            None => Err(invalid(format!(
+                "{place} gets more than the {} frames that were announced",
+                self.frames
+            ))),
+        }
+    }
+
+    fn add_values(&mut self, packed: &[u8], frames: usize) {
+        if let BlockData::Values(waiting) = &mut self.waiting {
+            waiting.extend_from_slice(packed);
+        }
+        self.count(frames);
+    }
+
+    fn add_bytes(&mut self, frame: &[u8]) {
+        if let BlockData::Bytes(waiting) = &mut self.waiting {
+            waiting.push(frame.to_vec());
+        }
+        self.count(1);
+    }
+
+    fn count(&mut self, frames: usize) {
+        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
+        self.waiting_frames += frames;
+        self.next += frames;
+    }
+}
+
+fn check_times(place: &str, times: &[i64], frames: u32) -> Result<()> {
+    if times.len() != frames as usize {
+        return Err(invalid(format!(
+            "{place} has {frames} frames and {} timestamps",
+            times.len()
+        )));
+    }
+    match times.windows(2).position(|pair| pair[0] > pair[1]) {
+        Some(idx) => Err(invalid(format!(
+            "{place}: timestamps go back from {} ns (frame {idx}) to {} ns (frame {}); sort or repair them first",
+            times[idx],
+            times[idx + 1],
+            idx + 1
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Explicit times as a block of int64 scalars.
+fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
+    let frame = FrameType::values(kino_codec::Dtype::I64, &[])?;
+    let codec = kino_codec::codec(crate::assembly::CLOCK_CODEC)?;
+    let page_frames = codec.page_frames(&frame);
+    let data = BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect());
+    Ok(Block {
+        codec,
+        frame: Arc::new(frame),
+        page_frames,
+        data,
+        channels: None,
+    })
+}

@@ -1,0 +1,184 @@
+//! What can go wrong between a dataset and its user.
+//!
+//! The variants are the contract: each maps to one Python exception and one way to react.
+
+use kino_codec::CodecError;
+use kino_format::FormatError;
+
+/// The result of working with a dataset.
+pub type Result<T, E = DatasetError> = std::result::Result<T, E>;
+
+/// An error of a dataset: what happened, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DatasetError {
+    /// Bytes on disk are not what was written.
+    #[error("{place} is damaged: {what}; `kinograph verify` lists all damage")]
+    Corrupt {
+        /// The file, and the episode, stream and frames where known.
+        place: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The dataset was written by a newer library.
+    #[error(
+        "{place} needs a reader of format version {found}, this library reads up to {supported}; upgrade `kinograph` to read it"
+    )]
+    TooNew {
+        /// The file.
+        place: String,
+        /// The lowest reader version that may read it.
+        found: u16,
+        /// The highest this library knows.
+        supported: u16,
+    },
+    /// A request that cannot be served as it stands.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong with it, and what would be right.
+        what: String,
+    },
+    /// A dataset, version, episode or stream that is not there.
+    #[error("{what}")]
+    NotFound {
+        /// What was looked for, and what there is.
+        what: String,
+    },
+    /// The target of a pack already holds something.
+    #[error("{what}")]
+    Exists {
+        /// What is there, and which option to choose.
+        what: String,
+    },
+    /// Another writer committed the same version first.
+    #[error(
+        "version {version} of {dataset} was committed by another writer; open the dataset again and repeat the change"
+    )]
+    Conflict {
+        /// The dataset.
+        dataset: String,
+        /// The version both tried to write.
+        version: u64,
+    },
+    /// The file system or object store failed.
+    #[error("cannot {operation} {path}")]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Frames could not be stored or restored by their codec.
+    #[error("{place}")]
+    Codec {
+        /// The episode and stream.
+        place: String,
+        /// What the codec said.
+        #[source]
+        source: CodecError,
+    },
+    /// A shard's bytes are not well-formed.
+    #[error("{place}")]
+    Format {
+        /// The shard, and the episode and stream where known.
+        place: String,
+        /// What is wrong with the bytes.
+        #[source]
+        source: FormatError,
+    },
+}
+
+/// The kinds of error that a caller can tell apart, one per Python exception.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// Damaged data.
+    Corrupt,
+    /// Needs a newer library.
+    Unsupported,
+    /// A wrong argument.
+    Invalid,
+    /// Something that is not there.
+    NotFound,
+    /// Something that is there already, or a rival's commit.
+    Conflict,
+    /// The system failed.
+    Io,
+}
+
+impl DatasetError {
+    /// Which kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::TooNew { .. } => ErrorKind::Unsupported,
+            Self::Invalid { .. } => ErrorKind::Invalid,
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Exists { .. } | Self::Conflict { .. } => ErrorKind::Conflict,
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                ErrorKind::NotFound
+            }
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Codec { source, .. } => codec_kind(source),
+            Self::Format { source, .. } => match source {
+                FormatError::TooNew { .. } => ErrorKind::Unsupported,
+                FormatError::Limit { .. } => ErrorKind::Invalid,
+                _ => ErrorKind::Corrupt,
+            },
+        }
+    }
+}
+
+/// Which kind a codec's error is.
+fn codec_kind(error: &CodecError) -> ErrorKind {
+    match error {
+        CodecError::Corrupt { .. } => ErrorKind::Corrupt,
+        CodecError::Unknown { .. } => ErrorKind::Unsupported,
+        _ => ErrorKind::Invalid,
+    }
+}
+
+/// A `Corrupt` error about `place`.
+pub(crate) fn corrupt(place: impl Into<String>, what: impl Into<String>) -> DatasetError {
+    DatasetError::Corrupt {
+        place: place.into(),
+        what: what.into(),
+    }
+}
+
+/// An `Invalid` error.
+pub(crate) fn invalid(what: impl Into<String>) -> DatasetError {
+    DatasetError::Invalid { what: what.into() }
+}
+
+/// A `NotFound` error.
+pub(crate) fn not_found(what: impl Into<String>) -> DatasetError {
+    DatasetError::NotFound { what: what.into() }
+}
+
+/// Turns a codec's error into one that names `place`.
+pub(crate) fn codec_at(place: impl Into<String>) -> impl FnOnce(CodecError) -> DatasetError {
+    let place = place.into();
+    move |source| DatasetError::Codec { place, source }
+}
+
+/// Turns a shard's error into one that names `place`.
+pub(crate) fn format_at(place: impl Into<String>) -> impl FnOnce(FormatError) -> DatasetError {
+    let place = place.into();
+    move |source| DatasetError::Format { place, source }
+}
+
+/// Turns an I/O error into one that names the operation and the path.
+pub(crate) fn io_at(
+    operation: &'static str,
+    path: impl Into<String>,
+) -> impl FnOnce(std::io::Error) -> DatasetError {
+    let path = path.into();
+    move |source| DatasetError::Io {
+        operation,
+        path,
+        source,
+    }
+}

@@ -1,0 +1,311 @@
+//! A version's manifest: what a dataset is at one moment, as JSON that a person can read.
+//!
+//! ```text
+//! {
+//!   "kinograph": "dataset",
+//!   "format": 1, …,
+//!   "shards": [{"blake3": "9f2c…", "bytes": 134217728, "episodes": 512}, …],
+//!   "id": "b1946ac9…"          ◀─ BLAKE3 of every byte before the comma of this line
+//! }
+//! ```
+//!
+//! The id is the last line, so any changed byte is seen, and it names the version: two datasets
+//! with the same id have the same episodes. A manifest refers to files by hash only.
+
+use kino_format::{FORMAT_VERSION, Kind};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{DatasetError, Result, corrupt, invalid};
+use crate::hash::Hash;
+
+/// No manifest is larger than this.
+pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+
+/// The text between the last field and the id.
+const TRAILER_START: &str = ",\n  \"id\": \"";
+const TRAILER_END: &str = "\"\n}\n";
+const TRAILER_LEN: usize = TRAILER_START.len() + 64 + TRAILER_END.len();
+
+/// What a dataset is at one version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `dataset`.
+    kinograph: String,
+    /// The format version of the writer.
+    pub format: u16,
+    /// The lowest reader version that may read this version.
+    pub min_reader: u16,
+    /// The number of the version, from 1.
+    pub version: u64,
+    /// The id of the version that this one was made from.
+    pub parent: Option<String>,
+    /// When, in RFC 3339, UTC.
+    pub created: String,
+    /// By which program.
+    pub tool: String,
+    /// Why, in a line.
+    pub message: String,
+    /// What the source said of the whole dataset (`env_args`, …).
+    #[serde(default)]
+    pub attributes: serde_json::Map<String, serde_json::Value>,
+    /// Every stream that any episode has.
+    pub streams: Vec<StreamSummary>,
+    /// The episode table.
+    pub episodes: TableRef,
+    /// The shards, each with at least one episode of the table.
+    pub shards: Vec<ShardRef>,
+    /// The statistics.
+    pub stats: FileRef,
+}
+
+/// A stream of the dataset, over all shards.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamSummary {
+    /// The path inside an episode.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The numbers' dtype by numpy's name, or `text`.
+    pub dtype: String,
+    /// The shape of one frame.
+    pub shape: Vec<usize>,
+    /// The codecs in use for it.
+    pub codecs: Vec<String>,
+    /// How many episodes have it.
+    pub episodes: u64,
+    /// How many frames it has in all.
+    pub frames: u64,
+    /// Bytes of its frames before encoding.
+    pub raw_bytes: u64,
+    /// Bytes of its pages.
+    pub bytes: u64,
+    /// Largest difference between a decoded and an original number; 0 if lossless.
+    pub max_abs_error: f64,
+    /// Sum of the squared differences of the numbers in its own pages; 0 if lossless.
+    pub sum_squared_error: f64,
+    /// How many numbers its own pages hold.
+    pub stored_values: u64,
+}
+
+impl StreamSummary {
+    /// The peak signal-to-noise ratio of 8-bit pictures, or `None` if nothing was lost or they are none.
+    #[expect(clippy::cast_precision_loss, reason = "a measure for people")]
+    pub fn psnr_db(&self) -> Option<f64> {
+        let is_picture = self.kind == Kind::Image && self.dtype == "uint8";
+        let mean = self.sum_squared_error / self.stored_values.max(1) as f64;
+        (is_picture && mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
+    }
+}
+
+/// A file by its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// BLAKE3 of the file, in hex.
+    pub blake3: Hash,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The episode table by its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableRef {
+    /// BLAKE3 of the file, in hex.
+    pub blake3: Hash,
+    /// Its length.
+    pub bytes: u64,
+    /// How many rows it has.
+    pub count: u64,
+}
+
+/// A shard by its hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardRef {
+    /// BLAKE3 of the file, in hex.
+    pub blake3: Hash,
+    /// Its length.
+    pub bytes: u64,
+    /// How many episodes it holds, also those that no row names any more.
+    pub episodes: u64,
+}
+
+impl Manifest {
+    /// A manifest of the version after `parent`, with nothing in it yet.
+    pub(crate) fn next(
+        parent: Option<&(Self, String)>,
+        tables: (TableRef, FileRef),
+        message: &str,
+    ) -> Self {
+        let (episodes, stats) = tables;
+        Self {
+            kinograph: "dataset".to_owned(),
+            format: FORMAT_VERSION,
+            min_reader: FORMAT_VERSION,
+            version: parent.map_or(1, |(manifest, _)| manifest.version + 1),
+            parent: parent.map(|(_, id)| id.clone()),
+            created: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
+            tool: concat!("kinograph ", env!("CARGO_PKG_VERSION")).to_owned(),
+            message: message.to_owned(),
+            attributes: parent
+                .map(|(manifest, _)| manifest.attributes.clone())
+                .unwrap_or_default(),
+            streams: Vec::new(),
+            episodes,
+            shards: parent
+                .map(|(manifest, _)| manifest.shards.clone())
+                .unwrap_or_default(),
+            stats,
+        }
+    }
+
+    /// The file's bytes and the version's id.
+    pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, String)> {
+        let text =
+            serde_json::to_string_pretty(self).map_err(|error| invalid(error.to_string()))?;
+        let body = text.strip_suffix("\n}").unwrap_or(&text);
+        let id = blake3::hash(body.as_bytes()).to_hex().to_string();
+        Ok((
+            format!("{body}{TRAILER_START}{id}{TRAILER_END}").into_bytes(),
+            id,
+        ))
+    }
+
+    /// Reads the manifest of `version` from its (untrusted) bytes and returns it with its id.
+    pub(crate) fn parse(place: &str, bytes: &[u8], version: u64) -> Result<(Self, String)> {
+        let id = check_trailer(bytes).map_err(|what| corrupt(place, what))?;
+        // The reader version first: the rest of a newer manifest may look like anything.
+        let header: Header =
+            serde_json::from_slice(bytes).map_err(|error| corrupt(place, error.to_string()))?;
+        if header.kinograph != "dataset" {
+            return Err(corrupt(place, "it is not the manifest of a dataset"));
+        }
+        if header.min_reader > FORMAT_VERSION {
+            let (found, supported) = (header.min_reader, FORMAT_VERSION);
+            return Err(DatasetError::TooNew {
+                place: place.to_owned(),
+                found,
+                supported,
+            });
+        }
+        let manifest: Self =
+            serde_json::from_slice(bytes).map_err(|error| corrupt(place, error.to_string()))?;
+        if manifest.version != version {
+            return Err(corrupt(
+                place,
+                format!("it says that it is version {}", manifest.version),
+            ));
+        }
+        Ok((manifest, id))
+    }
+}
+
+/// The fields that every reader of every version must find.
+#[derive(Deserialize)]
+struct Header {
+    kinograph: String,
+    min_reader: u16,
+}
+
+/// Checks the last line against the bytes before it and returns the id.
+fn check_trailer(bytes: &[u8]) -> Result<String, String> {
+    let missing = || "its last line is not the id; the file may be truncated".to_owned();
+    let split = bytes.len().checked_sub(TRAILER_LEN).ok_or_else(missing)?;
+    let (body, trailer) = bytes.split_at(split);
+    let stored = std::str::from_utf8(trailer)
+        .ok()
+        .and_then(|text| text.strip_prefix(TRAILER_START)?.strip_suffix(TRAILER_END))
+        .ok_or_else(missing)?;
+    let computed = blake3::hash(body).to_hex();
+    if stored != computed.as_str() {
+        return Err(format!(
+            "its id is {stored:.16}…, its text gives {computed:.16}…"
+        ));
+    }
+    Ok(stored.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let hash = Hash::of(b"table");
+        let table = TableRef {
+            blake3: hash,
+            bytes: 5,
+            count: 0,
+        };
+        let mut manifest = Manifest::next(
+            None,
+            (
+                table,
+                FileRef {
+                    blake3: hash,
+                    bytes: 5,
+                },
+            ),
+            "test",
+        );
+        manifest.streams.push(StreamSummary {
+            name: "obs/é".to_owned(),
+            kind: Kind::Vector,
+            dtype: "float32".to_owned(),
+            shape: vec![7],
+            codecs: vec!["raw".to_owned()],
+            episodes: 1,
+            frames: 2,
+            raw_bytes: 56,
+            bytes: 30,
+            max_abs_error: 0.1,
+            sum_squared_error: 1e-300,
+            stored_values: 14,
+        });
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_round_trips_and_its_id_is_the_last_line() {
+        let (bytes, id) = manifest().to_bytes().unwrap();
+        assert_eq!(
+            Manifest::parse("m", &bytes, 1).unwrap(),
+            (manifest_at(&bytes), id.clone())
+        );
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.ends_with(&format!("  \"id\": \"{id}\"\n}}\n")));
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["id"], id);
+    }
+
+    fn manifest_at(bytes: &[u8]) -> Manifest {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_and_so_is_cutting_anywhere() {
+        let (bytes, _) = manifest().to_bytes().unwrap();
+        for position in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[position / 8] ^= 1 << (position % 8);
+            let error = Manifest::parse("versions/1", &flipped, 1).unwrap_err();
+            assert!(error.to_string().contains("versions/1"), "bit {position}");
+        }
+        for len in 0..bytes.len() {
+            assert!(
+                Manifest::parse("m", &bytes[..len], 1).is_err(),
+                "{len} bytes"
+            );
+        }
+        assert!(Manifest::parse("m", &bytes, 2).is_err());
+    }
+
+    #[test]
+    fn a_newer_manifest_says_which_reader_it_needs() {
+        let mut newer = manifest();
+        newer.min_reader = 9;
+        let (bytes, _) = newer.to_bytes().unwrap();
+        let error = Manifest::parse("m", &bytes, 1).unwrap_err();
+        assert!(
+            matches!(error, DatasetError::TooNew { found: 9, .. }),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! Where a dataset's files are: a folder, through the `object_store` crate.
+//!
+//! ```text
+//! demos.kino/
+//!   versions/00000001.json      put only if absent: that is the commit
+//!   episodes/<hash>.parquet     shards/<hash>.kshard     stats/<hash>.json
+//!   staging/                    work in progress; no reader looks here
+//! ```
+//!
+//! The file names are made here from numbers and hashes and never taken from a file's text, so
+//! nothing that a manifest says can point outside the folder. Everything is durable (file and
+//! folder are synced) before the call returns. Calls block; without an async runtime the local
+//! store of `object_store` works on the calling thread, so blocking costs nothing extra.
+
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::executor::block_on;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as Key;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
+
+use crate::error::{DatasetError, Result, io_at, not_found};
+use crate::hash::Hash;
+
+/// What a content-addressed file holds, which decides its folder and ending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileKind {
+    Shard,
+    Episodes,
+    Stats,
+}
+
+impl FileKind {
+    /// The file's key: its folder and the first 32 hex digits of its BLAKE3.
+    pub(crate) fn key(self, hash: &Hash) -> String {
+        let (folder, ending) = match self {
+            Self::Shard => ("shards", "kshard"),
+            Self::Episodes => ("episodes", "parquet"),
+            Self::Stats => ("stats", "json"),
+        };
+        format!("{folder}/{}.{ending}", &hash.to_hex()[..32])
+    }
+}
+
+/// The key of a version's manifest.
+pub(crate) fn version_key(version: u64) -> String {
+    format!("versions/{version:08}.json")
+}
+
+/// Whether a conditional put created the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Put {
+    Created,
+    AlreadyThere,
+}
+
+/// A folder of files, addressed by key.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    root: PathBuf,
+    inner: Arc<dyn ObjectStore>,
+}
+
+impl Store {
+    /// The store at an existing folder.
+    pub(crate) fn open(root: &Path) -> Result<Self> {
+        if !root.is_dir() {
+            let what = if root.exists() {
+                "is a file, not a dataset folder"
+            } else {
+                "does not exist"
+            };
+            return Err(not_found(format!("dataset {} {what}", root.display())));
+        }
+        let inner = LocalFileSystem::new_with_prefix(root)
+            .map_err(|error| at("open", root, error))?
+            .with_fsync(true);
+        let root = root
+            .canonicalize()
+            .map_err(io_at("open", root.display().to_string()))?;
+        Ok(Self {
+            root,
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The store at a folder that is made if it is not there.
+    pub(crate) fn create(root: &Path) -> Result<Self> {
+        fs::create_dir_all(root).map_err(io_at("create", root.display().to_string()))?;
+        Self::open(root)
+    }
+
+    /// The folder.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A key as a path, for messages.
+    pub(crate) fn path(&self, key: &str) -> String {
+        self.root.join(key).display().to_string()
+    }
+
+    /// The whole object, if it has at most `limit` bytes.
+    pub(crate) fn read(&self, key: &str, limit: u64) -> Result<Bytes> {
+        let size = self.size(key)?;
+        if size > limit {
+            return Err(crate::error::corrupt(
+                self.path(key),
+                format!("{size} bytes, at most {limit} are expected"),
+            ));
+        }
+        block_on(async { self.inner.get(&Key::from(key)).await?.bytes().await })
+            .map_err(|error| at("read", &self.root.join(key), error))
+    }
+
+    /// Bytes `range` of the object.
+    pub(crate) fn read_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        if range.is_empty() {
+            return Ok(Bytes::new());
+        }
+        block_on(self.inner.get_range(&Key::from(key), range))
+            .map_err(|error| at("read", &self.root.join(key), error))
+    }
+
+    /// The object's length.
+    pub(crate) fn size(&self, key: &str) -> Result<u64> {
+        let meta = block_on(self.inner.head(&Key::from(key)));
+        meta.map(|meta| meta.size)
+            .map_err(|error| at("read", &self.root.join(key), error))
+    }
+
+    /// The version numbers that have a manifest, in rising order.
+    pub(crate) fn versions(&self) -> Result<Vec<u64>> {
+        let listed = block_on(self.inner.list_with_delimiter(Some(&Key::from("versions"))));
+        let listed = listed.map_err(|error| at("list", &self.root.join("versions"), error))?;
+        let number = |key: &Key| {
+            let digits = key.filename()?.strip_suffix(".json")?;
+            let version: u64 = digits.parse().ok()?;
+            (version > 0 && version_key(version).ends_with(key.filename()?)).then_some(version)
+        };
+        let mut versions: Vec<u64> = listed
+            .objects
+            .iter()
+            .filter_map(|object| number(&object.location))
+            .collect();
+        versions.sort_unstable();
+        Ok(versions)
+    }
+
+    /// Writes the object unless there is one: of two rivals exactly one creates it.
+    pub(crate) fn put_new(&self, key: &str, bytes: Vec<u8>) -> Result<Put> {
+        let options = PutOptions {
+            mode: PutMode::Create,
+            ..PutOptions::default()
+        };
+        match block_on(
+            self.inner
+                .put_opts(&Key::from(key), PutPayload::from(bytes), options),
+        ) {
+            Ok(_) => Ok(Put::Created),
+            Err(object_store::Error::AlreadyExists { .. }) => Ok(Put::AlreadyThere),
+            Err(error) => Err(at("write", &self.root.join(key), error)),
+        }
+    }
+
+    /// Writes a small content-addressed file and returns its hash.
+    pub(crate) fn put_hashed(&self, kind: FileKind, bytes: Vec<u8>) -> Result<(Hash, u64)> {
+        let (hash, len) = (Hash::of(&bytes), bytes.len() as u64);
+        // Already there means already the same bytes.
+        self.put_new(&kind.key(&hash), bytes)?;
+        Ok((hash, len))
+    }
+
+    /// A new file in `staging/`, removed again unless it is published.
+    pub(crate) fn staging_file(&self) -> Result<tempfile::NamedTempFile> {
+        let folder = self.staging()?;
+        tempfile::Builder::new()
+            .prefix("shard-")
+            .tempfile_in(&folder)
+            .map_err(io_at("create a file in", folder.display().to_string()))
+    }
+
+    /// The `staging/` folder, made if it is not there.
+    pub(crate) fn staging(&self) -> Result<PathBuf> {
+        let folder = self.root.join("staging");
+        fs::create_dir_all(&folder).map_err(io_at("create", folder.display().to_string()))?;
+        Ok(folder)
+    }
+
+    /// Moves a finished shard to its place, durably.
+    pub(crate) fn publish_shard(&self, file: tempfile::NamedTempFile, hash: &Hash) -> Result<()> {
+        let path = self.root.join(FileKind::Shard.key(hash));
+        let error = |source| DatasetError::Io {
+            operation: "write",
+            path: path.display().to_string(),
+            source,
+        };
+        file.as_file().sync_all().map_err(error)?;
+        let folder = self.root.join("shards");
+        fs::create_dir_all(&folder).map_err(error)?;
+        // The name is the content's hash: whoever was here before wrote the same bytes.
+        file.persist(&path).map_err(|failed| error(failed.error))?;
+        sync_folder(&folder)
+            .and_then(|()| sync_folder(&self.root))
+            .map_err(error)
+    }
+}
+
+/// Makes the names in a folder durable.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) {
+        File::open(folder)?.sync_all()
+    } else {
+        Ok(())
+    }
+}
+
+/// An object store's error with the operation and path.
+fn at(operation: &'static str, path: &Path, error: object_store::Error) -> DatasetError {
+    let path = path.display().to_string();
+    match error {
+        object_store::Error::NotFound { .. } => not_found(format!("{path} does not exist")),
+        error => DatasetError::Io {
+            operation,
+            path,
+            source: io::Error::other(error),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_of_many_rivals_creates_an_object() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        for round in 1..20_u64 {
+            let wins: usize = std::thread::scope(|scope| {
+                let rivals: Vec<_> = (0..8)
+                    .map(|rival: u8| {
+                        let store = &store;
+                        scope.spawn(move || {
+                            store
+                                .put_new(&version_key(round), vec![rival; 100])
+                                .unwrap()
+                                == Put::Created
+                        })
+                    })
+                    .collect();
+                rivals
+                    .into_iter()
+                    .map(|rival| usize::from(rival.join().unwrap()))
+                    .sum()
+            });
+            assert_eq!(wins, 1);
+            let bytes = store.read(&version_key(round), 1000).unwrap();
+            assert!(bytes.iter().all(|&byte| byte == bytes[0]) && bytes.len() == 100);
+        }
+        assert_eq!(store.versions().unwrap(), (1..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn names_that_are_not_versions_are_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        for name in [
+            "1.json",
+            "00000000.json",
+            "0000000x.json",
+            "00000002.json.tmp",
+            "notes.txt",
+        ] {
+            store.put_new(&format!("versions/{name}"), vec![1]).unwrap();
+        }
+        assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
+        store.put_new("versions/00000007.json", vec![1]).unwrap();
+        assert_eq!(store.versions().unwrap(), [7]);
+    }
+
+    #[test]
+    fn a_missing_folder_or_file_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(
+            Store::open(&folder.path().join("nothing"))
+                .unwrap_err()
+                .to_string()
+                .contains("does not exist")
+        );
+        let store = Store::open(folder.path()).unwrap();
+        assert!(matches!(
+            store.read("versions/00000001.json", 9),
+            Err(DatasetError::NotFound { .. })
+        ));
+        assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
+    }
+}

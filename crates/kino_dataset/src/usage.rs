@@ -1,0 +1,140 @@
+//! What each stream costs: counted while packing, shown by `info`, kept in the manifest.
+
+use std::time::Duration;
+
+use kino_format::StreamSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::manifest::StreamSummary;
+
+/// The cost of every stream, in the order in which they first came.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    streams: Vec<StreamUsage>,
+}
+
+/// What one stream costs and how well it came through.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamUsage {
+    /// Name, kind, frame type and codec.
+    #[serde(flatten)]
+    pub schema: StreamSchema,
+    /// Episodes that have it.
+    pub episodes: u64,
+    /// Frames in all.
+    pub frames: u64,
+    /// Bytes before encoding.
+    pub raw_bytes: u64,
+    /// Bytes of its pages.
+    pub bytes: u64,
+    /// Largest difference between a decoded and an original number.
+    pub max_abs_error: f64,
+    /// Sum of the squared differences of the numbers in its own pages.
+    pub sum_squared_error: f64,
+    /// How many numbers its own pages hold.
+    pub stored_values: u64,
+    /// Time spent encoding, over all threads.
+    pub encode_time: Duration,
+    /// Time spent decoding to check, over all threads.
+    pub decode_time: Duration,
+}
+
+impl StreamUsage {
+    fn new(schema: &StreamSchema) -> Self {
+        Self {
+            schema: schema.clone(),
+            episodes: 0,
+            frames: 0,
+            raw_bytes: 0,
+            bytes: 0,
+            max_abs_error: 0.0,
+            sum_squared_error: 0.0,
+            stored_values: 0,
+            encode_time: Duration::ZERO,
+            decode_time: Duration::ZERO,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.episodes += other.episodes;
+        self.frames += other.frames;
+        self.raw_bytes += other.raw_bytes;
+        self.bytes += other.bytes;
+        self.max_abs_error = self.max_abs_error.max(other.max_abs_error);
+        self.sum_squared_error += other.sum_squared_error;
+        self.stored_values += other.stored_values;
+        self.encode_time += other.encode_time;
+        self.decode_time += other.decode_time;
+    }
+}
+
+impl Usage {
+    /// Counts something for a stream.
+    pub(crate) fn add(&mut self, schema: &StreamSchema, count: impl FnOnce(&mut StreamUsage)) {
+        let position = self
+            .streams
+            .iter()
+            .position(|known| known.schema == *schema)
+            .unwrap_or_else(|| {
+                self.streams.push(StreamUsage::new(schema));
+                self.streams.len() - 1
+            });
+        count(&mut self.streams[position]);
+    }
+
+    pub(crate) fn merge(&mut self, other: Self) {
+        for stream in other.streams {
+            self.add(&stream.schema.clone(), |known| known.merge(&stream));
+        }
+    }
+
+    pub(crate) fn into_streams(self) -> Vec<StreamUsage> {
+        self.streams
+    }
+
+    /// Adds this usage to the streams of a manifest.
+    pub(crate) fn add_to(&self, summaries: &mut Vec<StreamSummary>) {
+        for stream in &self.streams {
+            let known = summaries
+                .iter()
+                .position(|known| known.name == stream.schema.name);
+            let position = known.unwrap_or_else(|| {
+                summaries.push(StreamSummary::new(&stream.schema));
+                summaries.len() - 1
+            });
+            summaries[position].add(stream);
+        }
+    }
+}
+
+impl StreamSummary {
+    fn new(schema: &StreamSchema) -> Self {
+        Self {
+            name: schema.name.clone(),
+            kind: schema.kind,
+            dtype: schema.dtype.clone(),
+            shape: schema.shape.clone(),
+            codecs: Vec::new(),
+            episodes: 0,
+            frames: 0,
+            raw_bytes: 0,
+            bytes: 0,
+            max_abs_error: 0.0,
+            sum_squared_error: 0.0,
+            stored_values: 0,
+        }
+    }
+
+    fn add(&mut self, usage: &StreamUsage) {
+        if !self.codecs.contains(&usage.schema.codec) {
+            self.codecs.push(usage.schema.codec.clone());
+        }
+        self.episodes += usage.episodes;
+        self.frames += usage.frames;
+        self.raw_bytes += usage.raw_bytes;
+        self.bytes += usage.bytes;
+        self.max_abs_error = self.max_abs_error.max(usage.max_abs_error);
+        self.sum_squared_error += usage.sum_squared_error;
+        self.stored_values += usage.stored_values;
+    }
+}
