@@ -158,6 +158,22 @@ pub(crate) fn assert_survives_damage(spec: &str, frame: &FrameType, encoded: &En
     }
 }
 
+/// Checks that frames without a single number, which have no pages, are an error or nothing at all.
+pub(crate) fn assert_survives_empty_frames(spec: &str) {
+    for shape in [&[0][..], &[0, 3], &[3, 0]] {
+        let frame = FrameType::values(Dtype::F32, shape).unwrap();
+        let ty = frame.as_values().unwrap();
+        for shared in [&[][..], &[4, 1]] {
+            let Ok(decoder) = codec(spec).unwrap().decoder(&frame, shared) else {
+                continue;
+            };
+            for bytes in [&[][..], &[0x28, 0xb5, 0x2f, 0xfd, 0x20, 0, 1, 0, 0]] {
+                let _ = decode(&*decoder, ty, Page { bytes, frames: 2 }, 0..2);
+            }
+        }
+    }
+}
+
 /// Any dtype, a small shape, and some frames of smooth, constant or arbitrary bytes.
 pub(crate) fn any_values() -> impl Strategy<Value = (FrameType, Vec<u8>)> {
     let shapes = prop::sample::select(vec![

@@ -250,7 +250,7 @@ impl<'a> Content<'a> {
             if len > MAX_TEXT_BYTES {
                 return Err(corrupt(NAME, format!("a text of {len} bytes")));
             }
-            end += len;
+            end = len.saturating_add(end);
             ends.push(end);
         }
         let runs = bytes;

@@ -160,6 +160,9 @@ impl Decoder for ZstdDecoder {
     ) -> Result<()> {
         check_range(page, &range, dest.len())?;
         check_dest(dest, self.frame_bytes)?;
+        if self.frame_bytes == 0 {
+            return Err(corrupt(NAME, "frames of no bytes have no pages"));
+        }
         let expected = page_bytes(NAME, page.frames, self.frame_bytes)?;
         check_frame(NAME, page.bytes, expected)?;
         let whole_page = range == (0..page.frames);
@@ -214,7 +217,10 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::frame::Dtype;
-    use crate::testing::{any_values, assert_same_as_raw, assert_survives_damage, encode};
+    use crate::testing::{
+        any_values, assert_same_as_raw, assert_survives_damage, assert_survives_empty_frames,
+        encode,
+    };
     use proptest::prelude::*;
 
     #[test]
@@ -276,6 +282,11 @@ mod tests {
         for spec in ["zstd:level=1", "zstd:level=9,shuffle=4"] {
             assert_survives_damage(spec, &frame, &encode(spec, &frame, &bytes, 10));
         }
+    }
+
+    #[test]
+    fn frames_of_no_bytes_do_not_panic() {
+        assert_survives_empty_frames("zstd:shuffle=4");
     }
 
     proptest! {

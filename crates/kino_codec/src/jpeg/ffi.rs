@@ -118,6 +118,12 @@ impl Compressor {
         Ok(Self(instance))
     }
 
+    /// Makes progressive files, which our writer does not, to test that they are read.
+    #[cfg(test)]
+    pub(crate) fn make_progressive(&mut self) {
+        self.0.set(sys::TJPARAM_TJPARAM_PROGRESSIVE, 1).unwrap();
+    }
+
     /// Compresses `pixels` into `work`, which is grown to the worst case, and returns the file.
     pub(crate) fn compress<'w>(
         &mut self,

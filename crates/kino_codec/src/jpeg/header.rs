@@ -199,3 +199,98 @@ fn has(tables: &[bool; 4], number: u8) -> bool {
 fn damaged(what: impl Into<String>) -> CodecError {
     corrupt(NAME, what)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A frame header of three colours, 2 high and 3 wide.
+    const FRAME: [u8; 19] = [
+        0xff, 0xc0, 0, 17, 8, 0, 2, 0, 3, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0,
+    ];
+
+    /// A file from segments, with one quantisation table and one of each Huffman table before them.
+    fn file(segments: &[&[u8]]) -> Vec<u8> {
+        let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
+        file.extend([1; 64]);
+        for class in [0, 0x10] {
+            file.extend([0xff, 0xc4, 0, 20, class, 1]);
+            file.extend([0; 15]);
+            file.push(0);
+        }
+        file.extend(segments.concat());
+        file
+    }
+
+    /// The start of a scan of these colours, by table 0.
+    fn scan(colours: u8) -> Vec<u8> {
+        let mut scan = vec![0xff, 0xda, 0, 6 + 2 * colours, colours];
+        scan.extend((1..=colours).flat_map(|colour| [colour, 0]));
+        scan.extend([0, 63, 0]);
+        scan
+    }
+
+    #[test]
+    fn size_colours_and_scans_are_read() {
+        let header = Header::parse(&file(&[&FRAME, &scan(3)])).unwrap();
+        let expected = Header {
+            height: 2,
+            width: 3,
+            channels: 3,
+            single_scan: true,
+        };
+        assert_eq!(header, expected);
+        assert!(
+            !Header::parse(&file(&[&FRAME, &scan(1)]))
+                .unwrap()
+                .single_scan
+        );
+        let mut progressive = FRAME;
+        progressive[1] = 0xc2;
+        let header = Header::parse(&file(&[&progressive, &scan(3)])).unwrap();
+        assert!(!header.single_scan);
+    }
+
+    #[test]
+    fn fill_bytes_and_comments_are_skipped() {
+        let comment = [0xff, 0xff, 0xff, 0xfe, 0, 4, 0xff, 0xd9];
+        assert!(Header::parse(&file(&[&comment, &FRAME, &scan(3)])).is_ok());
+    }
+
+    #[test]
+    fn every_cut_is_an_error() {
+        let file = file(&[&FRAME, &scan(3)]);
+        for cut in 0..file.len() {
+            assert!(Header::parse(&file[..cut]).is_err(), "{cut}");
+        }
+    }
+
+    #[test]
+    fn other_kinds_of_jpeg_are_refused() {
+        for marker in [0xc3, 0xc5, 0xc9, 0xca, 0xcb, 0xcc] {
+            let mut frame = FRAME;
+            frame[1] = marker;
+            assert!(
+                Header::parse(&file(&[&frame, &scan(3)])).is_err(),
+                "{marker:x}"
+            );
+        }
+        let mut deep = FRAME;
+        deep[4] = 12;
+        assert!(Header::parse(&file(&[&deep, &scan(3)])).is_err());
+        assert!(Header::parse(&file(&[&FRAME, &FRAME, &scan(3)])).is_err());
+        assert!(Header::parse(&file(&[&scan(3)])).is_err());
+    }
+
+    #[test]
+    fn a_scan_or_colour_by_a_table_that_is_not_there_is_refused() {
+        let mut other_quantisation = FRAME;
+        other_quantisation[18] = 1;
+        assert!(Header::parse(&file(&[&other_quantisation, &scan(3)])).is_err());
+        for table in [0x10, 0x01, 0x44] {
+            let mut scan = scan(3);
+            scan[6] = table;
+            assert!(Header::parse(&file(&[&FRAME, &scan])).is_err(), "{table:x}");
+        }
+    }
+}

@@ -483,6 +483,77 @@ mod tests {
     }
 
     #[test]
+    fn a_progressive_file_is_read() {
+        let (frame, pixels) = (frame(24, 40, 3), picture(24, 40, 3, 9));
+        let mut compressor = Compressor::new().unwrap();
+        compressor.make_progressive();
+        let (mut work, how) = (Vec::new(), (95, Subsampling::S444));
+        let picture = super::picture(&frame).unwrap();
+        let file = compressor
+            .compress(&pixels, picture, how, &mut work)
+            .unwrap();
+        let baseline = encode("jpeg:q=95", &frame, &pixels, 1)
+            .pages
+            .remove(0)
+            .bytes;
+        let expected = decode_file(&baseline, &frame).unwrap();
+        assert!(decode_file(file, &frame).unwrap() == expected);
+    }
+
+    /// A valid grey block of 8 × 8 that takes `scans` scans, up to 127, to say nothing.
+    fn many_scans(scans: usize) -> Vec<u8> {
+        let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
+        file.extend([1; 64]);
+        file.extend([0xff, 0xc2, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0]);
+        for class in [0, 0x10] {
+            // One symbol, 0, of one bit.
+            file.extend([0xff, 0xc4, 0, 20, class, 1]);
+            file.extend([0; 16]);
+        }
+        // The mean, then each of the 63 coefficients but for its lowest bit, then that bit.
+        let coarse = (1..64).map(|k| (k, 0x01));
+        let fine = (1..64).map(|k| (k, 0x10));
+        for (k, bits) in [(0, 0)].into_iter().chain(coarse).chain(fine).take(scans) {
+            file.extend([0xff, 0xda, 0, 8, 1, 1, 0, k, k, bits, 0x7f]);
+        }
+        file.extend([0xff, 0xd9]);
+        file
+    }
+
+    #[test]
+    fn a_file_of_very_many_scans_is_refused() {
+        let frame = frame(8, 8, 1);
+        assert_eq!(decode_file(&many_scans(50), &frame).unwrap(), [128; 64]);
+        let error = decode_file(&many_scans(100), &frame)
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("scans"), "{error}");
+    }
+
+    #[test]
+    fn one_scratch_serves_good_and_bad_files_in_turn() {
+        let frame = frame(16, 16, 3);
+        let ty = frame.as_values().unwrap();
+        let file = encode("jpeg", &frame, &picture(16, 16, 3, 2), 1)
+            .pages
+            .remove(0)
+            .bytes;
+        let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
+        let mut scratch = Scratch::new();
+        let mut decode_with_scratch = |bytes: &[u8]| {
+            let mut out = vec![0; ty.frame_bytes()];
+            let mut dest = FramesMut::packed(ty, 1, &mut out)?;
+            decoder.decode(Page { bytes, frames: 1 }, 0..1, &mut dest, &mut scratch)?;
+            Ok::<_, CodecError>(out)
+        };
+        let expected = decode_with_scratch(&file).unwrap();
+        for cut in [10, file.len() / 2, file.len() - 1] {
+            assert!(decode_with_scratch(&file[..cut]).is_err());
+            assert!(decode_with_scratch(&file).unwrap() == expected);
+        }
+    }
+
+    #[test]
     fn flipping_any_bit_is_an_error_never_a_panic() {
         for (frame, pixels) in [
             (frame(10, 12, 3), picture(10, 12, 3, 7)),

@@ -18,8 +18,8 @@ use crate::varint;
 use super::element::Element;
 use super::{MAX_ANS_SIZE_LOG, NAME, PCO_MAJOR};
 
-/// The library asks for this many readable bytes at a time, and copies into a buffer of its own where
-/// there are fewer: two kilobytes of zeros behind a page are cheaper than an allocation per column.
+/// The library asks for up to 4.6 KB at a time, and allocates a buffer of its own where there are fewer:
+/// zeros behind a page are cheaper than an allocation per column.
 const PADDING: usize = 8 << 10;
 
 /// Decodes pages of numbers `T`.
@@ -79,6 +79,9 @@ impl<T: Element> Decoder for PcoDecoder<T> {
         check_range(page, &range, dest.len())?;
         check_dest(dest, self.ty.frame_bytes())?;
         page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
+        if range.is_empty() {
+            return Ok(());
+        }
         let mut columns = self.take_columns()?;
         let varying = columns
             .iter()
@@ -183,7 +186,7 @@ fn take_lengths(body: &mut &[u8], columns: usize, ends: &mut Vec<usize>) -> Resu
     ends.clear();
     let mut end = 0;
     for _ in 1..columns {
-        end += varint::take(NAME, body)?;
+        end = varint::take(NAME, body)?.saturating_add(end);
         ends.push(end);
     }
     if end > body.len() || (columns == 0 && !body.is_empty()) {

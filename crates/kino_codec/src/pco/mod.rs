@@ -164,7 +164,10 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::codec::Page;
-    use crate::testing::{any_values, assert_same_as_raw, assert_survives_damage, decode, encode};
+    use crate::testing::{
+        any_values, assert_same_as_raw, assert_survives_damage, assert_survives_empty_frames,
+        decode, encode,
+    };
     use proptest::prelude::*;
 
     fn f32_frame(dims: usize) -> FrameType {
@@ -287,6 +290,11 @@ mod tests {
             .chunks_exact_mut(12)
             .for_each(|frame| frame[4..8].fill(1));
         assert_survives_damage("pco", &frame, &encode("pco", &frame, &bytes, 30));
+    }
+
+    #[test]
+    fn frames_of_no_bytes_do_not_panic() {
+        assert_survives_empty_frames("pco");
     }
 
     proptest! {
