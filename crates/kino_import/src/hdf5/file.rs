@@ -121,9 +121,39 @@ impl H5File {
             .with_max_bytes(bytes)
             .with_max_slots(if bytes == 0 { 0 } else { usize::MAX });
         let access = DatasetAccessProperties::new().with_chunk_cache(cache);
-        self.file
+        let dataset = self
+            .file
             .dataset_with_options(&leaf.path, access)
-            .map_err(|error| self.wrong(&leaf.path, error))
+            .map_err(|error| self.wrong(&leaf.path, error))?;
+        self.check_pieces(leaf, &dataset)?;
+        Ok(dataset)
+    }
+
+    /// Refuses stored pieces that do not lie in the file: the library allocates what the index claims, up to
+    /// 4 GiB, before it reads.
+    fn check_pieces(&self, leaf: &Leaf, dataset: &Dataset) -> Result<()> {
+        if !leaf.is_in_pieces() {
+            return Ok(());
+        }
+        let pieces = dataset.chunks();
+        let pieces = pieces.map_err(|error| self.wrong(&leaf.path, error))?;
+        let lies_outside = |address: u64, len: u64| {
+            let end = address.checked_add(len);
+            end.is_none_or(|end| end > self.file.file_size())
+        };
+        match pieces
+            .iter()
+            .find(|piece| lies_outside(piece.address, piece.storage_size))
+        {
+            Some(piece) => {
+                let what = format!(
+                    "is damaged: the piece at {:?} lies outside the file",
+                    piece.offset
+                );
+                Err(ImportError::corrupt(&self.path, &leaf.path, what))
+            }
+            None => Ok(()),
+        }
     }
 }
 

@@ -218,7 +218,10 @@ fn find_shifts(streams: &mut [StreamPlan]) {
             let name = stream.name.strip_prefix("next_")?;
             streams.iter().position(|base| {
                 let (a, b) = (stream, base);
-                b.name == name && (&a.frame, a.frames, a.carried) == (&b.frame, b.frames, b.carried)
+                let is_numbers = a.frame != FrameType::Text;
+                is_numbers
+                    && b.name == name
+                    && (&a.frame, a.frames, a.carried) == (&b.frame, b.frames, b.carried)
             })
         })
         .collect();

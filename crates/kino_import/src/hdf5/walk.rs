@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use hdf5_pure::{AttrValue, Dataset, Datatype, Error, Group};
+use hdf5_pure::{AttrValue, ChunkIndex, Dataset, Datatype, Error, Group};
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};
@@ -227,6 +227,14 @@ impl Walk<'_> {
             return unsupported(
                 format!("is compressed with filter {id}{}", filter_name(*id)),
                 "rewrite the file with gzip: `h5repack -f GZIP=4 in.hdf5 out.hdf5`",
+            );
+        }
+        let index = dataset.chunk_index();
+        let index = index.map_err(|error| self.file.wrong(&leaf.path, error))?;
+        if index == Some(ChunkIndex::BTreeV2) {
+            return unsupported(
+                "can grow along two axes, and its index is not supported".to_owned(),
+                "rewrite the file with a fixed size: `h5repack -l CONTI in.hdf5 out.hdf5`",
             );
         }
         let chunk = leaf.stored_chunk.as_deref().unwrap_or_default();

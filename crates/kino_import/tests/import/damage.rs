@@ -1,0 +1,112 @@
+//! Damaged files: an error or an answer, never a panic, a hang or a run-away allocation.
+//!
+//! HDF5 keeps no checksum of values, so a flipped bit in them cannot be noticed; everything else is read
+//! through, and whatever it says must be survived.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use kino_import::{FrameBuf, ImportOptions, Result, block_frames};
+
+use crate::fixture;
+
+/// Opens a file and reads every frame of every stream.
+fn read_everything(path: &Path) -> Result<u64> {
+    let source = kino_import::open(path, &ImportOptions::default())?;
+    let (mut frames, mut block) = (0, FrameBuf::default());
+    for (episode, plan) in source.episodes().iter().enumerate() {
+        for (stream, plan) in plan.streams.iter().enumerate() {
+            // No recording of these tests has more frames: damage may claim any number.
+            let (mut start, end) = (0, plan.frames.min(64));
+            while start < end {
+                let stop = end.min(start + block_frames(&plan.frame));
+                source.read(episode, stream, start..stop, &mut block)?;
+                frames += stop - start;
+                start = stop;
+            }
+        }
+    }
+    Ok(frames)
+}
+
+/// Tries `damage` at each of `places` and returns how many files were refused.
+fn try_damage(
+    name: &str,
+    places: impl Iterator<Item = usize>,
+    damage: fn(&mut Vec<u8>, usize),
+) -> (usize, usize) {
+    let whole = fs::read(fixture(name)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.hdf5");
+    let (mut tried, mut refused) = (0, 0);
+    for place in places.take_while(|&place| place < whole.len()) {
+        let mut bytes = whole.clone();
+        damage(&mut bytes, place);
+        fs::write(&path, &bytes).unwrap();
+        let start = Instant::now();
+        refused += usize::from(read_everything(&path).is_err());
+        tried += 1;
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{name}, byte {place}: too slow"
+        );
+    }
+    assert!(
+        peak_bytes() < 1 << 30,
+        "{name}: {} bytes of memory",
+        peak_bytes()
+    );
+    (tried, refused)
+}
+
+/// The most memory this process has used, where the system says it; 0 elsewhere.
+fn peak_bytes() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+#[test]
+fn the_whole_files_are_read() {
+    assert_eq!(
+        read_everything(&fixture("robomimic.hdf5")).unwrap(),
+        2 * 29 * 6
+    );
+    assert_eq!(read_everything(&fixture("act_jpeg.hdf5")).unwrap(), 6 * 6);
+}
+
+#[test]
+fn every_prefix_is_refused() {
+    for (name, step) in [("robomimic.hdf5", 499), ("act_jpeg.hdf5", 97)] {
+        let (tried, refused) =
+            try_damage(name, (0..).step_by(step), |bytes, len| bytes.truncate(len));
+        assert_eq!(tried, refused, "{name}");
+        assert!(tried > 100);
+    }
+}
+
+#[test]
+fn flipping_bits_is_survived() {
+    for (name, step) in [("robomimic.hdf5", 97), ("act_jpeg.hdf5", 23)] {
+        let (tried, refused) = try_damage(name, (0..).step_by(step), |bytes, place| {
+            bytes[place] ^= 1 << (place % 8);
+        });
+        assert!(
+            tried > 1000 && refused > 0 && refused < tried,
+            "{name}: {refused} of {tried}"
+        );
+    }
+}
+
+#[test]
+fn large_numbers_in_the_headers_are_survived() {
+    for (name, step) in [("robomimic.hdf5", 89), ("act_jpeg.hdf5", 19)] {
+        let (tried, refused) = try_damage(name, (0..).step_by(step), |bytes, place| {
+            let end = bytes.len().min(place + 4);
+            bytes[place..end].fill(0xff);
+        });
+        assert!(tried > 1000 && refused > 0, "{name}: {refused} of {tried}");
+    }
+}

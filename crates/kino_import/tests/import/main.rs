@@ -1,0 +1,63 @@
+//! Importers against files: what h5py reads, what layouts allow, what damage does.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod damage;
+mod layouts;
+mod oracle;
+
+use std::path::{Path, PathBuf};
+
+use kino_import::{Action, FrameBuf, ImportOptions, Source};
+
+/// A file that h5py wrote; see `fixtures/make.py`.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures")
+        .join(name)
+}
+
+fn open(path: &Path) -> Box<dyn Source> {
+    kino_import::open(path, &ImportOptions::default()).unwrap()
+}
+
+/// The position of an episode's stream.
+fn position(source: &dyn Source, episode: usize, stream: &str) -> usize {
+    let streams = &source.episodes()[episode].streams;
+    let found = streams.iter().position(|plan| plan.name == stream);
+    found.unwrap_or_else(|| panic!("no stream {stream}"))
+}
+
+/// All frames of a stream, read `step` at a time.
+fn read_all(source: &dyn Source, episode: usize, stream: usize, step: u64) -> FrameBuf {
+    let frames = source.episodes()[episode].streams[stream].frames;
+    let (mut values, mut strings, mut block) = (Vec::new(), Vec::new(), FrameBuf::default());
+    let mut start = 0;
+    while start < frames {
+        let end = frames.min(start + step);
+        source
+            .read(episode, stream, start..end, &mut block)
+            .unwrap();
+        match &mut block {
+            FrameBuf::Values(some) => values.append(some),
+            FrameBuf::Bytes(some) => strings.append(some),
+        }
+        start = end;
+    }
+    match block {
+        FrameBuf::Values(_) => FrameBuf::Values(values),
+        FrameBuf::Bytes(_) => FrameBuf::Bytes(strings),
+    }
+}
+
+/// What was noticed, as `place: what`.
+fn defects(source: &dyn Source, action: Action) -> Vec<String> {
+    let defects = source.describe().defects.iter();
+    defects
+        .filter(|defect| defect.action == action)
+        .map(|defect| format!("{}: {}", defect.place, defect.what))
+        .collect()
+}
