@@ -97,8 +97,10 @@ fn number(datatype: &Datatype) -> Option<(Dtype, ByteOrder)> {
             byte_order,
             layout,
         } => {
-            let whole = layout.bit_offset == 0 && u32::from(layout.bit_precision) == size * 8;
-            let dtype = integer(*size, layout.signed).filter(|_| whole)?;
+            let dtype = integer(*size, layout.signed)?;
+            if layout.bit_offset != 0 || usize::from(layout.bit_precision) != dtype.size() * 8 {
+                return None;
+            }
             Some((dtype, order(*byte_order)?))
         }
         Datatype::FloatingPoint {
