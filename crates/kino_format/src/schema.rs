@@ -9,8 +9,13 @@
 //! The schema lies in the shard and not only in the manifest, so that a shard can be decoded alone,
 //! and so that shards packed under different plans can stand side by side in one version.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use kino_codec::{CodecSpec, Dtype, FrameType};
-use serde::{Deserialize, Serialize};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::error::{FormatError, Result, invalid};
 use crate::layout::{MAX_SCHEMA_BYTES, MAX_STREAMS};
@@ -147,6 +152,7 @@ pub struct Schema {
     /// The codec of explicit clocks: int64 scalars.
     pub clock_codec: String,
     /// The streams; an episode's index refers to them by position.
+    #[serde(deserialize_with = "streams")]
     pub streams: Vec<StreamSchema>,
 }
 
@@ -180,14 +186,15 @@ impl Schema {
             bytes.len() <= MAX_SCHEMA_BYTES,
             "the opener checked the length"
         );
-        let schema: Self = serde_json::from_slice(bytes).map_err(|error| {
+        let schema = serde_json::from_slice(bytes).map_err(|error| {
             let text = error.to_string();
             let quote = text.chars().take(MAX_QUOTE_CHARS);
             invalid(
                 "schema",
                 quote.flat_map(char::escape_debug).collect::<String>(),
             )
-        })?;
+        });
+        let Object(schema): Object<Self> = schema?;
         schema.check()?;
         Ok(schema)
     }
@@ -197,6 +204,35 @@ impl Schema {
         self.check()?;
         serde_json::to_vec(self).map_err(|error| invalid("schema", error.to_string()))
     }
+}
+
+/// A JSON object. What serde derives would also take an array of the members' values, and a file
+/// that one reader takes and another refuses is a trap.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+    }
+}
+
+fn streams<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<StreamSchema>, D::Error> {
+    let streams: Vec<Object<StreamSchema>> = Vec::deserialize(from)?;
+    Ok(streams.into_iter().map(|Object(stream)| stream).collect())
 }
 
 #[cfg(test)]
