@@ -22,7 +22,7 @@ use crate::frames::{FrameData, Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::varint;
-use crate::zstd_frame::{LEVELS, content_size};
+use crate::zstd_frame::{Effort, LEVELS, content_size};
 
 const NAME: &str = "text";
 
@@ -105,7 +105,7 @@ impl Codec for Text {
             let mut bytes = Vec::new();
             scratch
                 .zstd
-                .compress(self.level, &scratch.bytes, &mut bytes)?;
+                .compress(Effort::level(self.level), &scratch.bytes, &mut bytes)?;
             bytes.shrink_to_fit();
             out.pages.push(EncodedPage {
                 frames: page.len(),
@@ -338,7 +338,10 @@ mod tests {
     /// A page with this content.
     fn page_of(content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        Scratch::new().zstd.compress(3, content, &mut out).unwrap();
+        Scratch::new()
+            .zstd
+            .compress(Effort::level(3), content, &mut out)
+            .unwrap();
         out
     }
 

@@ -22,7 +22,7 @@ use crate::frames::{Frames, FramesMut};
 use crate::raw::{frames_per_page, values_only};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::zstd_frame::{LEVELS, check_frame};
+use crate::zstd_frame::{Effort, LEVELS, check_frame};
 
 const NAME: &str = "zstd";
 
@@ -122,7 +122,9 @@ impl Codec for Zstd {
                     grouped
                 }
             };
-            scratch.zstd.compress(self.level, grouped, &mut page)?;
+            scratch
+                .zstd
+                .compress(Effort::level(self.level), grouped, &mut page)?;
             page.shrink_to_fit();
             out.pages.push(EncodedPage {
                 frames: content.len() / size,

@@ -16,6 +16,27 @@ pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = 1..=19;
 /// A block of at least 4 bytes (3 of header, 1 repeated) holds at most 128 KiB.
 const MAX_RATIO: usize = (128 << 10) / 4;
 
+/// How hard to compress.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    level: i32,
+    min_match: u32,
+}
+
+impl Effort {
+    /// As the level says.
+    pub(crate) const fn level(level: i32) -> Self {
+        let min_match = 0;
+        Self { level, min_match }
+    }
+
+    /// The same, but repetitions shorter than `len` (3 to 7) are not used: fewer, so faster to decode.
+    pub(crate) const fn min_match(self, len: u32) -> Self {
+        let min_match = len;
+        Self { min_match, ..self }
+    }
+}
+
 /// Reusable contexts of the zstd library.
 #[derive(Default)]
 pub(crate) struct ZstdContexts {
@@ -31,15 +52,24 @@ impl fmt::Debug for ZstdContexts {
 
 impl ZstdContexts {
     /// Appends one frame that holds `source` to `out`.
-    pub(crate) fn compress(&mut self, level: i32, source: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn compress(
+        &mut self,
+        effort: Effort,
+        source: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let context = match &mut self.compress {
             Some(context) => context,
             empty => empty.insert(CCtx::try_create().ok_or_else(no_memory)?),
         };
         let failed = |code| buffer(format!("zstd: {}", zstd_safe::get_error_name(code)));
-        context
-            .set_parameter(CParameter::CompressionLevel(level))
-            .map_err(failed)?;
+        // Both each time: a context keeps the last ones. 0 is zstd's own choice for the level.
+        for parameter in [
+            CParameter::CompressionLevel(effort.level),
+            CParameter::MinMatch(effort.min_match),
+        ] {
+            context.set_parameter(parameter).map_err(failed)?;
+        }
         let start = out.len();
         out.resize(start + zstd_safe::compress_bound(source.len()), 0);
         let written = context
@@ -113,7 +143,7 @@ mod tests {
     fn frame(content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         ZstdContexts::default()
-            .compress(3, content, &mut out)
+            .compress(Effort::level(3), content, &mut out)
             .unwrap();
         out
     }
@@ -124,7 +154,9 @@ mod tests {
         for len in [0, 1, 1000, 300_000] {
             let content = vec![7; len];
             let mut out = Vec::new();
-            contexts.compress(1, &content, &mut out).unwrap();
+            contexts
+                .compress(Effort::level(1), &content, &mut out)
+                .unwrap();
             let mut got = vec![0; len];
             contexts.decompress("zstd", &out, &mut got).unwrap();
             assert_eq!(got, content);

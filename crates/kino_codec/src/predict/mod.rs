@@ -25,14 +25,17 @@ use crate::frame::{FrameType, ValueType};
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::zstd_frame::{LEVELS, check_frame};
+use crate::zstd_frame::{Effort, LEVELS, check_frame};
 
 use guess::Guess;
 
 const NAME: &str = "predict";
 
-/// On photographs the fast level is also the smallest: there is nothing to match in noise.
-const DEFAULT_LEVEL: i32 = 1;
+/// Higher levels gain nothing on photographs, where there is nothing to match in the noise.
+const DEFAULT_LEVEL: i32 = 3;
+
+/// Short repetitions among remainders are chance: left as they are, a page is smaller and decodes faster.
+const MIN_MATCH: u32 = 7;
 
 /// How many pixels of a picture the guess is chosen on.
 const BAND_PIXELS: usize = 16 << 10;
@@ -41,7 +44,7 @@ const BAND_PIXELS: usize = 16 << 10;
 #[derive(Debug)]
 pub(crate) struct Predict {
     spec: CodecSpec,
-    level: i32,
+    effort: Effort,
 }
 
 impl Predict {
@@ -50,58 +53,59 @@ impl Predict {
         let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
         Ok(Self {
             spec: CodecSpec::new(NAME, &[("level", level.to_string())]),
-            level,
+            effort: Effort::level(level).min_match(MIN_MATCH),
         })
     }
+}
 
-    /// The smallest page for one packed picture.
-    fn encode_picture(
-        &self,
-        size: Size,
-        pixels: &[u8],
-        scratch: &mut Scratch,
-    ) -> Result<EncodedPage> {
-        // Choosing on a band of rows from the middle costs little more than encoding once.
-        let band = Size {
-            height: (BAND_PIXELS / size.width).clamp(1, size.height),
-            ..size
-        };
-        let first = (size.height - band.height) / 2 * size.width * size.channels;
-        let mut best: Option<(usize, Guess)> = None;
-        for guess in Guess::ALL {
-            let page = self.encode_with(guess, band, &pixels[first..][..band.bytes()], scratch)?;
-            let cost = guess.cost(page.len());
-            if best.is_none_or(|(least, _)| cost < least) {
-                best = Some((cost, guess));
-            }
+/// The page of one packed picture by the guess that suits it.
+fn encode_picture(
+    effort: Effort,
+    size: Size,
+    pixels: &[u8],
+    scratch: &mut Scratch,
+) -> Result<EncodedPage> {
+    // Choosing by a fast level on a band of rows from the middle costs less than encoding once.
+    let band = Size {
+        height: (BAND_PIXELS / size.width).clamp(1, size.height),
+        ..size
+    };
+    let first = (size.height - band.height) / 2 * size.width * size.channels;
+    let band_pixels = &pixels[first..][..band.bytes()];
+    let fast = Effort::level(1).min_match(MIN_MATCH);
+    let mut best: Option<(usize, Guess)> = None;
+    for guess in Guess::ALL {
+        let page = encode_with(guess, fast, (band, band_pixels), scratch)?;
+        let cost = guess.cost(page.len());
+        if best.is_none_or(|(least, _)| cost < least) {
+            best = Some((cost, guess));
         }
-        let guess = best.map_or(Guess::Left, |(_, guess)| guess);
-        let bytes = self.encode_with(guess, size, pixels, scratch)?;
-        Ok(EncodedPage { frames: 1, bytes })
     }
+    let guess = best.map_or(Guess::Left, |(_, guess)| guess);
+    let bytes = encode_with(guess, effort, (size, pixels), scratch)?;
+    Ok(EncodedPage { frames: 1, bytes })
+}
 
-    /// The page of one packed picture, by this guess.
-    fn encode_with(
-        &self,
-        guess: Guess,
-        size: Size,
-        pixels: &[u8],
-        scratch: &mut Scratch,
-    ) -> Result<Vec<u8>> {
-        let planes = at_least(&mut scratch.more_bytes, pixels.len());
-        split_planes(size.channels, pixels, planes);
-        let remainders = at_least(&mut scratch.bytes, pixels.len());
-        for (plane, to) in planes
-            .chunks_exact(size.pixels())
-            .zip(remainders.chunks_exact_mut(size.pixels()))
-        {
-            guess.subtract(size.width, plane, to);
-        }
-        let mut page = vec![guess.id()];
-        scratch.zstd.compress(self.level, remainders, &mut page)?;
-        page.shrink_to_fit();
-        Ok(page)
+/// The page of one packed picture by this guess.
+fn encode_with(
+    guess: Guess,
+    effort: Effort,
+    (size, pixels): (Size, &[u8]),
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let planes = at_least(&mut scratch.more_bytes, pixels.len());
+    split_planes(size.channels, pixels, planes);
+    let remainders = at_least(&mut scratch.bytes, pixels.len());
+    for (plane, to) in planes
+        .chunks_exact(size.pixels())
+        .zip(remainders.chunks_exact_mut(size.pixels()))
+    {
+        guess.subtract(size.width, plane, to);
     }
+    let mut page = vec![guess.id()];
+    scratch.zstd.compress(effort, remainders, &mut page)?;
+    page.shrink_to_fit();
+    Ok(page)
 }
 
 /// The size of a picture.
@@ -170,7 +174,7 @@ impl Codec for Predict {
         let size = Size::new(frames.frame())?;
         let (_, bytes) = frames.as_values(NAME)?;
         for pixels in bytes.chunks_exact(size.bytes()) {
-            let page = self.encode_picture(size, pixels, scratch)?;
+            let page = encode_picture(self.effort, size, pixels, scratch)?;
             out.pages.push(page);
         }
         Ok(())
@@ -300,7 +304,7 @@ mod tests {
     fn never_change_these_constants() {
         assert_eq!(
             codec("predict").unwrap().spec().to_string(),
-            "predict:level=1"
+            "predict:level=3"
         );
         assert_eq!(Guess::ALL.map(Guess::id), [1, 2, 3, 4]);
         let mut planes = [0; 8];
