@@ -36,3 +36,26 @@ pub(crate) fn at_least(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     }
     &mut buffer[..len]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Codec, Decoder};
+
+    #[test]
+    fn what_threads_hold_may_move_between_them() {
+        fn moves<T: Send + ?Sized>() {}
+        fn is_shared<T: Sync + ?Sized>() {}
+        moves::<Scratch>();
+        is_shared::<dyn Codec>();
+        is_shared::<dyn Decoder>();
+    }
+
+    #[test]
+    fn a_buffer_grows_and_never_shrinks() {
+        let mut buffer = Vec::new();
+        assert_eq!(at_least(&mut buffer, 5).len(), 5);
+        assert_eq!(at_least(&mut buffer, 2).len(), 2);
+        assert_eq!(buffer.len(), 5);
+    }
+}

@@ -41,6 +41,21 @@ pub const fn jpeg_simd() -> bool {
     cfg!(feature = "jpeg-simd")
 }
 
+/// The shape `[height, width, colours]` of the picture in a JPEG file, read from its header.
+///
+/// It is the shape of the stream that `jpeg:carry` can store the file in. An error means that it cannot.
+///
+/// ```
+/// assert!(kino_codec::jpeg_shape(b"not a picture").is_err());
+/// ```
+pub fn jpeg_shape(file: &[u8]) -> Result<[usize; 3]> {
+    let header = Header::parse(file)?;
+    match header.channels {
+        1 | 3 => Ok([header.height, header.width, header.channels]),
+        channels => Err(corrupt(NAME, format!("{channels} colours, not 1 or 3"))),
+    }
+}
+
 /// How much smaller than the brightness the colours are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subsampling {
@@ -392,6 +407,7 @@ mod tests {
         let files = [file.as_slice()];
         let carried = encode_frames("jpeg:carry", &Frames::bytes(&frame, &files), 1);
         assert_eq!(carried.pages[0].bytes, file);
+        assert_eq!(jpeg_shape(&file).unwrap(), [16, 24, 3]);
         let decoder = codec("jpeg:carry").unwrap().decoder(&frame, &[]).unwrap();
         let page = Page {
             bytes: &file,
