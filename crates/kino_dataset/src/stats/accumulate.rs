@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! frames, channels = 3     r g b r g b r g b …     (little-endian, packed)
-//!   8-bit                  one histogram per channel
-//!   wider                  gather r r r … as f64, then per block: count, mean, M2, min, max  → Chan's merge
+//!   8-bit                  one histogram of 256 counts per channel
+//!   16-bit pictures        one histogram of 65,536 counts per channel
+//!   other                  gather r r r … as f64, then per block: count, mean, M2, min, max  → Chan's merge
 //!                                                              all values                    → Summary
 //! ```
 //!
@@ -15,6 +16,7 @@ use kino_codec::{Dtype, ValueType};
 
 use super::StreamStats;
 use super::histogram::Histogram;
+use super::histogram16::Histogram16;
 use super::quantiles::Summary;
 
 /// Collects the statistics of a part of one stream (a block of frames); parts merge in order.
@@ -31,6 +33,7 @@ pub(crate) struct StatsPart {
 #[derive(Debug)]
 enum Values {
     Bytes(Histogram),
+    Pairs(Histogram16),
     Wide(Vec<Channel>),
 }
 
@@ -44,14 +47,18 @@ impl StatsPart {
     /// Nothing seen yet of a stream of this type; for `channels` see [`super::channels_of`].
     pub(crate) fn new(ty: &ValueType, channels: usize) -> Self {
         let channels = channels.max(1);
-        let values = if ty.dtype().size() == 1 {
-            Values::Bytes(Histogram::new(channels, ty.dtype()))
-        } else {
-            let channel = |_| Channel {
-                moments: Moments::default(),
-                summary: Summary::new(channels),
-            };
-            Values::Wide((0..channels).map(channel).collect())
+        let values = match ty.dtype().size() {
+            1 => Values::Bytes(Histogram::new(channels, ty.dtype())),
+            2 if ty.elements() / channels >= Histogram16::PAYS_FROM => {
+                Values::Pairs(Histogram16::new(channels, ty.dtype()))
+            }
+            _ => {
+                let channel = |_| Channel {
+                    moments: Moments::default(),
+                    summary: Summary::new(channels),
+                };
+                Values::Wide((0..channels).map(channel).collect())
+            }
         };
         Self {
             dtype: ty.dtype(),
@@ -71,6 +78,7 @@ impl StatsPart {
         self.frames += frames as u64;
         match &mut self.values {
             Values::Bytes(histogram) => histogram.add(whole),
+            Values::Pairs(histogram) => histogram.add(whole),
             Values::Wide(channels) => {
                 let stride = channels.len();
                 for (idx, channel) in channels.iter_mut().enumerate() {
@@ -87,6 +95,7 @@ impl StatsPart {
         self.frames += later.frames;
         match (&mut self.values, later.values) {
             (Values::Bytes(mine), Values::Bytes(theirs)) => mine.merge(&theirs),
+            (Values::Pairs(mine), Values::Pairs(theirs)) => mine.merge(&theirs),
             (Values::Wide(mine), Values::Wide(theirs)) => {
                 debug_assert_eq!(mine.len(), theirs.len(), "parts of different streams");
                 for (mine, theirs) in mine.iter_mut().zip(theirs) {
@@ -102,6 +111,7 @@ impl StatsPart {
     pub(crate) fn finish(&self) -> StreamStats {
         match &self.values {
             Values::Bytes(histogram) => histogram.finish(self.frames),
+            Values::Pairs(histogram) => StreamStats::from_channels(self.frames, histogram.finish()),
             Values::Wide(channels) => {
                 let finish = |channel: &Channel| {
                     let Moments { min, max, .. } = channel.moments;
@@ -116,7 +126,10 @@ impl StatsPart {
 impl Channel {
     fn add(&mut self, values: &mut Vec<f64>) {
         let all = values.len();
-        values.retain(|value| value.is_finite());
+        // Almost no block has any, and to find that out is quicker than to move every value.
+        if values.iter().any(|value| !value.is_finite()) {
+            values.retain(|value| value.is_finite());
+        }
         let mut moments = Moments::of(values);
         moments.nonfinite = (all - values.len()) as u64;
         self.moments.merge(&moments);
@@ -150,25 +163,64 @@ impl Default for Moments {
 
 impl Moments {
     /// Two passes over finite values.
+    ///
+    /// Each sum runs in eight lanes, because in one lane every addition waits for the one before; a frame of
+    /// equal `f32` pixels, which sorts in no time, went from 0.74 to 1.6 GB/s by this and the shortcuts in
+    /// `Channel::add` and `every`.
     pub(super) fn of(values: &[f64]) -> Self {
         if values.is_empty() {
             return Self::default();
         }
         let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        // The second sum would be zero if the mean were exact; it takes out the mean's rounding.
-        let (m2, rest) = values.iter().fold((0.0, 0.0), |(m2, rest), value| {
-            let deviation = value - mean;
-            (m2 + deviation * deviation, rest + deviation)
+        let sum = fold(values, [0.0; LANES], |sum, value| sum + value);
+        let mean = sum.iter().sum::<f64>() / count;
+        let squares = fold(values, [0.0; LANES], |sum, value| {
+            sum + (value - mean) * (value - mean)
         });
+        // Would be zero if the mean were exact; takes out the mean's rounding.
+        let rest = fold(values, [0.0; LANES], |sum, value| sum + (value - mean));
+        let rest = rest.iter().sum::<f64>();
+        let min = fold(
+            values,
+            [values[0]; LANES],
+            |min, v| if v < min { v } else { min },
+        );
+        let max = fold(
+            values,
+            [values[0]; LANES],
+            |max, v| if v > max { v } else { max },
+        );
         Self {
             count: values.len() as u64,
             nonfinite: 0,
             mean: mean + rest / count,
-            m2: (m2 - rest * rest / count).max(0.0),
-            min: values.iter().copied().fold(f64::INFINITY, f64::min),
-            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            m2: (squares.iter().sum::<f64>() - rest * rest / count).max(0.0),
+            min: min.into_iter().fold(f64::INFINITY, f64::min),
+            max: max.into_iter().fold(f64::NEG_INFINITY, f64::max),
         }
+    }
+
+    /// Of values that occur more than once, each with how often it does.
+    pub(super) fn of_counts(pairs: &[(f64, u64)]) -> Self {
+        let mut moments = Self::default();
+        let count: u64 = pairs.iter().map(|(_, count)| count).sum();
+        if count == 0 {
+            return moments;
+        }
+        let sum = |f: &dyn Fn(f64) -> f64| -> f64 {
+            pairs
+                .iter()
+                .map(|&(value, count)| f(value) * count as f64)
+                .sum()
+        };
+        moments.count = count;
+        moments.mean = sum(&|value| value) / count as f64;
+        moments.m2 = sum(&|value| (value - moments.mean).powi(2));
+        for (value, _) in pairs {
+            moments.min = moments.min.min(*value);
+            moments.max = moments.max.max(*value);
+        }
+        moments
     }
 
     /// The moments that finished statistics came from: `[count, nonfinite]`, `[mean, std]`, `[min, max]`.
@@ -238,6 +290,21 @@ impl Moments {
     }
 }
 
+const LANES: usize = 8;
+
+fn fold(values: &[f64], mut lanes: [f64; LANES], step: impl Fn(f64, f64) -> f64) -> [f64; LANES] {
+    let (groups, rest) = values.as_chunks::<LANES>();
+    for group in groups {
+        for (lane, &value) in lanes.iter_mut().zip(group) {
+            *lane = step(*lane, value);
+        }
+    }
+    for (lane, &value) in lanes.iter_mut().zip(rest) {
+        *lane = step(*lane, value);
+    }
+    lanes
+}
+
 /// The values of channel `idx` of `stride` as `f64`.
 fn gather(dtype: Dtype, frames: &[u8], (idx, stride): (usize, usize), out: &mut Vec<f64>) {
     let place = (idx, stride);
@@ -263,6 +330,10 @@ fn every<const SIZE: usize>(
     number: impl Fn([u8; SIZE]) -> f64,
 ) {
     let (numbers, _) = frames.as_chunks::<SIZE>();
-    let mine = numbers.iter().skip(idx).step_by(stride);
-    out.extend(mine.map(|&bytes| number(bytes)));
+    if stride == 1 {
+        out.extend(numbers.iter().map(|&bytes| number(bytes)));
+    } else {
+        let mine = numbers.iter().skip(idx).step_by(stride);
+        out.extend(mine.map(|&bytes| number(bytes)));
+    }
 }

@@ -13,12 +13,14 @@
 //! 2^53 are rounded to the nearest `f64` first.
 //!
 //! How exact: of 8-bit streams everything, always, merges included (the sketch is the histogram). Of others
-//! count, min and max are exact and mean and std are to rounding, merges included; quantiles are numpy's while
-//! a channel has at most 16,384 values, then within a stated rank error (see `quantiles`). The JSON keeps at
-//! most 33 points per channel, so quantiles after merging two `StreamStats` are an interpolation.
+//! count, min and max are exact and mean and std are to rounding, merges included. Their quantiles are numpy's
+//! for 16-bit pictures and while a channel has at most 16,384 values, then within a stated rank error (see
+//! `quantiles`); but the JSON keeps at most 33 points per channel, so quantiles after merging two `StreamStats`
+//! (an append) are an interpolation, in our tests within 0.11 % of rank.
 
 mod accumulate;
 mod histogram;
+mod histogram16;
 mod json;
 mod quantiles;
 #[cfg(test)]

@@ -24,7 +24,7 @@ fn row(number: u32) -> EpisodeRow {
         hash: hash_of(!number),
         splits: vec!["train".to_owned()],
         task: Some(format!("put the cup on shelf {}", number % 40)),
-        success: Some(number % 3 > 0),
+        success: Some(!number.is_multiple_of(3)),
         licence: Some("cc-by-4.0".to_owned()),
         consent: None,
         source: Some(format!("demos/part-{}.hdf5", number / 500)),
@@ -166,9 +166,15 @@ fn a_hundred_thousand_episodes_open_fast_and_small() {
     let rows: Vec<_> = (0..100_000).map(row).collect();
     let bytes = write_table(&rows).unwrap();
     let file = bytes.len() as f64 / 1e5;
-    let start = std::time::Instant::now();
-    let table = EpisodeTable::parse(Bytes::from(bytes)).unwrap();
-    let parsed = start.elapsed();
+    let bytes = Bytes::from(bytes);
+    // The best of a few, so that other work on the machine does not count.
+    let parse = || {
+        let start = std::time::Instant::now();
+        EpisodeTable::parse(bytes.clone()).unwrap();
+        start.elapsed()
+    };
+    let parsed = (0..5).map(|_| parse()).min().unwrap();
+    let table = EpisodeTable::parse(bytes).unwrap();
     let open = table.memory_bytes() as f64 / 1e5;
     let start = std::time::Instant::now();
     assert_eq!(table.rows().unwrap(), rows);
