@@ -1,1 +1,94 @@
-//! The `kinograph` command: one file per verb.
+//! The `kinograph` command: one file per verb, no logic.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
+//! 3 done but something was lost. A reader that closes the pipe early is no failure.
+
+mod commands;
+mod output;
+mod progress;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+
+use clap::{Parser, Subcommand};
+
+use commands::{cat, info, pack, verify};
+
+/// What a command did, as the shell sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// Done.
+    Done,
+    /// What was asked for is not so: a check that found damage.
+    Failed,
+    /// Done, but something was lost.
+    Lost,
+}
+
+/// Robot-learning data, stored and fed so that the GPU never waits.
+#[derive(Debug, Parser)]
+#[command(name = "kinograph", version = version(), max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Pack a recording into a dataset
+    Pack(pack::Args),
+    /// Show what a dataset holds
+    Info(info::Args),
+    /// Check every byte of a dataset
+    Verify(verify::Args),
+    /// Print frames of a stream
+    Cat(cat::Args),
+}
+
+/// The version, and whether this build is slow.
+fn version() -> &'static str {
+    if kino_codec::jpeg_simd() {
+        env!("CARGO_PKG_VERSION")
+    } else {
+        concat!(
+            env!("CARGO_PKG_VERSION"),
+            " (JPEG without SIMD: about 2.5 times slower; build with nasm to mend it)"
+        )
+    }
+}
+
+/// Runs the command line `args`, of which the first is the program's name, and returns the exit code.
+pub fn run(args: Vec<OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors; a closed pipe while printing them neither.
+            let _ = error.print();
+            return u8::try_from(error.exit_code()).unwrap_or(2);
+        }
+    };
+    let result = match cli.command {
+        Command::Pack(args) => pack::run(&args),
+        Command::Info(args) => info::run(&args),
+        Command::Verify(args) => verify::run(&args),
+        Command::Cat(args) => cat::run(&args),
+    };
+    match result {
+        Ok(Outcome::Done) => 0,
+        Ok(Outcome::Failed) => 1,
+        Ok(Outcome::Lost) => 3,
+        Err(error) if is_closed_pipe(&error) => 0,
+        Err(error) => {
+            let causes: Vec<_> = error.chain().map(ToString::to_string).collect();
+            // Nothing is left to do if stderr is closed too.
+            let _ = writeln!(io::stderr(), "error: {}", causes.join(": "));
+            1
+        }
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -87,16 +87,6 @@ pub struct StreamSummary {
     pub stored_values: u64,
 }
 
-impl StreamSummary {
-    /// The peak signal-to-noise ratio of 8-bit pictures, or `None` if nothing was lost or they are none.
-    #[expect(clippy::cast_precision_loss, reason = "a measure for people")]
-    pub fn psnr_db(&self) -> Option<f64> {
-        let is_picture = self.kind == Kind::Image && self.dtype == "uint8";
-        let mean = self.sum_squared_error / self.stored_values.max(1) as f64;
-        (is_picture && mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
-    }
-}
-
 /// A file by its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRef {

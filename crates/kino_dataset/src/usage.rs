@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kino_format::StreamSchema;
+use kino_format::{Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::StreamSummary;
@@ -53,6 +53,22 @@ impl StreamUsage {
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
         }
+    }
+
+    /// Bytes before encoding of what its own pages hold: the rest is shared with another stream.
+    pub fn coded_bytes(&self) -> u64 {
+        let width = self.schema.dtype.parse().map_or(1, kino_codec::Dtype::size);
+        if self.schema.dtype == "text" {
+            self.raw_bytes
+        } else {
+            self.stored_values * width as u64
+        }
+    }
+
+    /// The peak signal-to-noise ratio of 8-bit pictures, or `None` if nothing was lost or they are none.
+    pub fn psnr_db(&self) -> Option<f64> {
+        let is_picture = self.schema.kind == Kind::Image && self.schema.dtype == "uint8";
+        psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_picture)
     }
 
     fn merge(&mut self, other: &Self) {
@@ -107,7 +123,20 @@ impl Usage {
     }
 }
 
+/// 10·log₁₀(255² ÷ mean squared error), or `None` for no error at all.
+#[expect(clippy::cast_precision_loss, reason = "a measure for people")]
+fn psnr_db(sum_squared_error: f64, values: u64) -> Option<f64> {
+    let mean = sum_squared_error / values.max(1) as f64;
+    (mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
+}
+
 impl StreamSummary {
+    /// The peak signal-to-noise ratio of 8-bit pictures, or `None` if nothing was lost or they are none.
+    pub fn psnr_db(&self) -> Option<f64> {
+        let is_picture = self.kind == Kind::Image && self.dtype == "uint8";
+        psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_picture)
+    }
+
     fn new(schema: &StreamSchema) -> Self {
         Self {
             name: schema.name.clone(),

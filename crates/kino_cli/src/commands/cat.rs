@@ -1,0 +1,264 @@
+//! `kinograph cat`: frames of a stream as text, or as a `.npy` file.
+
+use std::fs;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use kino_codec::{Dtype, ValueType};
+use kino_dataset::{Dataset, Episode, Stream};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::output::{note, print};
+
+/// Print frames of a stream.
+///
+/// One line per frame: number, seconds since the episode began, values. Without STREAM the episode's streams
+/// are listed, without EPISODE the episodes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The dataset's folder
+    dataset: PathBuf,
+    /// The episode's id, or its number
+    episode: Option<String>,
+    /// The stream's name
+    stream: Option<String>,
+    /// Which frames: `10:20`, `:5`, `7`
+    #[arg(long, value_name = "A:B", conflicts_with = "seconds")]
+    frames: Option<String>,
+    /// Which times, in seconds since the episode began: `0.5:1.0`
+    #[arg(long, value_name = "A:B")]
+    seconds: Option<String>,
+    /// Write the frames to this `.npy` file instead
+    #[arg(long, value_name = "FILE")]
+    npy: Option<PathBuf>,
+    /// Print one JSON object per frame
+    #[arg(long)]
+    json: bool,
+}
+
+/// Frames are read and printed in blocks of this many.
+const BLOCK_FRAMES: usize = 256;
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let dataset = Dataset::open(&args.dataset)?;
+    let Some(name) = &args.episode else {
+        for row in 0..dataset.len() {
+            print(&format!(
+                "{}\n",
+                dataset.table().id(row).unwrap_or_default()
+            ))?;
+        }
+        return Ok(Outcome::Done);
+    };
+    let episode = find(&dataset, name)?;
+    let Some(stream) = &args.stream else {
+        for stream in episode.streams() {
+            print(&format!("{}\n", stream.name))?;
+        }
+        return Ok(Outcome::Done);
+    };
+    let stream = episode.stream(stream)?;
+    let frames = frames(args, &stream)?;
+    match &args.npy {
+        Some(path) => write_npy(path, &stream, frames)?,
+        None => print_frames(args, &episode, &stream, frames)?,
+    }
+    Ok(Outcome::Done)
+}
+
+/// The episode with this id or, if there is none, with this number.
+fn find(dataset: &Dataset, name: &str) -> Result<Episode> {
+    match (dataset.find(name), name.parse()) {
+        (Ok(episode), _) => Ok(episode),
+        (Err(_), Ok(row)) => Ok(dataset.episode(row)?),
+        (Err(error), Err(_)) => Err(error.into()),
+    }
+}
+
+fn frames(args: &Args, stream: &Stream) -> Result<Range<usize>> {
+    if let Some(text) = &args.seconds {
+        let (start, end) = text
+            .split_once(':')
+            .context("--seconds takes A:B, such as 0.5:1.0")?;
+        let number = |text: &str, default: f64| match text {
+            "" => Ok(default),
+            text => text
+                .parse()
+                .with_context(|| format!("`{text}` is not a number of seconds")),
+        };
+        return Ok(stream
+            .frames_between(number(start, f64::NEG_INFINITY)?..number(end, f64::INFINITY)?)?);
+    }
+    let Some(text) = &args.frames else {
+        return Ok(0..stream.len());
+    };
+    let number = |text: &str, default: usize| match text {
+        "" => Ok(default),
+        text => text
+            .parse()
+            .with_context(|| format!("`{text}` is not a frame number")),
+    };
+    let range = match text.split_once(':') {
+        Some((start, end)) => number(start, 0)?..number(end, stream.len())?,
+        None => {
+            let frame = number(text, 0)?;
+            frame..frame.saturating_add(1)
+        }
+    };
+    if range.start > range.end || range.end > stream.len() {
+        bail!("the stream has frames 0:{}, not {text}", stream.len());
+    }
+    Ok(range)
+}
+
+fn print_frames(
+    args: &Args,
+    episode: &Episode,
+    stream: &Stream,
+    frames: Range<usize>,
+) -> Result<()> {
+    for start in frames.clone().step_by(BLOCK_FRAMES) {
+        let block = start..frames.end.min(start + BLOCK_FRAMES);
+        let times = stream.times_ns(block.clone())?;
+        let values = values(stream, block.clone())?;
+        let mut text = String::new();
+        for ((frame, time), value) in block.zip(times).zip(values) {
+            let seconds = seconds(time - episode.start_ns());
+            if args.json {
+                text.push_str(&format!(
+                    "{}\n",
+                    json!({"frame": frame, "seconds": seconds, "value": value})
+                ));
+            } else {
+                text.push_str(&format!("{frame}\t{seconds:.6}\t{}\n", plain(&value)));
+            }
+        }
+        print(&text)?;
+    }
+    Ok(())
+}
+
+/// The values of frames, each as a flat JSON array, a number or a text.
+fn values(stream: &Stream, frames: Range<usize>) -> Result<Vec<Value>> {
+    let Some(ty) = stream.frame_type().as_values() else {
+        return Ok(stream
+            .read_text(frames)?
+            .into_iter()
+            .map(Value::from)
+            .collect());
+    };
+    let bytes = stream.read(frames.clone())?;
+    let frame = |idx: usize| -> Value {
+        let bytes = &bytes[idx * ty.frame_bytes()..(idx + 1) * ty.frame_bytes()];
+        let numbers: Vec<Value> = bytes
+            .chunks_exact(ty.dtype().size())
+            .map(|bytes| number(ty.dtype(), bytes))
+            .collect();
+        match (ty.shape(), numbers.as_slice()) {
+            ([], [number]) => number.clone(),
+            _ => Value::Array(numbers),
+        }
+    };
+    Ok((0..frames.len()).map(frame).collect())
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Array(numbers) => numbers
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(" "),
+        Value::String(text) => text.clone(),
+        number => number.to_string(),
+    }
+}
+
+/// One little-endian number; what JSON has no number for becomes text.
+fn number(dtype: Dtype, bytes: &[u8]) -> Value {
+    fn le<const N: usize>(bytes: &[u8]) -> [u8; N] {
+        bytes.first_chunk().copied().unwrap_or([0; N])
+    }
+    let float = |value: f64| {
+        if value.is_finite() {
+            Value::from(value)
+        } else {
+            Value::from(value.to_string())
+        }
+    };
+    match dtype {
+        Dtype::Bool => Value::from(bytes.first() != Some(&0)),
+        Dtype::U8 => Value::from(u8::from_le_bytes(le(bytes))),
+        Dtype::U16 => Value::from(u16::from_le_bytes(le(bytes))),
+        Dtype::U32 => Value::from(u32::from_le_bytes(le(bytes))),
+        Dtype::U64 => Value::from(u64::from_le_bytes(le(bytes))),
+        Dtype::I8 => Value::from(i8::from_le_bytes(le(bytes))),
+        Dtype::I16 => Value::from(i16::from_le_bytes(le(bytes))),
+        Dtype::I32 => Value::from(i32::from_le_bytes(le(bytes))),
+        Dtype::I64 => Value::from(i64::from_le_bytes(le(bytes))),
+        Dtype::F16 => float(half::f16::from_le_bytes(le(bytes)).to_f64()),
+        // Through text, so that 0.1 is printed as 0.1 and not as what a double makes of it.
+        Dtype::F32 => float(
+            f32::from_le_bytes(le(bytes))
+                .to_string()
+                .parse()
+                .unwrap_or(f64::NAN),
+        ),
+        Dtype::F64 => float(f64::from_le_bytes(le(bytes))),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a time for people")]
+fn seconds(ns: i64) -> f64 {
+    ns as f64 / 1e9
+}
+
+/// Writes a NumPy file, version 1.0: magic, header, values.
+fn write_npy(path: &PathBuf, stream: &Stream, frames: Range<usize>) -> Result<()> {
+    let Some(ty) = stream.frame_type().as_values() else {
+        bail!("text has no .npy form; leave out --npy")
+    };
+    let mut bytes = npy_header(ty, frames.len());
+    bytes.extend(stream.read(frames.clone())?);
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    note(&format!(
+        "{}: {} frames of {ty}",
+        path.display(),
+        frames.len()
+    ));
+    Ok(())
+}
+
+fn npy_header(ty: &ValueType, frames: usize) -> Vec<u8> {
+    let letter = match ty.dtype() {
+        Dtype::Bool => 'b',
+        dtype if dtype.is_float() => 'f',
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
+        _ => 'u',
+    };
+    let order = if ty.dtype().size() == 1 { '|' } else { '<' };
+    let shape: Vec<String> = [frames]
+        .iter()
+        .chain(ty.shape())
+        .map(|dim| format!("{dim},"))
+        .collect();
+    let size = ty.dtype().size();
+    let mut header = format!(
+        "{{'descr': '{order}{letter}{size}', 'fortran_order': False, 'shape': ({}), }}",
+        shape.join(" ")
+    );
+    // The whole must be a multiple of 64 bytes and end in a line feed.
+    let unpadded = 10 + header.len() + 1;
+    header.push_str(&" ".repeat(unpadded.next_multiple_of(64) - unpadded));
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(
+        u16::try_from(header.len())
+            .unwrap_or(u16::MAX)
+            .to_le_bytes(),
+    );
+    bytes.extend(header.into_bytes());
+    bytes
+}

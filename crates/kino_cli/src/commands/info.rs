@@ -1,0 +1,173 @@
+//! `kinograph info`: what a dataset holds.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use kino_dataset::{Dataset, StreamSummary};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::output::{Align, Table, bytes, frame_type, print, print_json, ratio};
+
+/// Show what a dataset holds.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The dataset's folder
+    dataset: PathBuf,
+    /// Which version; the newest unless given
+    #[arg(long, value_name = "N")]
+    version: Option<u64>,
+    /// List every episode
+    #[arg(long)]
+    episodes: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let dataset = match args.version {
+        Some(version) => Dataset::open_version(&args.dataset, version)?,
+        None => Dataset::open(&args.dataset)?,
+    };
+    if args.json {
+        print_json(&to_json(args, &dataset)?)?;
+    } else {
+        print(&head(&dataset)?)?;
+        print(&streams(&dataset))?;
+        if args.episodes {
+            print(&format!("\n{}", episodes(&dataset)?))?;
+        }
+    }
+    Ok(Outcome::Done)
+}
+
+fn head(dataset: &Dataset) -> Result<String> {
+    let manifest = dataset.manifest();
+    let stored: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let raw: u64 = manifest.streams.iter().map(|stream| stream.raw_bytes).sum();
+    let table = dataset.table();
+    let seconds: f64 = (0..table.len())
+        .filter_map(|row| table.duration_s(row))
+        .sum();
+    let frames: u64 = (0..table.len()).filter_map(|row| table.frames(row)).sum();
+    let memory = table.memory_bytes() / table.len().max(1);
+    Ok(format!(
+        "{}\n  version    {} of {:?}, {}, {}\n  id         {}\n  episodes   {} ({frames} frames, {seconds:.1} s)\n  \
+         bytes      {} in {} shards, {} before ({})\n  memory     {memory} bytes per episode while open\n\n",
+        dataset.path().display(),
+        manifest.version,
+        dataset.versions()?,
+        manifest.created,
+        manifest.message,
+        dataset.id(),
+        dataset.len(),
+        bytes(stored),
+        manifest.shards.len(),
+        bytes(raw),
+        ratio(raw, stored),
+    ))
+}
+
+fn streams(dataset: &Dataset) -> String {
+    let mut table = Table::new(&[
+        ("stream", Align::Left),
+        ("kind", Align::Left),
+        ("type", Align::Left),
+        ("frames", Align::Right),
+        ("codec", Align::Left),
+        ("before", Align::Right),
+        ("after", Align::Right),
+        ("ratio", Align::Right),
+        ("error", Align::Right),
+    ]);
+    for stream in &dataset.manifest().streams {
+        table.row(vec![
+            stream.name.clone(),
+            stream.kind.name().to_owned(),
+            frame_type(&stream.dtype, &stream.shape),
+            stream.frames.to_string(),
+            stream.codecs.join(" "),
+            bytes(stream.raw_bytes),
+            bytes(stream.bytes),
+            ratio(stream.raw_bytes, stream.bytes),
+            error(stream),
+        ]);
+    }
+    table.render()
+}
+
+fn error(stream: &StreamSummary) -> String {
+    match stream.psnr_db() {
+        Some(psnr) => format!("{psnr:.1} dB"),
+        None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
+        None => "–".to_owned(),
+    }
+}
+
+fn episodes(dataset: &Dataset) -> Result<String> {
+    let mut table = Table::new(&[
+        ("episode", Align::Right),
+        ("id", Align::Left),
+        ("frames", Align::Right),
+        ("seconds", Align::Right),
+        ("bytes", Align::Right),
+        ("splits", Align::Left),
+        ("task", Align::Left),
+    ]);
+    for (idx, row) in dataset.table().rows()?.into_iter().enumerate() {
+        table.row(vec![
+            idx.to_string(),
+            row.id,
+            row.frames.to_string(),
+            format!("{:.2}", row.duration_s),
+            bytes(row.bytes),
+            row.splits.join(" "),
+            row.task.unwrap_or_default(),
+        ]);
+    }
+    Ok(table.render())
+}
+
+fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
+    let manifest = dataset.manifest();
+    let streams = manifest.streams.iter().map(|stream| {
+        json!({
+            "name": stream.name,
+            "kind": stream.kind.name(),
+            "dtype": stream.dtype,
+            "shape": stream.shape,
+            "codecs": stream.codecs,
+            "episodes": stream.episodes,
+            "frames": stream.frames,
+            "raw_bytes": stream.raw_bytes,
+            "bytes": stream.bytes,
+            "max_abs_error": stream.max_abs_error,
+            "psnr_db": stream.psnr_db(),
+        })
+    });
+    let mut value = json!({
+        "path": dataset.path(),
+        "version": manifest.version,
+        "versions": dataset.versions()?,
+        "id": dataset.id(),
+        "parent": manifest.parent,
+        "created": manifest.created,
+        "tool": manifest.tool,
+        "message": manifest.message,
+        "attributes": manifest.attributes,
+        "episodes": dataset.len(),
+        "shards": manifest.shards.len(),
+        "bytes": manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>(),
+        "memory_bytes": dataset.table().memory_bytes(),
+        "streams": streams.collect::<Vec<_>>(),
+    });
+    if args.episodes {
+        let rows = dataset.table().rows()?.into_iter().map(|row| {
+            json!({"id": row.id, "frames": row.frames, "duration_s": row.duration_s, "bytes": row.bytes,
+                   "raw_bytes": row.raw_bytes, "splits": row.splits, "task": row.task, "success": row.success})
+        });
+        value["table"] = rows.collect();
+    }
+    Ok(value)
+}

@@ -1,0 +1,307 @@
+//! `kinograph pack`: a recording into a dataset.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use kino_dataset::{Plan, Start, StreamUsage, WriterOptions};
+use kino_import::{ImportOptions, Incomplete, PackOptions, Packed, Source};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::output::{Align, Table, bytes, frame_type, note, print, print_json, ratio, speed};
+use crate::progress::Progress;
+
+/// Pack a recording into a dataset.
+///
+/// The layout is recognised from the content: robomimic HDF5 files, ACT/ALOHA HDF5 files or a folder of them.
+/// Nothing is visible in TARGET until all is packed and checked; an interrupted pack continues with --resume.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The recording: a file or a folder
+    source: PathBuf,
+    /// The dataset's folder, by custom ending in `.kino`
+    target: PathBuf,
+    /// Frames per second, where the source does not say
+    #[arg(long, value_name = "HZ")]
+    rate: Option<f64>,
+    /// A TOML file that names codec, bound and page size per stream
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["lossless", "quality"])]
+    plan: Option<PathBuf>,
+    /// Keep every bit (the default)
+    #[arg(long, conflicts_with = "quality")]
+    lossless: bool,
+    /// Store pictures as JPEG of this quality, 1 to 100, and everything else lossless
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    quality: Option<u8>,
+    /// Add the episodes to an existing dataset, as a new version
+    #[arg(long, conflicts_with = "resume")]
+    append: bool,
+    /// Continue an interrupted pack of the same source under the same plan
+    #[arg(long)]
+    resume: bool,
+    /// Leave out episodes that are not whole, and list them
+    #[arg(long)]
+    skip_incomplete: bool,
+    /// Show the plan and what would be packed, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Worker threads; all cores unless given
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    threads: usize,
+    /// Memory for frames on their way
+    #[arg(long, value_name = "MB", default_value_t = 512)]
+    memory: usize,
+    /// Size at which a shard is closed
+    #[arg(long, value_name = "MB", default_value_t = 128)]
+    shard_size: u64,
+    /// What the order of the episodes on disk is drawn from
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let plan = plan(args)?;
+    let incomplete = if args.skip_incomplete {
+        Incomplete::Skip
+    } else {
+        Incomplete::Refuse
+    };
+    let source = kino_import::open(
+        &args.source,
+        &ImportOptions {
+            rate_hz: args.rate,
+            incomplete,
+        },
+    )?;
+    if args.dry_run {
+        return dry_run(args, &plan, &*source);
+    }
+    let options = PackOptions {
+        writer: writer_options(args, plan),
+        start: start(args),
+        seed: args.seed,
+    };
+    let begin = Instant::now();
+    let mut progress = Progress::new("pack");
+    let packed = kino_import::pack(&*source, &args.target, options, &mut |at| {
+        progress.update(
+            at.bytes_done,
+            at.bytes,
+            &format!("{} of {} episodes", at.episodes_done, at.episodes),
+        );
+        ControlFlow::Continue(())
+    });
+    progress.finish();
+    let packed = packed?;
+    let seconds = begin.elapsed().as_secs_f64();
+    if args.json {
+        print_json(&to_json(args, &packed, &*source, seconds))?;
+    } else {
+        print(&report(args, &packed, seconds))?;
+    }
+    Ok(tell_defects(&*source))
+}
+
+fn plan(args: &Args) -> Result<Plan> {
+    match (&args.plan, args.quality) {
+        (Some(path), _) => {
+            let text = fs::read_to_string(path)
+                .with_context(|| format!("cannot read plan {}", path.display()))?;
+            Plan::from_toml(&text).with_context(|| format!("plan {}", path.display()))
+        }
+        (None, Some(quality)) => Ok(Plan::quality(quality)),
+        (None, None) => Ok(Plan::lossless()),
+    }
+}
+
+fn start(args: &Args) -> Start {
+    match (args.append, args.resume) {
+        (true, _) => Start::Append,
+        (_, true) => Start::Resume,
+        _ => Start::New,
+    }
+}
+
+fn writer_options(args: &Args, plan: Plan) -> WriterOptions {
+    WriterOptions {
+        plan,
+        threads: args.threads,
+        memory_bytes: args.memory.saturating_mul(1_000_000),
+        shard_bytes: args.shard_size.saturating_mul(1_000_000),
+        ..WriterOptions::default()
+    }
+}
+
+/// Shows what the plan would do with every stream.
+fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
+    let Some(first) = source.episodes().first() else {
+        bail!("{} has no episodes", args.source.display())
+    };
+    let mut table = Table::new(&[
+        ("stream", Align::Left),
+        ("kind", Align::Left),
+        ("frames", Align::Left),
+        ("codec", Align::Left),
+    ]);
+    let mut streams = Vec::new();
+    for stream in &first.streams {
+        let arrival = if stream.carried {
+            kino_dataset::Arrival::Jpeg
+        } else {
+            kino_dataset::Arrival::Values
+        };
+        let choice = plan.choose(&stream.name, stream.kind, &stream.frame, arrival)?;
+        let codec = choice.codec.spec().to_string();
+        table.row(vec![
+            stream.name.clone(),
+            stream.kind.name().to_owned(),
+            stream.frame.to_string(),
+            codec.clone(),
+        ]);
+        streams.push(json!({"name": stream.name, "kind": stream.kind.name(), "frame": stream.frame.to_string(), "codec": codec}));
+    }
+    let format = source.describe().format;
+    let episodes = source.episodes().len();
+    if args.json {
+        print_json(
+            &json!({"format": format, "episodes": episodes, "streams": streams, "defects": defects(source)}),
+        )?;
+    } else {
+        let head = format!(
+            "{} ({format}): {episodes} episodes; streams of `{}`:\n",
+            args.source.display(),
+            first.id
+        );
+        print(&format!(
+            "{head}\n{}\nNothing was written.\n",
+            table.render()
+        ))?;
+    }
+    Ok(tell_defects(source))
+}
+
+/// Lists what is wrong with the source on stderr.
+fn tell_defects(source: &dyn Source) -> Outcome {
+    let defects = &source.describe().defects;
+    for defect in defects {
+        let lost = if defect.is_lost() { "lost" } else { "note" };
+        note(&format!("{lost}: {}: {}", defect.place, defect.what));
+    }
+    if defects.iter().any(|defect| defect.is_lost()) {
+        Outcome::Lost
+    } else {
+        Outcome::Done
+    }
+}
+
+fn defects(source: &dyn Source) -> Vec<Value> {
+    let defects = source.describe().defects.iter();
+    defects
+        .map(|defect| json!({"place": defect.place, "what": defect.what, "lost": defect.is_lost()}))
+        .collect()
+}
+
+fn report(args: &Args, packed: &Packed, seconds: f64) -> String {
+    let mut table = Table::new(&[
+        ("stream", Align::Left),
+        ("type", Align::Left),
+        ("codec", Align::Left),
+        ("before", Align::Right),
+        ("after", Align::Right),
+        ("ratio", Align::Right),
+        ("encode MB/s", Align::Right),
+        ("decode MB/s", Align::Right),
+        ("error", Align::Right),
+    ]);
+    let (mut raw, mut stored) = (0, 0);
+    for stream in &packed.committed.streams {
+        raw += stream.raw_bytes;
+        stored += stream.bytes;
+        table.row(vec![
+            stream.schema.name.clone(),
+            frame_type(&stream.schema.dtype, &stream.schema.shape),
+            stream.schema.codec.clone(),
+            bytes(stream.raw_bytes),
+            bytes(stream.bytes),
+            ratio(stream.raw_bytes, stream.bytes),
+            speed(stream.coded_bytes(), stream.encode_time.as_secs_f64()),
+            speed(stream.coded_bytes(), stream.decode_time.as_secs_f64()),
+            error(stream),
+        ]);
+    }
+    let Packed {
+        committed,
+        resumed,
+        shifts,
+    } = packed;
+    let mut text = table.render();
+    text.push_str(&format!(
+        "\n{}: version {} with {} new episodes, {} → {} ({}), {seconds:.2} s, {} MB/s\n",
+        args.target.display(),
+        committed.version,
+        committed.episodes,
+        bytes(raw),
+        bytes(stored),
+        ratio(raw, stored),
+        speed(raw, seconds),
+    ));
+    if *resumed > 0 {
+        text.push_str(&format!(
+            "{resumed} of them were finished by the pack that was interrupted\n"
+        ));
+    }
+    if *shifts > 0 {
+        text.push_str(&format!(
+            "{shifts} next_obs streams are stored once: they are their obs one step later\n"
+        ));
+    }
+    text
+}
+
+/// `lossless`, the PSNR of pictures, or the largest error of numbers.
+fn error(stream: &StreamUsage) -> String {
+    match stream.psnr_db() {
+        Some(psnr) => format!("{psnr:.1} dB"),
+        None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
+        None if stream.schema.codec == "jpeg:carry" => "as it came".to_owned(),
+        None => "lossless".to_owned(),
+    }
+}
+
+fn to_json(args: &Args, packed: &Packed, source: &dyn Source, seconds: f64) -> Value {
+    let streams = packed.committed.streams.iter().map(|stream| {
+        json!({
+            "name": stream.schema.name,
+            "kind": stream.schema.kind.name(),
+            "dtype": stream.schema.dtype,
+            "shape": stream.schema.shape,
+            "codec": stream.schema.codec,
+            "episodes": stream.episodes,
+            "frames": stream.frames,
+            "raw_bytes": stream.raw_bytes,
+            "bytes": stream.bytes,
+            "coded_bytes": stream.coded_bytes(),
+            "encode_s": stream.encode_time.as_secs_f64(),
+            "decode_s": stream.decode_time.as_secs_f64(),
+            "max_abs_error": stream.max_abs_error,
+            "psnr_db": stream.psnr_db(),
+        })
+    });
+    json!({
+        "dataset": args.target,
+        "version": packed.committed.version,
+        "id": packed.committed.id,
+        "episodes": packed.committed.episodes,
+        "resumed": packed.resumed,
+        "shifts": packed.shifts,
+        "seconds": seconds,
+        "streams": streams.collect::<Vec<_>>(),
+        "defects": defects(source),
+    })
+}

@@ -1,0 +1,76 @@
+//! `kinograph verify`: check every byte of a dataset.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use kino_dataset::Depth;
+use serde_json::json;
+
+use crate::Outcome;
+use crate::output::{bytes, print, print_json};
+use crate::progress::Progress;
+
+/// Check every byte of a dataset.
+///
+/// Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The dataset's folder
+    dataset: PathBuf,
+    /// Also decode every frame
+    #[arg(long)]
+    decode: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let depth = if args.decode {
+        Depth::Decode
+    } else {
+        Depth::Bytes
+    };
+    let mut progress = Progress::new("verify");
+    let verified = kino_dataset::verify(&args.dataset, depth, &mut |done, total| {
+        progress.update(done, total, "")
+    });
+    progress.finish();
+    let found = verified?;
+    let is_sound = found.damage.is_empty();
+    if args.json {
+        let damage: Vec<_> = found
+            .damage
+            .iter()
+            .map(|damage| json!({"place": damage.place, "what": damage.what}))
+            .collect();
+        print_json(&json!({
+            "sound": is_sound, "files": found.files, "bytes": found.bytes,
+            "episodes": found.episodes, "frames": found.frames, "damage": damage,
+        }))?;
+    } else {
+        for damage in &found.damage {
+            print(&format!("damaged: {}: {}\n", damage.place, damage.what))?;
+        }
+        let decoded = if args.decode {
+            format!(", {} frames decoded", found.frames)
+        } else {
+            String::new()
+        };
+        let verdict = if is_sound {
+            "sound".to_owned()
+        } else {
+            format!("{} damaged places", found.damage.len())
+        };
+        let (files, read, episodes) = (found.files, bytes(found.bytes), found.episodes);
+        print(&format!(
+            "{}: {verdict} ({episodes} episodes, {read} in {files} files{decoded})\n",
+            args.dataset.display()
+        ))?;
+    }
+    Ok(if is_sound {
+        Outcome::Done
+    } else {
+        Outcome::Failed
+    })
+}

@@ -1,0 +1,163 @@
+//! Tables, sizes and JSON for people and programs.
+
+use std::io::{self, Write};
+
+use anyhow::Result;
+
+/// Writes to stdout; a closed pipe comes back as an error that `run` takes for success.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Prints a JSON value over several lines.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    print(&format!("{value:#}\n"))
+}
+
+/// Writes a remark to stderr.
+pub(crate) fn note(text: &str) {
+    // A remark that cannot be shown is no reason to stop.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Which side of its column a cell stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// Rows of text with aligned columns.
+#[derive(Debug)]
+pub(crate) struct Table {
+    align: Vec<Align>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column heads.
+    pub(crate) fn new(heads: &[(&str, Align)]) -> Self {
+        let names = heads.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Self {
+            align: heads.iter().map(|(_, align)| *align).collect(),
+            rows: vec![names],
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as text, each line ended.
+    pub(crate) fn render(&self) -> String {
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.align.len()).map(width).collect();
+        let mut text = String::new();
+        for (idx, row) in self.rows.iter().enumerate() {
+            let cells =
+                row.iter().zip(&widths).zip(&self.align).map(
+                    |((cell, &width), align)| match align {
+                        Align::Left => format!("{cell:<width$}"),
+                        Align::Right => format!("{cell:>width$}"),
+                    },
+                );
+            text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+            text.push('\n');
+            if idx == 0 {
+                let line: Vec<_> = widths.iter().map(|&width| "─".repeat(width)).collect();
+                text.push_str(&line.join("  "));
+                text.push('\n');
+            }
+        }
+        text
+    }
+}
+
+/// Bytes in the unit that suits them, powers of ten: `5.84 MB`.
+#[expect(clippy::cast_precision_loss, reason = "three digits for people")]
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if count < 1000 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1000.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let digits = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// How many times smaller: `3.6×`.
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+pub(crate) fn ratio(raw: u64, stored: u64) -> String {
+    if stored == 0 {
+        return "–".to_owned();
+    }
+    let ratio = raw as f64 / stored as f64;
+    if ratio < 99.95 {
+        format!("{ratio:.1}×")
+    } else {
+        format!("{ratio:.0}×")
+    }
+}
+
+/// Megabytes per second, or a dash where nothing was measured.
+#[expect(clippy::cast_precision_loss, reason = "a speed for people")]
+pub(crate) fn speed(count: u64, seconds: f64) -> String {
+    if seconds <= 0.0 || count == 0 {
+        return "–".to_owned();
+    }
+    format!("{:.0}", count as f64 / 1e6 / seconds)
+}
+
+/// A frame type as a schema says it: `uint8 84×84×3`.
+pub(crate) fn frame_type(dtype: &str, shape: &[usize]) -> String {
+    let shape: Vec<_> = shape.iter().map(ToString::to_string).collect();
+    format!("{dtype} {}", shape.join("×")).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (count, expected) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1000, "1.00 kB"),
+            (9_999, "10.0 kB"),
+            (123_456, "123 kB"),
+            (999_999, "1.00 MB"),
+            (5_835_232, "5.84 MB"),
+            (u64::MAX, "18447 PB"),
+        ] {
+            assert_eq!(bytes(count), expected);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&[("name", Align::Left), ("size", Align::Right)]);
+        table.row(vec!["größe".to_owned(), "1".to_owned()]);
+        assert_eq!(table.render(), "name   size\n─────  ────\ngröße     1\n");
+    }
+}
