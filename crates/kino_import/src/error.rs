@@ -6,6 +6,8 @@
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use kino_dataset::{DatasetError, ErrorKind};
+
 /// The result of an import.
 pub type Result<T, E = ImportError> = std::result::Result<T, E>;
 
@@ -67,9 +69,32 @@ pub enum ImportError {
         /// What is wrong and what would be right.
         what: String,
     },
+    /// The caller asked to stop.
+    #[error("stopped on request; the same call with `--resume` continues it")]
+    Stopped,
+    /// The dataset cannot be written.
+    #[error(transparent)]
+    Dataset {
+        /// What the writer says.
+        #[from]
+        source: DatasetError,
+    },
 }
 
 impl ImportError {
+    /// Which kind of error this is, `None` if the caller asked for it.
+    pub fn kind(&self) -> Option<ErrorKind> {
+        Some(match self {
+            Self::NotFound { .. } => ErrorKind::NotFound,
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::InvalidArgument { .. } => ErrorKind::Invalid,
+            Self::Dataset { source } => source.kind(),
+            Self::Stopped => return None,
+        })
+    }
+
     /// A damaged object.
     pub(crate) fn corrupt(file: &Path, object: &str, what: impl Into<String>) -> Self {
         Self::Corrupt {

@@ -9,6 +9,8 @@
 //! a file is dropped in silence: an object becomes a stream, an attribute or a split, or it is listed as a
 //! [`Defect`] with the reason.
 //!
+//! [`pack`] brings a source into a dataset.
+//!
 //! | layout | what it looks like | rate |
 //! |---|---|---|
 //! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
@@ -21,11 +23,13 @@ mod error;
 mod hdf5;
 mod jpeg;
 mod open;
+mod pack;
 mod shift;
 mod source;
 
 pub use error::{ImportError, Result};
 pub use open::{ImportOptions, Incomplete, open};
+pub use pack::{PackOptions, Packed, Progress, pack};
 pub use shift::is_shift;
 pub use source::{
     Action, ClockPlan, Defect, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use kino_codec::FrameType;
-use kino_format::Kind;
+use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};
@@ -117,6 +117,13 @@ pub struct Defect {
     pub what: String,
     /// What the import does about it.
     pub action: Action,
+}
+
+impl Defect {
+    /// Whether something that the source has is not imported.
+    pub fn is_lost(&self) -> bool {
+        self.action == Action::Skipped
+    }
 }
 
 /// What an import does about a [`Defect`].

@@ -140,14 +140,15 @@ pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result
 
 fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
     let dataset = file.dataset(leaf)?;
+    let per_row = leaf.row_bytes() / leaf.element.size();
     let (mut texts, mut bytes, mut start) = (Vec::new(), 0, rows.start);
     while start < rows.end {
-        let count = TEXTS.min(rows.end - start);
+        let count = (TEXTS / per_row.max(1)).clamp(1, rows.end - start);
         let some = dataset
             .read_string_rows(start, count)
             .map_err(|error| file.wrong(&leaf.path, error))?;
         bytes += some.iter().map(|text| text.len() as u64).sum::<u64>();
-        if some.len() as u64 != count || bytes > MAX_READ_BYTES {
+        if some.len() as u64 != count * per_row || bytes > MAX_READ_BYTES {
             let what = format!(
                 "gives {} texts for rows {start}..{}, {bytes} bytes of text",
                 some.len(),
@@ -205,25 +206,12 @@ pub(crate) fn read_json(file: &H5File, leaf: &Leaf) -> Result<Value> {
             (values, [leaf.shape.as_slice(), shape].concat())
         }
         _ => {
-            let texts = read_json_texts(file, leaf, rows)?;
+            let texts = read_texts(file, leaf, rows)?;
+            let texts = texts.iter().map(|text| attributes::text(text)).collect();
             (texts, leaf.shape.clone())
         }
     };
     Ok(nest(values, &shape))
-}
-
-fn read_json_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Value>> {
-    // Texts of a small dataset of several axes are read as one axis.
-    let texts = match leaf.element {
-        Element::Text if leaf.shape.len() > 1 => {
-            let dataset = file.dataset(leaf)?;
-            dataset
-                .read_string_rows(rows.start, rows.end)
-                .map_err(|error| file.wrong(&leaf.path, error))?
-        }
-        _ => read_texts(file, leaf, rows)?,
-    };
-    Ok(texts.iter().map(|text| attributes::text(text)).collect())
 }
 
 fn number(dtype: Dtype, bytes: &[u8]) -> Value {

@@ -10,7 +10,7 @@
 //! | elements that no frame can be (compound values, references) | defect, skipped |
 
 use kino_codec::{Dtype, FrameType};
-use kino_format::Kind;
+use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
 use crate::error::{ImportError, Result};

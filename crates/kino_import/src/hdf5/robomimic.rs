@@ -23,6 +23,9 @@ use crate::hdf5::{Contents, frames, number_order};
 use crate::open::{ImportOptions, Incomplete};
 use crate::source::{Action, EpisodePlan};
 
+/// A longer list of demos is damage.
+const MAX_NAMES: u64 = 1 << 20;
+
 /// Which splits each demo is in.
 type Splits = BTreeMap<String, Vec<String>>;
 
@@ -151,7 +154,7 @@ fn read_splits(file: &H5File, mask: Node, contents: &mut Contents) -> Result<Spl
     contents.keep(&base, attributes);
     for leaf in leaves {
         let is_text = matches!(leaf.element, Element::FixedText { .. } | Element::Text);
-        if !is_text || leaf.shape.len() != 1 {
+        if !is_text || leaf.shape.len() != 1 || leaf.shape[0] > MAX_NAMES {
             let what = "is not a list of names".to_owned();
             contents.note(file, &leaf.path, what, Action::Skipped);
             continue;

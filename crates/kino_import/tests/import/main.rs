@@ -8,6 +8,7 @@
 mod damage;
 mod layouts;
 mod oracle;
+mod pack;
 
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use kino_codec::{Dtype, FrameType};
-use kino_format::Kind;
+use kino_dataset::Kind;
 use kino_import::{Action, ClockPlan, FrameBuf, ImportOptions, Source, is_shift};
 use serde_json::{Value, json};
 
@@ -230,7 +230,7 @@ fn the_hash_of_a_file_is_its_blake3() {
 }
 
 /// Recordings too large to commit: `KINOGRAPH_TEST_DATA`, or `shared/data` beside the checkout.
-fn recordings() -> Option<PathBuf> {
+pub(crate) fn recordings() -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folder = std::env::var_os("KINOGRAPH_TEST_DATA").map_or(beside, PathBuf::from);
     folder.is_dir().then_some(folder)

@@ -1,0 +1,362 @@
+//! Packing: every episode of a source into one new version of a dataset.
+//!
+//! ```text
+//! Source ─▶ order of episodes ─▶ order of streams ─▶ blocks of frames ─▶ DatasetWriter ─▶ commit
+//!           seeded, random       small, then          a shift stores
+//!                                pictures             its last frame only
+//! ```
+//!
+//! Episodes are laid down in a seeded random order, because a loader that reads neighbouring episodes then
+//! reads unrelated ones; the episode table keeps the source's order. Until the commit nothing is visible, and
+//! an interrupted pack can be resumed.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use kino_dataset::{
+    Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
+    Start, StreamInfo, Times, WriterOptions,
+};
+use serde_json::{Map, Value, json};
+
+use crate::error::{ImportError, Result};
+use crate::shift::is_shift;
+use crate::source::{
+    ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan, block_frames,
+};
+
+/// How to pack.
+#[derive(Debug, Clone)]
+pub struct PackOptions {
+    /// How to write; attributes and the resume key are added to from the source.
+    pub writer: WriterOptions,
+    /// What the target may already hold.
+    pub start: Start,
+    /// What the order of the episodes on disk is drawn from.
+    pub seed: u64,
+}
+
+impl Default for PackOptions {
+    fn default() -> Self {
+        Self {
+            writer: WriterOptions::default(),
+            start: Start::New,
+            seed: 0,
+        }
+    }
+}
+
+/// How far a pack has come. Bytes are those of decoded frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Episodes that are done.
+    pub episodes_done: u64,
+    /// All episodes.
+    pub episodes: u64,
+    /// Bytes of frames that are done.
+    pub bytes_done: u64,
+    /// Bytes of all frames; text does not count.
+    pub bytes: u64,
+}
+
+/// What a pack made.
+#[derive(Debug, Clone)]
+pub struct Packed {
+    /// The new version.
+    pub committed: Committed,
+    /// Episodes that an interrupted pack had finished before.
+    pub resumed: u64,
+    /// Streams of which only the last frame is stored, because the others are frames of another stream.
+    pub shifts: u64,
+}
+
+/// Packs a source into the folder `target`.
+///
+/// `progress` is called after every block of frames; [`ControlFlow::Break`] stops the pack, which can be
+/// resumed.
+pub fn pack(
+    source: &dyn Source,
+    target: &Path,
+    options: PackOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Packed> {
+    let PackOptions {
+        mut writer,
+        start,
+        seed,
+    } = options;
+    let info = source.describe();
+    let known = match start {
+        Start::Append => Dataset::open(target)?.manifest().attributes.clone(),
+        _ => Map::new(),
+    };
+    writer.attributes.extend(to_attributes(info, &known)?);
+    writer.resume_key = resume_key(info, &writer.resume_key)?;
+    let mut writer = DatasetWriter::open(target, start, writer)?;
+    let resumed = writer.resumed().clone();
+    let mut packing = Packing {
+        source,
+        progress: Progress {
+            episodes: source.episodes().len() as u64,
+            bytes: source.episodes().iter().map(episode_bytes).sum(),
+            ..Progress::default()
+        },
+        report: progress,
+        shifts: 0,
+    };
+    for episode in shuffled(source.episodes().len(), seed) {
+        packing.episode(&mut writer, episode, &resumed)?;
+    }
+    let message = format!("pack {} from {}", info.format, names(info));
+    Ok(Packed {
+        committed: writer.commit(&message)?,
+        resumed: resumed.len() as u64,
+        shifts: packing.shifts,
+    })
+}
+
+struct Packing<'a> {
+    source: &'a dyn Source,
+    progress: Progress,
+    report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    shifts: u64,
+}
+
+impl Packing<'_> {
+    fn episode(
+        &mut self,
+        writer: &mut DatasetWriter,
+        episode: usize,
+        resumed: &HashSet<String>,
+    ) -> Result<()> {
+        let plan = &self.source.episodes()[episode];
+        if resumed.contains(&plan.id) {
+            self.progress.bytes_done += episode_bytes(plan);
+        } else {
+            let mut episode_writer = writer.episode(self.info(episode)?)?;
+            for stream in stream_order(&plan.streams) {
+                self.stream(&mut episode_writer, episode, stream)?;
+            }
+            episode_writer.finish()?;
+        }
+        self.progress.episodes_done += 1;
+        self.tell()
+    }
+
+    fn info(&self, episode: usize) -> Result<EpisodeInfo> {
+        let plan = &self.source.episodes()[episode];
+        let file = &self.source.describe().files[plan.file];
+        let mut attributes = plan.attributes.clone();
+        let of_streams: Map<_, _> = plan.streams.iter().filter_map(stream_attributes).collect();
+        if !of_streams.is_empty() {
+            attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
+        }
+        Ok(EpisodeInfo {
+            id: plan.id.clone(),
+            position: Some(episode as u64),
+            splits: plan.splits.clone(),
+            task: plan.task.clone(),
+            success: plan.success,
+            source: Some(format!("{}:{}", file.path().display(), plan.object)),
+            source_hash: Some(file.read_blake3()?.to_owned()),
+            attributes,
+            ..EpisodeInfo::default()
+        })
+    }
+
+    fn stream(
+        &mut self,
+        writer: &mut EpisodeWriter<'_>,
+        episode: usize,
+        stream: usize,
+    ) -> Result<()> {
+        let streams = &self.source.episodes()[episode].streams;
+        let plan = &streams[stream];
+        let is_shift = plan.frames > 1 && is_shift(self.source, episode, stream)?;
+        let base = plan.shift_of.filter(|_| is_shift);
+        let shared = base.map(|base| SharedFrames {
+            base: streams[base].name.clone(),
+            first: 1,
+            count: plan.frames - 1,
+        });
+        let first = shared.as_ref().map_or(0, |shared| shared.count);
+        let ClockPlan::Regular { rate_hz } = plan.clock;
+        writer.stream(&StreamInfo {
+            name: plan.name.clone(),
+            kind: plan.kind,
+            frame: plan.frame.clone(),
+            frames: plan.frames,
+            times: Times::Rate {
+                rate_hz,
+                start_ns: 0,
+            },
+            arrival: match plan.carried {
+                true => Arrival::Jpeg,
+                false => Arrival::Values,
+            },
+            shared,
+        })?;
+        self.shifts += u64::from(first > 0);
+        self.progress.bytes_done += first * frame_bytes(plan);
+        self.frames(writer, (episode, stream), first)
+    }
+
+    /// Reads and writes the frames of a stream from `first` on.
+    fn frames(
+        &mut self,
+        writer: &mut EpisodeWriter<'_>,
+        (episode, stream): (usize, usize),
+        first: u64,
+    ) -> Result<()> {
+        let plan = &self.source.episodes()[episode].streams[stream];
+        let is_empty = plan
+            .frame
+            .as_values()
+            .is_some_and(|ty| ty.frame_bytes() == 0);
+        let mut block = FrameBuf::default();
+        let mut start = first;
+        // Frames of no bytes cannot be pushed; the writer knows their number.
+        while start < plan.frames && !is_empty {
+            let end = plan.frames.min(start + block_frames(&plan.frame));
+            self.source.read(episode, stream, start..end, &mut block)?;
+            match &block {
+                FrameBuf::Values(values) => writer.push(values)?,
+                FrameBuf::Bytes(frames) => {
+                    let frames: Vec<_> = frames.iter().map(Vec::as_slice).collect();
+                    writer.push_bytes(&frames)?;
+                }
+            }
+            self.progress.bytes_done += (end - start) * frame_bytes(plan);
+            start = end;
+            self.tell()?;
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self) -> Result<()> {
+        match (self.report)(self.progress) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(ImportError::Stopped),
+        }
+    }
+}
+
+/// Small streams, then pictures; a stream behind the one it may be shifted from.
+fn stream_order(streams: &[StreamPlan]) -> Vec<usize> {
+    let mut order: Vec<_> = (0..streams.len()).collect();
+    order.sort_by_key(|&idx| {
+        let is_picture = matches!(streams[idx].kind, Kind::Image | Kind::Depth);
+        let base = streams[idx].shift_of;
+        (is_picture, base.unwrap_or(idx), base.is_some())
+    });
+    order
+}
+
+fn stream_attributes(stream: &StreamPlan) -> Option<(String, Value)> {
+    let mut attributes = stream.attributes.clone();
+    if let Some(unit) = &stream.unit {
+        attributes.insert("unit".to_owned(), Value::from(unit.as_str()));
+    }
+    (!attributes.is_empty()).then(|| (stream.name.clone(), Value::Object(attributes)))
+}
+
+fn frame_bytes(stream: &StreamPlan) -> u64 {
+    stream
+        .frame
+        .as_values()
+        .map_or(0, |ty| ty.frame_bytes() as u64)
+}
+
+fn episode_bytes(episode: &EpisodePlan) -> u64 {
+    let bytes = |stream: &StreamPlan| stream.frames.saturating_mul(frame_bytes(stream));
+    let streams = episode.streams.iter();
+    streams.map(bytes).fold(0, u64::saturating_add)
+}
+
+/// What the manifest keeps of a source. Where the dataset has another value of the same name already, that
+/// stays and this one is kept as `<name>@<file>`.
+fn to_attributes(info: &SourceInfo, known: &Map<String, Value>) -> Result<Map<String, Value>> {
+    let mut attributes = Map::new();
+    for (name, value) in &info.attributes {
+        let is_taken = known.get(name).is_some_and(|known| known != value);
+        let name = match is_taken {
+            true => format!("{name}@{}", names(info)),
+            false => name.clone(),
+        };
+        attributes.insert(name, value.clone());
+    }
+    let mut files = Vec::new();
+    for file in &info.files {
+        files.push(json!({
+            "path": file.path().to_string_lossy(),
+            "bytes": file.len(),
+            "blake3": file.read_blake3()?,
+        }));
+    }
+    let defects = info.defects.iter();
+    let defects: Vec<_> = defects
+        .map(|defect| json!({"place": defect.place, "what": defect.what, "lost": defect.is_lost()}))
+        .collect();
+    let mut sources = match known.get("sources") {
+        Some(Value::Array(sources)) => sources.clone(),
+        _ => Vec::new(),
+    };
+    sources.push(json!({"format": info.format, "files": files, "defects": defects}));
+    attributes.insert("sources".to_owned(), Value::Array(sources));
+    Ok(attributes)
+}
+
+/// The name of the file, or of the first and how many more there are.
+fn names(info: &SourceInfo) -> String {
+    let name = info.files.first().and_then(|file| file.path().file_name());
+    let name = name.unwrap_or_default().to_string_lossy();
+    match info.files.len() {
+        0 | 1 => name.into_owned(),
+        files => format!("{name} and {} more", files - 1),
+    }
+}
+
+/// An interrupted pack is taken up only for files of the same content.
+fn resume_key(info: &SourceInfo, key: &str) -> Result<String> {
+    let mut parts = vec![key, info.format];
+    for file in &info.files {
+        parts.push(file.read_blake3()?);
+    }
+    Ok(parts.join(" "))
+}
+
+/// The numbers below `len` in an order drawn from `seed` (Fisher and Yates, with splitmix64).
+fn shuffled(len: usize, seed: u64) -> Vec<usize> {
+    let mut order: Vec<_> = (0..len).collect();
+    let mut state = seed;
+    for last in (1..len).rev() {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = state;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^= bits >> 31;
+        // The high half of a product is below `last + 1`, and as good as unbiased for any real number of episodes.
+        let pick = (u128::from(bits) * (last as u128 + 1)) >> 64;
+        order.swap(last, usize::try_from(pick).unwrap_or(last));
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_a_permutation_that_the_seed_fixes() {
+        let order = shuffled(100, 7);
+        assert_eq!(order, shuffled(100, 7));
+        assert_ne!(order, shuffled(100, 8));
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..100).collect::<Vec<_>>());
+        assert_ne!(order, sorted);
+        assert_eq!(shuffled(0, 1), [0; 0]);
+        assert_eq!(shuffled(1, 1), [0]);
+    }
+}

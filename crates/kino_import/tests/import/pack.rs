@@ -1,0 +1,182 @@
+//! Packed datasets hold what the source gave, frame by frame.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use kino_dataset::{Dataset, Depth, Start, verify};
+use kino_import::{
+    FrameBuf, ImportError, ImportOptions, PackOptions, Packed, Progress, Source, open, pack,
+};
+use serde_json::Value;
+
+use crate::{fixture, read_all};
+
+fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Packed {
+    let options = PackOptions {
+        start,
+        ..PackOptions::default()
+    };
+    let mut last = Progress::default();
+    let packed = pack(source, target, options, &mut |progress| {
+        assert!(
+            progress.bytes_done >= last.bytes_done && progress.episodes_done >= last.episodes_done
+        );
+        last = progress;
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    assert_eq!(
+        (last.bytes_done, last.episodes_done),
+        (last.bytes, last.episodes)
+    );
+    packed
+}
+
+/// Compares every frame of a dataset with its source.
+fn assert_same(source: &dyn Source, dataset: &Dataset) {
+    for (idx, plan) in source.episodes().iter().enumerate() {
+        let episode = dataset.find(&plan.id).unwrap();
+        assert_eq!(episode.streams().count(), plan.streams.len());
+        for (position, stream_plan) in plan.streams.iter().enumerate() {
+            let name = &stream_plan.name;
+            let stream = episode.stream(name).unwrap();
+            let all = 0..stream.len();
+            assert_eq!(stream.len() as u64, stream_plan.frames, "{name}");
+            match read_all(source, idx, position, 5) {
+                FrameBuf::Values(values) => assert_eq!(stream.read(all).unwrap(), values, "{name}"),
+                FrameBuf::Bytes(files) if stream_plan.carried => {
+                    for (frame, file) in files.into_iter().enumerate() {
+                        assert_eq!(stream.read_bitstream(frame).unwrap(), Some(file), "{name}");
+                    }
+                }
+                FrameBuf::Bytes(texts) => {
+                    let found = stream.read_text(all).unwrap();
+                    assert!(
+                        found
+                            .iter()
+                            .map(String::as_bytes)
+                            .eq(texts.iter().map(Vec::as_slice))
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_robomimic_file_comes_back_bit_for_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("lift.kino");
+    let source = crate::open(&fixture("robomimic.hdf5"));
+    let packed = pack_all(source.as_ref(), &target, Start::New);
+    assert_eq!(
+        (packed.committed.episodes, packed.resumed, packed.shifts),
+        (2, 0, 2)
+    );
+    let dataset = Dataset::open(&target).unwrap();
+    assert_same(source.as_ref(), &dataset);
+    assert!(
+        verify(&target, Depth::Decode, &mut |_, _| {})
+            .unwrap()
+            .damage
+            .is_empty()
+    );
+}
+
+#[test]
+fn what_the_source_says_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = crate::open(&fixture("robomimic.hdf5"));
+    pack_all(source.as_ref(), folder.path(), Start::New);
+    let dataset = Dataset::open(folder.path()).unwrap();
+    let table = dataset.table();
+    assert_eq!(
+        (table.id(0), table.id(1)),
+        (Some("demo_2"), Some("demo_10"))
+    );
+    let attributes = &dataset.manifest().attributes;
+    assert_eq!(attributes["env_args"]["env_kwargs"]["control_freq"], 20);
+    let source_info = &attributes["sources"][0];
+    assert_eq!(source_info["format"], "robomimic-hdf5");
+    assert_eq!(source_info["defects"].as_array().unwrap().len(), 6);
+    let hash = source.describe().files[0].read_blake3().unwrap();
+    assert_eq!(source_info["files"][0]["blake3"], hash);
+    let attributes = dataset.find("demo_2").unwrap().read_attributes().unwrap();
+    assert_eq!(attributes["instruction"], "lift the cube");
+    assert_eq!(
+        attributes["stream_attributes"]["obs/wrist_depth"]["unit"],
+        "m"
+    );
+}
+
+#[test]
+fn jpeg_files_come_back_as_they_were() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = crate::open(&fixture("act_jpeg.hdf5"));
+    pack_all(source.as_ref(), folder.path(), Start::New);
+    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+}
+
+#[test]
+fn a_stopped_pack_leaves_no_version_and_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = crate::open(&fixture("robomimic.hdf5"));
+    let mut options = PackOptions::default();
+    // Every episode closes its shard, so that the first is finished when the second is stopped.
+    options.writer.shard_bytes = 1;
+    let stop = &mut |progress: Progress| match progress.episodes_done {
+        0 => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    let error = pack(source.as_ref(), folder.path(), options.clone(), stop).unwrap_err();
+    assert!(matches!(error, ImportError::Stopped) && error.kind().is_none());
+    assert!(Dataset::open(folder.path()).is_err());
+    options.start = Start::Resume;
+    let go = &mut |_| ControlFlow::Continue(());
+    let packed = pack(source.as_ref(), folder.path(), options, go).unwrap();
+    assert!(packed.resumed <= 1);
+    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+}
+
+#[test]
+fn appending_keeps_what_is_known_of_both_sources() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("both.kino");
+    let copy = folder.path().join("episode_0.hdf5");
+    std::fs::copy(fixture("act_jpeg.hdf5"), &copy).unwrap();
+    let (first, second) = (crate::open(&fixture("act_jpeg.hdf5")), crate::open(&copy));
+    pack_all(first.as_ref(), &target, Start::New);
+    let error = pack(first.as_ref(), &target, PackOptions::default(), &mut |_| {
+        ControlFlow::Continue(())
+    });
+    assert!(matches!(error, Err(ImportError::Dataset { .. })));
+    pack_all(second.as_ref(), &target, Start::Append);
+    let dataset = Dataset::open(&target).unwrap();
+    assert_eq!(dataset.len(), 2);
+    assert_same(second.as_ref(), &dataset);
+    let sources = &dataset.manifest().attributes["sources"];
+    assert_eq!(sources.as_array().map(Vec::len), Some(2));
+    assert_ne!(sources[0]["files"][0]["path"], Value::Null);
+}
+
+#[test]
+fn recordings_come_back_bit_for_bit() {
+    let Some(recordings) = crate::oracle::recordings() else {
+        println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
+        return;
+    };
+    let options = ImportOptions {
+        rate_hz: Some(20.0),
+        ..ImportOptions::default()
+    };
+    for name in [
+        "real/robomimic/lift_ph_low_dim.hdf5",
+        "generated/lift/lift_1demo_nextobs.hdf5",
+        "generated/aloha/episode_0.hdf5",
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = open(&recordings.join(name), &options).unwrap();
+        pack_all(source.as_ref(), folder.path(), Start::New);
+        assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+    }
+}
