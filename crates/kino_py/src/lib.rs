@@ -1,1 +1,39 @@
-//! The Python module: convert, release the GIL, call, convert errors.
+//! The Python module `kinograph._core`: convert, release the GIL, call, convert errors.
+//!
+//! ```text
+//! kinograph.Dataset ─▶ _core.Dataset   dataset.rs, columns of the episode table in table.rs
+//! kinograph.Stream  ─▶ _core.Stream    stream.rs: frames are decoded straight into numpy's memory
+//! kinograph.Writer  ─▶ _core.Writer    writer.rs
+//! kinograph.pack    ─▶ _core.pack      pack.rs
+//! an error          ─▶ an exception    errors.rs
+//! ```
+//!
+//! What people call is `python/kinograph`; nothing here is meant for them. No logic: indexing, kinds
+//! and texts are Python's, storage is that of `kino_dataset`.
+
+mod command;
+mod dataset;
+mod errors;
+mod pack;
+mod stream;
+mod table;
+mod writer;
+
+/// Kinograph's core, in Rust. Use the package `kinograph`; this module may change without notice.
+#[pyo3::pymodule(gil_used = false)]
+mod _core {
+    #[pymodule_export]
+    use crate::command::{jpeg_shape, run_cli, verify};
+    #[pymodule_export]
+    use crate::dataset::{Dataset, Episode};
+    #[pymodule_export]
+    use crate::pack::pack;
+    #[pymodule_export]
+    use crate::stream::Stream;
+    #[pymodule_export]
+    use crate::writer::Writer;
+
+    /// The version of the wheel.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+}

@@ -1,0 +1,180 @@
+//! An open dataset and its episodes.
+
+use std::path::PathBuf;
+
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde_json::{Value, json};
+
+use crate::errors::to_py;
+use crate::stream::Stream;
+use crate::table::column_values;
+
+/// A dataset at one version.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Dataset {
+    inner: kino_dataset::Dataset,
+}
+
+#[pymethods]
+impl Dataset {
+    /// Opens a version of the dataset in a folder: the newest unless one is given.
+    #[new]
+    #[pyo3(signature = (path, version=None))]
+    fn new(py: Python<'_>, path: PathBuf, version: Option<u64>) -> PyResult<Self> {
+        let open = || match version {
+            Some(version) => kino_dataset::Dataset::open_version(&path, version),
+            None => kino_dataset::Dataset::open(&path),
+        };
+        Ok(Self {
+            inner: py.detach(open).map_err(to_py)?,
+        })
+    }
+
+    fn __len__(&self) -> usize {
+        self.inner.len()
+    }
+
+    /// The folder, as an absolute path.
+    #[getter]
+    fn path(&self) -> PathBuf {
+        self.inner.path().to_owned()
+    }
+
+    /// The version's id.
+    #[getter]
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    /// The version's number.
+    #[getter]
+    fn version(&self) -> u64 {
+        self.inner.manifest().version
+    }
+
+    /// Every version there is.
+    fn versions(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        py.detach(|| self.inner.versions()).map_err(to_py)
+    }
+
+    /// The dataset's attributes, as JSON.
+    fn attributes(&self) -> String {
+        Value::Object(self.inner.manifest().attributes.clone()).to_string()
+    }
+
+    /// What is known of every stream, as JSON.
+    fn streams(&self) -> String {
+        let streams = self.inner.manifest().streams.iter().map(|stream| {
+            let mut summary = json!(stream);
+            summary["psnr_db"] = json!(stream.psnr_db());
+            summary
+        });
+        Value::from_iter(streams).to_string()
+    }
+
+    /// The statistics of every stream of numbers: a dict of arrays each.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let all = py.detach(|| self.inner.stats()).map_err(to_py)?;
+        let streams = PyDict::new(py);
+        for (name, stats) in all {
+            let arrays = PyDict::new(py);
+            arrays.set_item("frames", stats.frames)?;
+            arrays.set_item("count", PyArray1::from_slice(py, &stats.count))?;
+            arrays.set_item("nonfinite", PyArray1::from_slice(py, &stats.nonfinite))?;
+            arrays.set_item("mean", PyArray1::from_slice(py, &stats.mean))?;
+            arrays.set_item("std", PyArray1::from_slice(py, &stats.std))?;
+            arrays.set_item("min", PyArray1::from_slice(py, &stats.min))?;
+            arrays.set_item("max", PyArray1::from_slice(py, &stats.max))?;
+            for (quantile, values) in &stats.quantiles {
+                arrays.set_item(quantile, PyArray1::from_slice(py, values))?;
+            }
+            streams.set_item(name, arrays)?;
+        }
+        Ok(streams)
+    }
+
+    /// The names of the episode table's columns.
+    fn columns(&self) -> Vec<String> {
+        self.inner.table().column_names().to_vec()
+    }
+
+    /// A column of the episode table: its type, and its values with `None` where there is none.
+    fn column<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+    ) -> PyResult<(&'static str, Bound<'py, PyAny>)> {
+        let column = py
+            .detach(|| self.inner.table().column(name))
+            .map_err(to_py)?;
+        column_values(py, column)
+    }
+
+    /// The episode in a row of the table.
+    fn episode(&self, py: Python<'_>, row: usize) -> PyResult<Episode> {
+        let inner = py.detach(|| self.inner.episode(row)).map_err(to_py)?;
+        Ok(Episode { inner })
+    }
+
+    /// The episode with an id.
+    fn find(&self, py: Python<'_>, name: &str) -> PyResult<Episode> {
+        let inner = py.detach(|| self.inner.find(name)).map_err(to_py)?;
+        Ok(Episode { inner })
+    }
+}
+
+/// One episode.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Episode {
+    inner: kino_dataset::Episode,
+}
+
+#[pymethods]
+impl Episode {
+    /// Its name.
+    #[getter]
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    /// Its row in the table.
+    #[getter]
+    fn row(&self) -> usize {
+        self.inner.row()
+    }
+
+    /// Second 0 of the episode.
+    #[getter]
+    fn start_ns(&self) -> i64 {
+        self.inner.start_ns()
+    }
+
+    /// The names of its streams.
+    fn streams(&self) -> Vec<&str> {
+        self.inner
+            .streams()
+            .map(|stream| stream.name.as_str())
+            .collect()
+    }
+
+    /// The rates of its clocks, `None` for explicit times.
+    fn rates_hz(&self) -> Vec<Option<f64>> {
+        let index = self.inner.index();
+        let rate = |idx| index.clock(idx).regular().map(|clock| clock.rate_hz());
+        (0..index.clock_count()).map(rate).collect()
+    }
+
+    /// One of its streams.
+    fn stream(&self, py: Python<'_>, name: &str) -> PyResult<Stream> {
+        let inner = py.detach(|| self.inner.stream(name)).map_err(to_py)?;
+        Ok(Stream { inner })
+    }
+
+    /// Its attributes, as JSON.
+    fn read_attributes(&self, py: Python<'_>) -> PyResult<String> {
+        let attributes = py.detach(|| self.inner.read_attributes()).map_err(to_py)?;
+        Ok(Value::Object(attributes).to_string())
+    }
+}

@@ -1,0 +1,81 @@
+//! Packing other people's files, with progress and Ctrl-C.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use kino_import::{ImportOptions, Incomplete, PackOptions, Packed, Progress};
+use pyo3::prelude::*;
+
+use crate::errors::import_to_py;
+use crate::writer::Options;
+
+/// How to pack: what `kinograph.pack` was given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct PackArgs {
+    writer: Options,
+    rate_hz: Option<f64>,
+    skip_incomplete: bool,
+    seed: u64,
+}
+
+/// Version, id and episodes; then place, fault and whether it was left out, of everything amiss in the source.
+type PackResult = ((u64, String, u64), Vec<(String, String, bool)>);
+
+/// Packs a file or folder into a dataset, calling `progress` with bytes done and bytes in all.
+#[pyfunction]
+pub(crate) fn pack(
+    py: Python<'_>,
+    source: PathBuf,
+    target: PathBuf,
+    options: PackArgs,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<PackResult> {
+    let incomplete = if options.skip_incomplete {
+        Incomplete::Skip
+    } else {
+        Incomplete::Refuse
+    };
+    let import = ImportOptions {
+        rate_hz: options.rate_hz,
+        incomplete,
+    };
+    let (start, writer) = options.writer.to_writer()?;
+    let pack = PackOptions {
+        writer,
+        start,
+        seed: options.seed,
+    };
+    py.detach(|| {
+        // What Ctrl-C or the callback raised, which stopped the pack.
+        let mut raised = None;
+        let mut report = |now: Progress| match tell(progress.as_ref(), now) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let source = kino_import::open(&source, &import).map_err(import_to_py)?;
+        let packed = kino_import::pack(&*source, &target, pack, &mut report);
+        let Packed { committed, .. } =
+            packed.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
+        let defects = source.describe().defects.iter();
+        let defects =
+            defects.map(|defect| (defect.place.clone(), defect.what.clone(), defect.is_lost()));
+        Ok((
+            (committed.version, committed.id, committed.episodes),
+            defects.collect(),
+        ))
+    })
+}
+
+fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
+    Python::attach(|py| {
+        py.check_signals()?;
+        match progress {
+            Some(callback) => callback.call1(py, (now.bytes_done, now.bytes)).map(drop),
+            None => Ok(()),
+        }
+    })
+}

@@ -1,0 +1,229 @@
+"""How what a user hands over becomes streams: kind, type, times, packed bytes.
+
+uint8 (N, H, W, 1 | 3 | 4)                          image
+uint16 or float (N, H, W) or (N, H, W, 1), "depth" in the name    depth
+list or array of str                                text
+list of bytes, each a JPEG file                     image, carried as it is
+any other numbers                                   vector
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from kinograph import _core
+from kinograph._errors import InvalidArgumentError
+
+# Kind of number and bytes, as numpy has them, to the name in a schema.
+_DTYPES = {
+    "b1": "bool",
+    **{f"u{size}": f"uint{size * 8}" for size in (1, 2, 4, 8)},
+    **{f"i{size}": f"int{size * 8}" for size in (1, 2, 4, 8)},
+    **{f"f{size}": f"float{size * 8}" for size in (2, 4, 8)},
+}
+
+_PICTURES = ("depth", "image")
+
+
+@dataclass(frozen=True)
+class Frames:
+    """The frames of one stream, ready to be written."""
+
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    values: npt.NDArray[np.uint8] | None
+    files: list[bytes] | None
+
+
+@dataclass(frozen=True)
+class Times:
+    """When frames were taken: one answer for all streams, or one each."""
+
+    rate_hz: float | Mapping[str, float] | None
+    timestamps_ns: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None
+
+
+def to_streams(
+    streams: Mapping[str, Any], times: Times, kinds: Mapping[str, str]
+) -> list[_core.StreamArgs]:
+    """Turn an episode's streams into what the core takes: small streams first, pictures last."""
+    if not isinstance(streams, Mapping):
+        raise InvalidArgumentError(
+            f"the streams of an episode are a dict of arrays by name, not {type(streams).__name__}"
+        )
+    for what, given in (
+        ("rate_hz", times.rate_hz),
+        ("timestamps_ns", times.timestamps_ns),
+        ("kinds", kinds),
+    ):
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in streams:
+                raise InvalidArgumentError(
+                    f"{what} names a stream `{name}` that the episode does not have; it has {', '.join(streams)}"
+                )
+    frames = {name: to_frames(name, value, kinds.get(name)) for name, value in streams.items()}
+    _check_lengths(frames, times)
+    ordered = sorted(frames, key=lambda name: frames[name].kind in _PICTURES)
+    return [_stream_args(name, frames[name], times) for name in ordered]
+
+
+def to_frames(name: str, value: object, kind: str | None) -> Frames:
+    """Turn one stream's values into packed frames."""
+    if isinstance(value, str | bytes):
+        raise InvalidArgumentError(
+            f"stream `{name}` is one {type(value).__name__} and not one per frame; what holds for a whole episode goes into task=, labels= or attributes="
+        )
+    if not isinstance(value, list | tuple):
+        value = _to_array(name, value)
+        if value.dtype.kind in "OUT":
+            value = list(value)
+    if isinstance(value, list | tuple) and value:
+        if all(isinstance(item, str) for item in value):
+            return _text_frames(name, value, kind)
+        if all(isinstance(item, bytes) for item in value):
+            return _file_frames(name, value, kind)
+    return _array_frames(name, _to_array(name, value), kind)
+
+
+def _to_array(name: str, value: object) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise InvalidArgumentError(
+            f"stream `{name}` is not one array: {error}; all frames of a stream have one shape"
+        ) from None
+
+
+def _array_frames(name: str, array: npt.NDArray[Any], kind: str | None) -> Frames:
+    if array.ndim == 0:
+        raise InvalidArgumentError(
+            f"stream `{name}` is a single value; its first axis must be time"
+        )
+    if array.shape[0] == 0:
+        raise InvalidArgumentError(f"stream `{name}` has no frames; leave it out of the episode")
+    dtype = _DTYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
+    if dtype is None:
+        raise InvalidArgumentError(
+            f"stream `{name}` has the dtype {array.dtype}; {_instead(array)}"
+        )
+    if kind is None:
+        kind = _array_kind(name, dtype, array.shape[1:])
+    packed = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    values = packed.reshape(-1).view(np.uint8)
+    return Frames(kind, dtype, array.shape[1:], len(array), values, None)
+
+
+def _instead(array: npt.NDArray[Any]) -> str:
+    """Say what to do with an array that cannot be stored."""
+    if array.dtype.kind == "c":
+        return "store the real and the imaginary part as two streams"
+    if array.dtype.kind in "mM":
+        return "store it as whole numbers: array.astype(np.int64)"
+    if array.dtype.kind == "S":
+        return "decode it to text (np.char.decode), or pass JPEG files as a list of bytes"
+    if array.dtype.kind == "V":
+        return "store each field as a stream"
+    if array.dtype.kind == "O":
+        return "store numbers of one type and frames of one shape, str, or JPEG files as bytes"
+    return "convert it to float64"
+
+
+def _array_kind(name: str, dtype: str, shape: tuple[int, ...]) -> str:
+    if dtype == "uint8" and len(shape) == 3 and shape[2] in (1, 3, 4) and 0 not in shape:
+        return "image"
+    flat = len(shape) == 2 or (len(shape) == 3 and shape[2] == 1)
+    if flat and "depth" in name.lower() and (dtype == "uint16" or dtype.startswith("float")):
+        return "depth"
+    return "vector"
+
+
+def _text_frames(name: str, texts: Sequence[str], kind: str | None) -> Frames:
+    if kind not in (None, "text"):
+        raise InvalidArgumentError(f"stream `{name}` is text and cannot be of kind {kind!r}")
+    try:
+        files = [text.encode() for text in texts]
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"stream `{name}` has text that is no Unicode: {error}"
+        ) from None
+    return Frames("text", "text", (), len(files), None, files)
+
+
+def _file_frames(name: str, files: Sequence[bytes], kind: str | None) -> Frames:
+    if kind not in (None, "image"):
+        raise InvalidArgumentError(f"stream `{name}` is JPEG files and cannot be of kind {kind!r}")
+    try:
+        shape = _core.jpeg_shape(files[0])
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(
+            f"stream `{name}` is bytes, and not JPEG files that can be carried: {error}; decode pictures to arrays, and bytes of text to str"
+        ) from None
+    return Frames("image", "uint8", shape, len(files), None, [bytes(file) for file in files])
+
+
+def _check_lengths(frames: Mapping[str, Frames], times: Times) -> None:
+    """One rate for all streams means one length: a difference is more often a mistake than meant."""
+    if isinstance(times.rate_hz, Mapping) or times.rate_hz is None:
+        return
+    own = times.timestamps_ns if isinstance(times.timestamps_ns, Mapping) else {}
+    counts = {name: stream.count for name, stream in frames.items() if name not in own}
+    if len(set(counts.values())) > 1:
+        lengths = ", ".join(f"`{name}` {count}" for name, count in counts.items())
+        raise InvalidArgumentError(
+            f"streams of one rate have different numbers of frames: {lengths}; if that is right, give each its rate: rate_hz={{name: rate, …}}"
+        )
+
+
+def _stream_args(name: str, frames: Frames, times: Times) -> _core.StreamArgs:
+    rate_hz, timestamps_ns = _times_of(name, times)
+    return {
+        "name": name,
+        "kind": frames.kind,
+        "dtype": frames.dtype,
+        "shape": frames.shape,
+        "frames": frames.count,
+        "rate_hz": rate_hz,
+        "timestamps_ns": timestamps_ns,
+        "values": frames.values,
+        "files": frames.files,
+    }
+
+
+def _times_of(name: str, times: Times) -> tuple[float | None, npt.NDArray[np.int64] | None]:
+    """Find the rate of a stream, or its timestamps; its own come before those of all."""
+    rates, stamps = times.rate_hz, times.timestamps_ns
+    own_rate = rates.get(name) if isinstance(rates, Mapping) else None
+    own_stamps = stamps.get(name) if isinstance(stamps, Mapping) else None
+    if own_rate is None and own_stamps is None:
+        own_rate = None if isinstance(rates, Mapping) else rates
+        own_stamps = None if isinstance(stamps, Mapping) else stamps
+    if own_rate is not None and own_stamps is not None:
+        raise InvalidArgumentError(f"stream `{name}` has a rate and timestamps; give one of them")
+    if own_stamps is not None:
+        return None, _to_timestamps_ns(name, own_stamps)
+    if own_rate is None:
+        raise InvalidArgumentError(
+            f"stream `{name}` has no times; give rate_hz=, or timestamps_ns= with one time per frame"
+        )
+    try:
+        return float(own_rate), None
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"stream `{name}`: {own_rate!r} is no rate in Hz") from None
+
+
+def _to_timestamps_ns(name: str, value: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    stamps = np.asarray(value)
+    if stamps.dtype.kind not in "iu" or stamps.ndim != 1:
+        raise InvalidArgumentError(
+            f"timestamps of stream `{name}` are {stamps.dtype} of shape {stamps.shape}; they must be whole nanoseconds, one per frame: np.round(seconds * 1e9).astype(np.int64)"
+        )
+    if stamps.dtype == np.uint64 and stamps.size and stamps.max() > np.iinfo(np.int64).max:
+        raise InvalidArgumentError(f"timestamps of stream `{name}` go beyond 64-bit signed numbers")
+    return np.ascontiguousarray(stamps, dtype=np.int64)

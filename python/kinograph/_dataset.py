@@ -1,0 +1,248 @@
+"""An open dataset: its episodes, its streams, its statistics."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, SupportsIndex, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from kinograph import _core
+from kinograph._episode import Episode, rates_text
+from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
+from kinograph._stream import is_number, to_dtype
+from kinograph._table import EpisodeTable
+
+_Value = TypeVar("_Value")
+
+
+def open(path: str | os.PathLike[str], *, version: int | None = None) -> Dataset:  # noqa: A001
+    """Open a dataset: reads what episodes there are, no frames.
+
+    Gives the newest version unless one is named.
+
+    >>> kinograph.open("lift.kino", version=1)  # doctest: +ELLIPSIS
+    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 0.22 MB → ...)
+    """
+    return Dataset(path, version=version)
+
+
+class Dataset:
+    """A dataset at one version, which never changes: a sequence of episodes.
+
+    >>> len(ds)
+    2
+    >>> ds[-1].id, ds["demo_0"].index
+    ('demo_1', 0)
+    >>> [episode.frames for episode in ds]
+    [40, 50]
+    >>> ds.streams["obs/joints"].codecs
+    ('pco:level=8',)
+    >>> ds.stats["obs/joints"].mean.shape
+    (7,)
+
+    It can be pickled, and used after a fork and by several threads at once.
+    """
+
+    __slots__ = ("_core", "_path", "_stats", "_table")
+
+    def __init__(self, path: str | os.PathLike[str], *, version: int | None = None) -> None:
+        if version is not None and not (is_number(version) and version > 0):
+            raise InvalidArgumentError(f"version {version!r} is no version; they count from 1")
+        self._path = Path(path)
+        self._core = _core.Dataset(self._path, None if version is None else int(version))
+        self._table = EpisodeTable(self._core)
+        self._stats: dict[str, StreamStats] | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder, as it was given."""
+        return self._path
+
+    @property
+    def version(self) -> int:
+        """The number of the version that is open."""
+        return self._core.version
+
+    @property
+    def versions(self) -> list[int]:
+        """Every version there is now."""
+        return self._core.versions()
+
+    @property
+    def id(self) -> str:
+        """The version's id: the same id means the same episodes."""
+        return self._core.id
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What is known of the whole dataset, such as robomimic's ``env_args``."""
+        attributes: dict[str, Any] = json.loads(self._core.attributes())
+        return attributes
+
+    @property
+    def episodes(self) -> EpisodeTable:
+        """The episode table: a row per episode, with its length, task, splits and labels."""
+        return self._table
+
+    @property
+    def streams(self) -> dict[str, StreamSummary]:
+        """What is known of every stream: type, codecs, size and error."""
+        streams = json.loads(self._core.streams())
+        return _ByName({stream["name"]: StreamSummary._from_json(stream) for stream in streams})
+
+    @property
+    def stats(self) -> dict[str, StreamStats]:
+        """The statistics of every stream of numbers, for normalisation.
+
+        >>> actions = ds.stats["actions"]
+        >>> normal = (ds[0]["actions"][:] - actions.mean) / actions.std
+        """
+        if self._stats is None:
+            shapes = {name: stream.shape for name, stream in self.streams.items()}
+            stats = self._core.stats()
+            self._stats = _ByName(
+                {
+                    name: StreamStats._from_arrays(stats[name], shape)
+                    for name, shape in shapes.items()
+                    if name in stats
+                }
+            )
+        return self._stats
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex | str) -> Episode: ...
+
+    @overload
+    def __getitem__(self, key: slice) -> list[Episode]: ...
+
+    def __getitem__(self, key: SupportsIndex | str | slice) -> Episode | list[Episode]:
+        """Open an episode by its place or its id, or several by a slice."""
+        if isinstance(key, str):
+            return Episode(self, self._core.find(key))
+        if isinstance(key, slice):
+            return [self[row] for row in range(len(self))[key]]
+        if not is_number(key):
+            raise InvalidArgumentError(
+                f"episodes are found by a number, an id or a slice, not by {key!r}"
+            )
+        row = int(key)
+        if not -len(self) <= row < len(self):
+            raise NotFoundError(f"no episode {row}; the dataset has {len(self)}")
+        return Episode(self, self._core.episode(row % len(self)))
+
+    def __iter__(self) -> Iterator[Episode]:
+        return (self[row] for row in range(len(self)))
+
+    def __contains__(self, key: object) -> bool:
+        """Whether there is an episode with this id."""
+        return key in self._table.values("id")
+
+    def __repr__(self) -> str:
+        count, frames = len(self), sum(self._table.values("frames"))
+        raw, stored = sum(self._table.values("raw_bytes")), sum(self._table.values("bytes"))
+        size = f"{_size(raw)} → {_size(stored)} ({raw / max(stored, 1):.1f}×)"
+        return (
+            f"Dataset({str(self._path)!r}, version {self.version}: {count} episode{'s' * (count != 1)}, "
+            f"{frames} frames{self._rates()}, {len(self.streams)} streams, {size})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (os.fspath(self._core.path), self.version)
+
+    def _rates(self) -> str:
+        """Say the rates of the first episode, if they can be read: a repr has to work on damaged data."""
+        try:
+            return rates_text(self._core.episode(0).rates_hz())
+        except KinographError:
+            return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamSummary:
+    """What is known of a stream over all episodes."""
+
+    name: str
+    kind: str
+    dtype: np.dtype[Any] | None
+    shape: tuple[int, ...]
+    codecs: tuple[str, ...]
+    episodes: int
+    frames: int
+    raw_bytes: int
+    bytes: int
+    max_abs_error: float
+    psnr_db: float | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller it is than its frames in memory."""
+        return self.raw_bytes / self.bytes if self.bytes else math.inf
+
+    @classmethod
+    def _from_json(cls, stream: dict[str, Any]) -> StreamSummary:
+        fields = {field.name: stream[field.name] for field in dataclasses.fields(cls)}
+        fields |= {"dtype": to_dtype(stream["dtype"])}
+        fields |= {"shape": tuple(stream["shape"]), "codecs": tuple(stream["codecs"])}
+        return cls(**fields)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StreamStats:
+    """Statistics of a stream: one number per element of a vector or per colour of a picture.
+
+    The arrays broadcast against frames, so ``(frames - stats.mean) / stats.std`` works as it stands.
+    Values that are not finite are counted in ``nonfinite`` and otherwise left out.
+    """
+
+    frames: int
+    count: npt.NDArray[np.int64]
+    nonfinite: npt.NDArray[np.int64]
+    mean: npt.NDArray[np.float64]
+    std: npt.NDArray[np.float64]
+    min: npt.NDArray[np.float64]
+    max: npt.NDArray[np.float64]
+    q01: npt.NDArray[np.float64]
+    q10: npt.NDArray[np.float64]
+    q50: npt.NDArray[np.float64]
+    q90: npt.NDArray[np.float64]
+    q99: npt.NDArray[np.float64]
+
+    @classmethod
+    def _from_arrays(cls, stats: dict[str, Any], shape: tuple[int, ...]) -> StreamStats:
+        names = [field.name for field in dataclasses.fields(cls) if field.name != "frames"]
+        # One number per element has the shape of a frame; one per colour, or one in all, lines up with its end.
+        per_element = len(stats["mean"]) == math.prod(shape)
+        arrays = {name: stats[name].reshape(shape if per_element else -1) for name in names}
+        # Unsigned 64-bit numbers turn into floats when they meet others.
+        counts = {name: arrays.pop(name).astype(np.int64) for name in ("count", "nonfinite")}
+        return cls(frames=stats["frames"], **counts, **arrays)
+
+
+class _ByName(dict[str, _Value]):
+    """A dict whose missing keys are told apart from programming errors."""
+
+    def __missing__(self, name: str) -> _Value:
+        raise NotFoundError(f"no stream `{name}`; there are {', '.join(self)}")
+
+
+def _reopen(path: str, version: int) -> Dataset:
+    return Dataset(path, version=version)
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes for people."""
+    for unit, scale in (("TB", 1e12), ("GB", 1e9)):
+        if count >= scale:
+            return f"{count / scale:.2f} {unit}"
+    megabytes = count / 1e6
+    return f"{megabytes:.1f} MB" if megabytes >= 1 else f"{megabytes:.2g} MB"

@@ -1,0 +1,139 @@
+"""One episode: its streams by name, and what is known of it."""
+
+from __future__ import annotations
+
+import json
+import operator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kinograph._errors import InvalidArgumentError
+from kinograph._stream import Stream
+from kinograph._table import BUILT_IN_COLUMNS
+
+if TYPE_CHECKING:
+    from kinograph import _core
+    from kinograph._dataset import Dataset
+
+
+class Episode(Mapping[str, Stream]):
+    """One episode of a dataset: a mapping from names to streams.
+
+    >>> episode = ds[0]
+    >>> episode
+    Episode('demo_0': 40 frames, 1.95 s at 20 Hz, 4 streams)
+    >>> list(episode)
+    ['actions', 'obs/joints', 'language', 'obs/agentview_image']
+    >>> episode["obs/joints"].dtype
+    dtype('float32')
+    >>> episode.task, episode.splits
+    ('lift the cube', ['train'])
+    """
+
+    __slots__ = ("_core", "_dataset")
+
+    def __init__(self, dataset: Dataset, core: _core.Episode) -> None:
+        self._dataset = dataset
+        self._core = core
+
+    @property
+    def id(self) -> str:
+        """Its name, unique in the dataset."""
+        return self._core.id
+
+    @property
+    def index(self) -> int:
+        """Its place in the dataset: ``ds[episode.index]`` is this episode."""
+        return self._core.row
+
+    @property
+    def streams(self) -> list[str]:
+        """The names of its streams, in the order in which they are stored."""
+        return self._core.streams()
+
+    @property
+    def frames(self) -> int:
+        """How many frames the stream with the most of them has."""
+        return int(self._column("frames"))
+
+    @property
+    def start_ns(self) -> int:
+        """The time of its first frame: second 0 of the episode."""
+        return self._core.start_ns
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first frame of any stream to the last."""
+        return float(self._column("duration_s"))
+
+    @property
+    def task(self) -> str | None:
+        """What was to be done."""
+        task: str | None = self._column("task")
+        return task
+
+    @property
+    def success(self) -> bool | None:
+        """Whether it was done; ``None`` if nobody said."""
+        success = self._column("success")
+        return None if success is None else bool(success)
+
+    @property
+    def splits(self) -> list[str]:
+        """The splits it belongs to."""
+        return list(self._column("splits"))
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """Its values in the columns that users added to the episode table."""
+        table = self._dataset.episodes
+        names = [name for name in table.columns if name not in BUILT_IN_COLUMNS]
+        values = {name: table.values(name)[self.index] for name in names}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What its source said of it; read from disk each time."""
+        attributes: dict[str, Any] = json.loads(self._core.read_attributes())
+        return attributes
+
+    def __getitem__(self, name: str) -> Stream:
+        """Open a stream by its name."""
+        if not isinstance(name, str):
+            raise InvalidArgumentError(
+                f"episode `{self.id}` is indexed by the name of a stream, not by {name!r}; frames are read from a stream: episode[name][0]"
+            )
+        return Stream(self, self._core.stream(name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._core.streams())
+
+    def __len__(self) -> int:
+        return len(self._core.streams())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._core.streams()
+
+    # A mapping is equal to another by its values, which would read all frames of both.
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        rates = rates_text(self._core.rates_hz())
+        return f"Episode({self.id!r}: {self.frames} frames, {self.duration_s:.6g} s{rates}, {len(self)} streams)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return operator.getitem, (self._dataset, self.index)
+
+    def _column(self, name: str) -> Any:  # noqa: ANN401 (the column decides)
+        return self._dataset.episodes.values(name)[self.index]
+
+
+def rates_text(rates_hz: list[float | None]) -> str:
+    """Rates as ' at 20 Hz' or ' at 30 to 500 Hz'; nothing if there are only explicit times."""
+    known = sorted({rate for rate in rates_hz if rate is not None})
+    if not known:
+        return ""
+    if len(known) == 1:
+        return f" at {known[0]:g} Hz"
+    return f" at {known[0]:g} to {known[-1]:g} Hz"

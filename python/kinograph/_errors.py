@@ -1,0 +1,59 @@
+"""The exceptions: one tree, and in it the classes that Python code already catches.
+
+``except kinograph.KinographError`` catches all of them, ``except KeyError`` an episode that is not there.
+"""
+
+
+class KinographError(Exception):
+    """Anything that goes wrong between a dataset and its user."""
+
+    __module__ = "kinograph"
+
+
+class CorruptDataError(KinographError):
+    """Bytes on disk are not what was written; the message names shard, episode, stream and frames."""
+
+    __module__ = "kinograph"
+
+
+class UnsupportedError(KinographError):
+    """The dataset needs a newer ``kinograph``."""
+
+    __module__ = "kinograph"
+
+
+class InvalidArgumentError(KinographError, ValueError):
+    """An argument is wrong; the message says what would be right."""
+
+    __module__ = "kinograph"
+
+
+class NotFoundError(KinographError, KeyError, IndexError):
+    """A dataset, version, episode, stream, column or frame that is not there; the message says what is.
+
+    >>> ds["demo_9"]
+    Traceback (most recent call last):
+    kinograph.NotFoundError: no episode `demo_9`; there are 2 such as demo_0, demo_1
+    """
+
+    __module__ = "kinograph"
+
+    def __str__(self) -> str:
+        # A KeyError shows the repr of its key; ours carries a sentence.
+        return str(self.args[0]) if self.args else ""
+
+
+class ConflictError(KinographError):
+    """The target holds something already, or another writer was faster."""
+
+    __module__ = "kinograph"
+
+
+class StorageError(KinographError, OSError):
+    """The file system failed; ``errno`` has its number where it gave one."""
+
+    __module__ = "kinograph"
+
+    def __str__(self) -> str:
+        # An OSError puts its number first; ours ends with the system's own words.
+        return str(self.args[-1]) if self.args else ""

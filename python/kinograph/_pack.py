@@ -1,0 +1,85 @@
+"""Packing recordings of other tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from kinograph import _core
+from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_count, to_options
+
+
+class Defect(NamedTuple):
+    """Something in a recording that is not as it should be; ``lost`` if it was left out."""
+
+    place: str
+    what: str
+    lost: bool
+
+
+class Packed(NamedTuple):
+    """What packing made, and what was amiss in the source."""
+
+    version: int
+    id: str
+    episodes: int
+    defects: list[Defect]
+
+
+def pack(  # noqa: PLR0913 (each is a keyword of its own)
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    mode: Mode = "new",
+    rate_hz: float | None = None,
+    skip_incomplete: bool = False,
+    plan: Plan = None,
+    quality: int | None = None,
+    shard_bytes: int = SHARD_BYTES,
+    memory_bytes: int = MEMORY_BYTES,
+    threads: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+) -> Packed:
+    """Pack a recording of another tool, a file or a folder of files, into a dataset.
+
+    Reads HDF5 in the layouts of robomimic (and LIBERO) and of ACT (ALOHA). Nothing is left out in silence: see
+    ``defects`` of what it gives.
+
+    >>> import pathlib
+    >>> recording = pathlib.Path(kinograph.__file__).parents[2] / "tests" / "data" / "lift_3demos.hdf5"
+    >>> packed = kinograph.pack(recording, "packed.kino")
+    >>> packed.version, packed.episodes, packed.defects
+    (1, 3, [])
+    >>> kinograph.open("packed.kino")["demo_0"]
+    Episode('demo_0': 36 frames, 1.75 s at 20 Hz, 17 streams)
+
+    Streams bear the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
+    unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
+
+    :param rate_hz: frames per second, where the recording does not say.
+    :param skip_incomplete: leave out episodes that are not whole, instead of refusing the file.
+    :param seed: fixes the order in which episodes lie on disk.
+    :param progress: called with the bytes of frames done and in all; what it raises ends the packing, which
+        ``mode="resume"`` can take up again.
+    """
+    writer = to_options(
+        mode=mode,
+        plan=plan,
+        quality=quality,
+        shard_bytes=shard_bytes,
+        memory_bytes=memory_bytes,
+        threads=threads,
+        attributes=attributes,
+        resume_key="",
+    )
+    options: _core.PackArgs = {
+        "writer": writer,
+        "rate_hz": rate_hz,
+        "skip_incomplete": skip_incomplete,
+        "seed": to_count("seed", seed),
+    }
+    committed, defects = _core.pack(source, target, options, progress)
+    return Packed(*committed, [Defect(*defect) for defect in defects])

@@ -1,0 +1,42 @@
+import pytest
+import samples
+
+import kinograph
+
+# It has no examples, and shares its name with the conftest of the package's.
+collect_ignore = ["conftest.py"]
+
+
+@pytest.fixture(scope="session")
+def lift_streams():
+    return [
+        samples.lift_like(60, seed=1),
+        samples.lift_like(45, seed=2),
+        samples.lift_like(73, seed=3),
+    ]
+
+
+@pytest.fixture(scope="session")
+def lift_path(tmp_path_factory, lift_streams):
+    """A dataset of three episodes that no test changes."""
+    path = tmp_path_factory.mktemp("data") / "lift.kino"
+    with kinograph.Writer(path, attributes={"env_args": {"env_name": "Lift"}}) as writer:
+        for number, streams in enumerate(lift_streams):
+            writer.add_episode(
+                streams,
+                rate_hz=20.0,
+                id=f"demo_{number}",
+                task="lift the cube",
+                splits=["train", "small"] if number == 0 else ["valid"],
+                success=[True, None, False][number],
+                attributes={"num_samples": len(streams["actions"]), "model_file": "<mujoco/>"},
+                labels={"operator": "ana", "attempt": number, "score": number / 2}
+                if number
+                else {},
+            )
+    return path
+
+
+@pytest.fixture
+def lift(lift_path):
+    return kinograph.open(lift_path)

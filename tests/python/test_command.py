@@ -1,0 +1,49 @@
+"""The ``kinograph`` command as the wheel installs it."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import kinograph
+from kinograph.__main__ import main
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "kinograph", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_the_command_tells_its_version_and_its_verbs():
+    version = run("--version")
+    assert version.returncode == 0
+    assert kinograph.__version__ in version.stdout
+    help_text = run("--help")
+    assert help_text.returncode == 0
+    for verb in ("pack", "info", "verify"):
+        assert verb in help_text.stdout
+
+
+def test_the_exit_code_says_how_it_went(tmp_path, lift_path):
+    assert run("verify", str(lift_path)).returncode == 0
+    missing = run("info", str(tmp_path / "nothing.kino"))
+    assert missing.returncode == 1
+    assert "does not exist" in missing.stderr
+    assert run("no-such-verb").returncode == 2
+
+
+def test_ctrl_c_is_pythons_again_after_the_command(monkeypatch, capfd):
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(sys, "argv", ["kinograph", "--version"])
+    assert main() == 0
+    assert kinograph.__version__ in capfd.readouterr().out
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("argument", ["--version", "--help"])
+def test_the_installed_command_is_the_same(argument):
+    script = subprocess.run(["kinograph", argument], capture_output=True, text=True, check=False)
+    assert script.returncode == 0
+    assert script.stdout.splitlines()[0] == run(argument).stdout.splitlines()[0]

@@ -1,0 +1,469 @@
+"""Writing: modes, plans, what is refused, and that nothing half-written is ever seen."""
+
+import io
+import os
+import pickle
+import textwrap
+
+import numpy as np
+import pytest
+import samples
+
+import kinograph
+
+VECTOR = {"x": np.arange(10.0)}
+
+
+def refuse(tmp_path, message, streams, **options):
+    """Check that an episode is refused, and that the writer goes on without it."""
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        with pytest.raises(kinograph.InvalidArgumentError, match=message):
+            writer.add_episode(streams, **({"rate_hz": 20.0} | options))
+        writer.add_episode(VECTOR, rate_hz=20.0, id="sound")
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert [episode.id for episode in ds] == ["sound"]
+    assert ds[0]["x"][:].tolist() == list(range(10))
+
+
+def write_and_raise(path, error, **options):
+    """Write an episode, then raise inside the block."""
+    with kinograph.Writer(path, **options) as writer:
+        writer.add_episode(VECTOR, rate_hz=20.0)
+        raise error
+
+
+def test_small_streams_are_stored_before_pictures(tmp_path):
+    camera = samples.picture(10, 8, 8)
+    depth = np.zeros((10, 8, 8), np.uint16)
+    streams = {
+        "camera": camera,
+        "b": np.arange(10),
+        "depth": depth,
+        "text": ["x"] * 10,
+        "a": np.arange(10),
+    }
+    ds = samples.write(tmp_path / "d.kino", [streams])
+    assert ds[0].streams == ["b", "text", "a", "camera", "depth"]
+
+
+def test_ids_are_made_from_the_place_where_none_is_given(tmp_path):
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(VECTOR, rate_hz=20.0)
+        writer.add_episode(VECTOR, rate_hz=20.0, id="mine")
+        writer.add_episode(VECTOR, rate_hz=20.0)
+    assert [episode.id for episode in kinograph.open(tmp_path / "d.kino")] == [
+        "episode_0",
+        "mine",
+        "episode_2",
+    ]
+
+
+def test_a_commit_says_what_it_made(tmp_path):
+    writer = kinograph.Writer(tmp_path / "d.kino")
+    assert repr(writer) == f"Writer('{tmp_path / 'd.kino'}', open)"
+    assert writer.path == tmp_path / "d.kino"
+    writer.add_episode(VECTOR, rate_hz=20.0)
+    with pytest.raises(kinograph.NotFoundError):
+        kinograph.open(tmp_path / "d.kino")
+    committed = writer.commit("the first")
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert committed == (1, ds.id, 1)
+    assert (committed.version, committed.episodes) == (1, 1)
+    assert "closed" in repr(writer)
+    for call in (
+        writer.commit,
+        lambda: writer.add_episode(VECTOR, rate_hz=1.0),
+        lambda: writer.resumed,
+    ):
+        with pytest.raises(kinograph.InvalidArgumentError, match="the writer is closed"):
+            call()
+    writer.abandon()
+
+
+def test_a_commit_inside_the_block_is_the_only_one(tmp_path):
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(VECTOR, rate_hz=20.0)
+        writer.commit()
+    assert kinograph.open(tmp_path / "d.kino").versions == [1]
+
+
+def test_nothing_is_visible_when_the_block_raises(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        write_and_raise(tmp_path / "d.kino", ZeroDivisionError)
+    with pytest.raises(kinograph.NotFoundError):
+        kinograph.open(tmp_path / "d.kino")
+
+
+def test_an_abandoned_append_leaves_the_old_version(tmp_path):
+    samples.write(tmp_path / "d.kino", [VECTOR])
+    with pytest.raises(KeyboardInterrupt):
+        write_and_raise(tmp_path / "d.kino", KeyboardInterrupt, mode="append")
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert (ds.versions, len(ds)) == ([1], 1)
+    assert kinograph.verify(tmp_path / "d.kino", decode=True) == []
+
+
+def test_a_writer_that_is_forgotten_warns_that_its_episodes_are_lost(tmp_path):
+    writer = kinograph.Writer(tmp_path / "d.kino")
+    writer.add_episode(VECTOR, rate_hz=20.0)
+    with pytest.warns(ResourceWarning, match="was never committed: its episodes are lost"):
+        del writer
+
+
+def test_a_new_dataset_needs_an_empty_place(tmp_path):
+    path = tmp_path / "d.kino"
+    samples.write(path, [VECTOR])
+    with pytest.raises(kinograph.ConflictError, match="already holds a dataset of 1 episodes"):
+        kinograph.Writer(path)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(kinograph.ConflictError, match="is not empty and not a dataset"):
+        kinograph.Writer(tmp_path / "other")
+
+
+def test_appending_needs_a_dataset(tmp_path):
+    with pytest.raises(kinograph.NotFoundError, match="does not exist"):
+        kinograph.Writer(tmp_path / "nothing", mode="append")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(kinograph.NotFoundError, match="no dataset to append to"):
+        kinograph.Writer(tmp_path / "empty", mode="append")
+
+
+def test_appended_episodes_come_after_the_others(tmp_path):
+    path = tmp_path / "d.kino"
+    samples.write(path, [VECTOR], attributes={"robot": "panda", "lab": "a"})
+    with kinograph.Writer(path, mode="append", attributes={"lab": "b"}) as writer:
+        assert writer.resumed == frozenset()
+        writer.add_episode({"x": np.arange(5.0), "y": np.ones(5, int)}, rate_hz=10.0)
+    ds = kinograph.open(path)
+    assert [episode.id for episode in ds] == ["demo_0", "episode_1"]
+    assert ds.attributes == {"robot": "panda", "lab": "b"}
+    assert ds[0].streams == ["x"]
+    assert ds.streams["y"].episodes == 1
+    assert ds[1]["x"].rate_hz == 10.0
+
+
+def test_a_stream_keeps_its_type_in_every_episode(tmp_path):
+    path = tmp_path / "d.kino"
+    samples.write(path, [VECTOR])
+    with kinograph.Writer(path, mode="append") as writer:
+        with pytest.raises(
+            kinograph.InvalidArgumentError, match=r"stream `x` is .* in other episodes"
+        ):
+            writer.add_episode({"x": np.arange(5)}, rate_hz=20.0)
+        writer.add_episode({"x": np.arange(5.0)}, rate_hz=20.0)
+    assert len(kinograph.open(path)) == 2
+
+
+def test_an_interrupted_writer_is_resumed_after_its_last_shard(tmp_path):
+    path = tmp_path / "d.kino"
+    episodes = {
+        f"demo_{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(8)
+    }
+    writer = kinograph.Writer(path, shard_bytes=1, memory_bytes=1, resume_key="demos")
+    for name, array in list(episodes.items())[:5]:
+        writer.add_episode({"x": array}, rate_hz=20.0, id=name)
+    writer.abandon()
+
+    with pytest.raises(kinograph.ConflictError, match="holds an interrupted pack"):
+        kinograph.Writer(path)
+    with kinograph.Writer(path, mode="resume", shard_bytes=1, resume_key="demos") as writer:
+        done = writer.resumed
+        assert done < set(episodes)
+        for name, array in episodes.items():
+            if name not in done:
+                writer.add_episode({"x": array}, rate_hz=20.0, id=name)
+    ds = kinograph.open(path)
+    assert len(done) > 0
+    assert sorted(episode.id for episode in ds) == sorted(episodes)
+    for name, array in episodes.items():
+        assert samples.same_bits(ds[name]["x"][:], array)
+    assert ds.stats["x"].frames == 4000
+    assert kinograph.verify(path, decode=True) == []
+
+
+def test_resuming_where_nothing_was_begun_starts_anew(tmp_path):
+    with kinograph.Writer(tmp_path / "d.kino", mode="resume") as writer:
+        assert writer.resumed == frozenset()
+        writer.add_episode(VECTOR, rate_hz=20.0)
+    assert len(kinograph.open(tmp_path / "d.kino")) == 1
+
+
+def test_a_plan_chooses_codecs_from_a_file_or_a_dict(tmp_path):
+    text = """
+        [[stream]]
+        match = "obs/*"
+        codec = "raw"
+
+        [[stream]]
+        kind = "vector"
+        codec = "zstd:level=1"
+        page_frames = 16
+    """
+    (tmp_path / "plan.toml").write_text(textwrap.dedent(text))
+    rules = [
+        {"match": "obs/*", "codec": "raw"},
+        {"kind": "vector", "codec": "zstd:level=1", "page_frames": 16},
+    ]
+    streams = {"obs/x": np.arange(50.0), "y": np.arange(50.0), "camera": samples.picture(50, 8, 8)}
+    plans = (tmp_path / "plan.toml", str(tmp_path / "plan.toml"), {"stream": rules})
+    for number, plan in enumerate(plans):
+        ds = samples.write(tmp_path / f"{number}.kino", [streams], plan=plan)
+        assert ds[0]["obs/x"].codec == "raw"
+        assert ds[0]["y"].codec.startswith("zstd:level=1")
+        assert ds[0]["camera"].codec.startswith("predict")
+        assert samples.same_bits(ds[0]["y"][:], streams["y"])
+    ds = samples.write(tmp_path / "q.kino", [streams], plan={"stream": rules}, quality=80)
+    assert ds[0]["camera"].codec == "jpeg:q=80,sub=444"
+
+
+def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
+    path = tmp_path / "d.kino"
+    for plan, message in [
+        ({"stream": [{"codec": "no-such"}]}, "no-such"),
+        ({"streams": []}, "streams"),
+        ({"stream": [{"match": "x"}]}, "codec"),
+        ({"stream": {1, 2}}, "cannot be stored as JSON"),
+        (3, "must be a path or a dict"),
+    ]:
+        with pytest.raises(kinograph.InvalidArgumentError, match=message):
+            kinograph.Writer(path, plan=plan)
+    (tmp_path / "plan.toml").write_text("[[stream]]\nspeed = 3")
+    with pytest.raises(kinograph.InvalidArgumentError, match="the plan is not valid"):
+        kinograph.Writer(path, plan=tmp_path / "plan.toml")
+    with pytest.raises(kinograph.NotFoundError, match=r"there is no plan .*missing\.toml"):
+        kinograph.Writer(path, plan=tmp_path / "missing.toml")
+    with pytest.raises(kinograph.StorageError, match="cannot read the plan"):
+        kinograph.Writer(path, plan=tmp_path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(kinograph.InvalidArgumentError, match="is no text"):
+        kinograph.Writer(path, plan=tmp_path / "binary.toml")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quality": 0}, "quality 0 is not from 1 to 100"),
+        ({"quality": 300}, "quality 300 is not from 1 to 100"),
+        ({"mode": "overwrite"}, 'mode "overwrite" is not "new", "append" or "resume"'),
+        ({"shard_bytes": -1}, "shard_bytes is -1"),
+        ({"memory_bytes": 1.5}, "memory_bytes is 1.5"),
+        ({"threads": True}, "threads is True"),
+        ({"attributes": {"x": {1}}}, "attributes of the dataset: cannot be stored as JSON: set"),
+        (
+            {"attributes": {"x": float("nan")}},
+            "attributes of the dataset: cannot be stored as JSON",
+        ),
+    ],
+)
+def test_a_wrong_option_is_refused_with_the_reason(tmp_path, options, message):
+    with pytest.raises(kinograph.InvalidArgumentError, match=message):
+        kinograph.Writer(tmp_path / "d.kino", **options)
+
+
+@pytest.mark.parametrize(
+    ("streams", "options", "message"),
+    [
+        (VECTOR, {"rate_hz": None}, "stream `x` has no times; give rate_hz="),
+        (VECTOR, {"rate_hz": {}}, "stream `x` has no times"),
+        (VECTOR, {"rate_hz": 0.0}, "stream `x`: .*rate 0 Hz is outside"),
+        (VECTOR, {"rate_hz": float("nan")}, "NaN Hz is outside"),
+        (VECTOR, {"rate_hz": "fast"}, "'fast' is no rate in Hz"),
+        (
+            VECTOR,
+            {"rate_hz": {"y": 1.0}},
+            "rate_hz names a stream `y` that the episode does not have; it has x",
+        ),
+        (VECTOR, {"kinds": {"y": "image"}}, "kinds names a stream `y`"),
+        (
+            VECTOR,
+            {"kinds": {"x": "video"}},
+            'kind "video" is not "vector", "image", "depth" or "text"',
+        ),
+        (VECTOR, {"kinds": {"x": "text"}}, "stream `x` .* it stores strings"),
+        (VECTOR, {"timestamps_ns": np.arange(10)}, "stream `x` has a rate and timestamps"),
+        (VECTOR, {"rate_hz": None, "timestamps_ns": np.arange(9)}, "10 frames and 9 timestamps"),
+        (VECTOR, {"rate_hz": None, "timestamps_ns": np.arange(10.0)}, "must be whole nanoseconds"),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.zeros((10, 1), int)},
+            "must be whole nanoseconds",
+        ),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.arange(10)[::-1]},
+            "timestamps go back from 9 ns",
+        ),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.full(10, 1 << 63, np.uint64)},
+            "beyond 64-bit signed",
+        ),
+        ({"x": np.arange(10), "y": np.arange(9)}, {}, "different numbers of frames: `x` 10, `y` 9"),
+        ({}, {}, "has no streams"),
+        ([1, 2], {}, "a dict of arrays by name, not list"),
+        ({"x": np.array(3.0)}, {}, "stream `x` is a single value"),
+        ({"x": np.zeros((0, 3))}, {}, "stream `x` has no frames"),
+        ({"x": []}, {}, "stream `x` has no frames"),
+        ({"x": np.zeros(5, complex)}, {}, "complex128; store the real and the imaginary part"),
+        ({"x": np.zeros(5, "M8[ns]")}, {}, r"datetime64\[ns\]; store it as whole numbers"),
+        ({"x": np.zeros(5, np.longdouble)}, {}, "convert it to float64"),
+        ({"x": np.zeros(5, [("a", "f4")])}, {}, "store each field as a stream"),
+        ({"x": np.array([b"ab", b"cd"])}, {}, "decode it to text"),
+        (
+            {"x": np.array([1, "a", None], dtype=object)},
+            {},
+            "dtype object; store numbers of one type",
+        ),
+        ({"x": [[1, 2], [3]]}, {}, "stream `x` is not one array"),
+        ({"x": "lift the cube"}, {}, "one str and not one per frame.*task="),
+        ({"x": b"\xff\xd8"}, {}, "one bytes and not one per frame"),
+        ({"x": [b"\x89PNG", b"\x89PNG"]}, {}, "not JPEG files that can be carried"),
+        ({"x": [b"\xff\xd8\xff"]}, {}, "not JPEG files that can be carried"),
+        ({"x": ["a", "b"]}, {"kinds": {"x": "vector"}}, "is text and cannot be of kind 'vector'"),
+        ({"x": ["\ud800"]}, {}, "no Unicode"),
+        ({"x": np.zeros((2,) + (1,) * 9)}, {}, "9 dimensions, at most 8"),
+        (VECTOR, {"splits": "train"}, r"splits is a list of names, not one: \['train'\]"),
+        (VECTOR, {"labels": {"a": [1]}}, "label `a` is .*attributes="),
+        (VECTOR, {"labels": {"a": 1 << 63}}, "64 bits cannot hold"),
+        (VECTOR, {"labels": {"frames": 3}}, "label `frames` has the name of a column"),
+        (
+            VECTOR,
+            {"attributes": {"a": object()}},
+            "attributes of the episode: cannot be stored as JSON: object",
+        ),
+        (VECTOR, {"id": "a\nb"}, "control characters"),
+        (VECTOR, {"id": "x" * 300}, "over 255 bytes"),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else None,
+)
+def test_an_episode_that_cannot_be_stored_is_refused_with_the_reason(
+    tmp_path, streams, options, message
+):
+    refuse(tmp_path, message, streams, **options)
+
+
+@pytest.mark.parametrize("name", ["../x", "", "/x", "x//y", "a\nb", "x" * 300])
+def test_a_stream_name_is_a_relative_path(tmp_path, name):
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        with pytest.raises(kinograph.KinographError, match="is not a relative path"):
+            writer.add_episode({name: np.arange(3)}, rate_hz=20.0)
+        writer.add_episode(VECTOR, rate_hz=20.0)
+
+
+def test_ids_are_unique(tmp_path):
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(VECTOR, rate_hz=20.0, id="a")
+        with pytest.raises(
+            kinograph.InvalidArgumentError, match="episode `a` is in the dataset already"
+        ):
+            writer.add_episode(VECTOR, rate_hz=20.0, id="a")
+    with (
+        kinograph.Writer(tmp_path / "d.kino", mode="append") as writer,
+        pytest.raises(kinograph.InvalidArgumentError, match="ids are unique"),
+    ):
+        writer.add_episode(VECTOR, rate_hz=20.0, id="a")
+
+
+def test_a_dataset_has_at_least_one_episode(tmp_path):
+    with (
+        pytest.raises(kinograph.InvalidArgumentError, match="no episode was written"),
+        kinograph.Writer(tmp_path / "d.kino"),
+    ):
+        pass
+
+
+def test_streams_of_one_rate_may_differ_in_length_when_said_so(tmp_path):
+    streams = {"obs": np.arange(11), "actions": np.arange(10)}
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(streams, rate_hz=dict.fromkeys(streams, 20.0))
+    assert kinograph.open(tmp_path / "d.kino")[0].frames == 11
+
+
+def test_a_kind_can_be_said_where_the_shape_does_not_tell(tmp_path):
+    grey, small = samples.picture(5, 8, 8, 1)[..., 0], np.zeros((5, 2, 2, 3), np.uint8)
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(
+            {"grey": grey, "tactile": small},
+            rate_hz=20.0,
+            kinds={"grey": "image", "tactile": "vector"},
+        )
+    episode = kinograph.open(tmp_path / "d.kino")[0]
+    assert (episode["grey"].kind, episode["tactile"].kind) == ("image", "vector")
+    assert samples.same_bits(episode["grey"][:], grey)
+
+
+def test_labels_and_attributes_take_numpys_numbers(tmp_path):
+    labels = {"n": np.int32(3), "s": np.float32(0.5), "ok": np.bool_(True), "who": np.str_("ana")}
+    attributes = {"camera": np.eye(2), "count": np.uint8(7), "nested": {"list": [1, None, "x"]}}
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(
+            VECTOR,
+            rate_hz=20.0,
+            labels=labels,
+            attributes=attributes,
+            success=np.bool_(False),
+            licence="CC-BY-4.0",
+            consent="research",
+            source="demos.hdf5",
+        )
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert ds[0].labels == {"n": 3, "ok": True, "s": 0.5, "who": "ana"}
+    assert ds[0].attributes == {
+        "camera": [[1.0, 0.0], [0.0, 1.0]],
+        "count": 7,
+        "nested": {"list": [1, None, "x"]},
+    }
+    assert ds[0].success is False
+    for column, expected in (
+        ("licence", "CC-BY-4.0"),
+        ("consent", "research"),
+        ("source", "demos.hdf5"),
+    ):
+        assert ds.episodes[column].tolist() == [expected]
+
+
+def test_jpeg_files_of_different_sizes_are_refused(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+
+    def file(width):
+        buffer = io.BytesIO()
+        image.new("RGB", (width, 8)).save(buffer, "JPEG")
+        return buffer.getvalue()
+
+    with (
+        pytest.raises(
+            kinograph.KinographError, match=r"stream `camera`.*\(8, 24, 3\).*\(8, 16, 3\)"
+        ),
+        kinograph.Writer(tmp_path / "d.kino") as writer,
+    ):
+        writer.add_episode({"camera": [file(16), file(24)]}, rate_hz=20.0)
+
+
+def test_a_writer_is_not_pickled(tmp_path):
+    writer = kinograph.Writer(tmp_path / "d.kino")
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(writer)
+    writer.abandon()
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_process_leaves_its_parents_writer_alone(tmp_path):
+    writer = kinograph.Writer(tmp_path / "d.kino")
+    writer.add_episode(VECTOR, rate_hz=20.0, id="before")
+    child = os.fork()
+    if child == 0:
+        try:
+            writer.add_episode(VECTOR, rate_hz=20.0)
+            code = 1
+        except kinograph.InvalidArgumentError as error:
+            code = 0 if "which this one was forked from" in str(error) else 2
+        del writer
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    writer.add_episode(VECTOR, rate_hz=20.0, id="after")
+    writer.commit()
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert [episode.id for episode in ds] == ["before", "after"]
+    assert kinograph.verify(tmp_path / "d.kino", decode=True) == []
