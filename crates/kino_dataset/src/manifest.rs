@@ -159,8 +159,8 @@ impl Manifest {
         ))
     }
 
-    /// Reads the manifest of `version` from its (untrusted) bytes and returns it with its id.
-    pub(crate) fn parse(place: &str, bytes: &[u8], version: u64) -> Result<(Self, String)> {
+    /// Reads the manifest of `version` from its (untrusted) bytes and returns it with its id; `place` is for messages.
+    pub fn parse(place: &str, bytes: &[u8], version: u64) -> Result<(Self, String)> {
         let id = check_trailer(bytes).map_err(|what| corrupt(place, what))?;
         // The reader version first: the rest of a newer manifest may look like anything.
         let header: Header =

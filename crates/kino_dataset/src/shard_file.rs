@@ -55,6 +55,12 @@ struct ShardFile {
     schema: Schema,
     /// Length and hash when the current episode began, to go back to.
     episode_start: (u64, Box<blake3::Hasher>),
+    contents: Contents,
+}
+
+/// What the whole episodes of a shard hold.
+#[derive(Debug, Default)]
+struct Contents {
     rows: Vec<(u64, EpisodeRow)>,
     usage: Usage,
     parts: BTreeMap<String, StatsPart>,
@@ -175,10 +181,19 @@ impl Assembler {
     }
 
     fn finish_shard(&mut self, receipts: &mut Receipts) -> Result<()> {
-        let Some(file) = self.file.take().filter(|file| !file.rows.is_empty()) else {
+        let Some(file) = self
+            .file
+            .take()
+            .filter(|file| !file.contents.rows.is_empty())
+        else {
             return Ok(());
         };
-        let (shard, mut rows, usage, parts) = file.publish(&self.store)?;
+        let (shard, contents) = file.publish(&self.store)?;
+        let Contents {
+            mut rows,
+            usage,
+            parts,
+        } = contents;
         for (_, row) in &mut rows {
             row.shard = *shard.blake3.as_bytes();
         }
@@ -234,9 +249,7 @@ impl ShardFile {
                 streams: Vec::new(),
             },
             episode_start: (0, Box::new(blake3::Hasher::new())),
-            rows: Vec::new(),
-            usage: Usage::default(),
-            parts: BTreeMap::new(),
+            contents: Contents::default(),
         };
         file.begin_episode()?;
         Ok(file)
@@ -346,13 +359,13 @@ impl ShardFile {
             source_hash: draft.info.source_hash,
             labels: draft.info.labels,
         };
-        self.rows.push((position, row));
+        self.contents.rows.push((position, row));
         self.begin_episode()
     }
 
     fn count(&mut self, stream: &StreamDraft, pages: RunPages) {
         let elements = stream.schema.shape.iter().product::<usize>() as u64;
-        self.usage.add(&stream.schema, |used| {
+        self.contents.usage.add(&stream.schema, |used| {
             used.episodes += 1;
             used.frames += u64::from(stream.frames);
             used.raw_bytes += stream.raw_bytes;
@@ -364,9 +377,13 @@ impl ShardFile {
             used.decode_time += pages.decode_time;
         });
         if let Some(stats) = pages.stats {
-            match self.parts.get_mut(&stream.schema.name) {
+            match self.contents.parts.get_mut(&stream.schema.name) {
                 Some(known) => known.merge(stats),
-                None => drop(self.parts.insert(stream.schema.name.clone(), stats)),
+                None => drop(
+                    self.contents
+                        .parts
+                        .insert(stream.schema.name.clone(), stats),
+                ),
             }
         }
     }
@@ -382,15 +399,7 @@ impl ShardFile {
     }
 
     /// Writes the tail and moves the file to its place.
-    fn publish(
-        mut self,
-        store: &Store,
-    ) -> Result<(
-        ShardRef,
-        Vec<(u64, EpisodeRow)>,
-        Usage,
-        BTreeMap<String, StatsPart>,
-    )> {
+    fn publish(mut self, store: &Store) -> Result<(ShardRef, Contents)> {
         self.flush()?;
         let mut tail = Vec::new();
         let bytes = self
@@ -405,9 +414,9 @@ impl ShardFile {
         let shard = ShardRef {
             blake3: hash,
             bytes,
-            episodes: self.rows.len() as u64,
+            episodes: self.contents.rows.len() as u64,
         };
-        Ok((shard, self.rows, self.usage, self.parts))
+        Ok((shard, self.contents))
     }
 }
 

@@ -179,8 +179,12 @@ impl Store {
     /// A new file in `staging/`, removed again unless it is published.
     pub(crate) fn staging_file(&self) -> Result<tempfile::NamedTempFile> {
         let folder = self.staging()?;
-        tempfile::Builder::new()
-            .prefix("shard-")
+        let mut builder = tempfile::Builder::new();
+        builder.prefix("shard-");
+        // A temporary file is private by default, a dataset is for everyone the umask lets in.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        builder
             .tempfile_in(&folder)
             .map_err(io_at("create a file in", folder.display().to_string()))
     }

@@ -1,5 +1,11 @@
 //! A dataset written, committed, opened and read back, compared with the arrays it was made from.
-
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
 #![allow(clippy::cast_precision_loss, reason = "small numbers made here")]
 
 mod common;
@@ -323,7 +329,6 @@ fn wrong_input_is_refused_with_its_place_and_leaves_the_writer_usable() {
         options(Plan::lossless()),
     )
     .unwrap();
-    let info = |name: &str| vector_info(name, 4, 3);
     type Mistake = fn(&mut kino_dataset::EpisodeWriter<'_>) -> kino_dataset::Result<()>;
     let mistakes: [(&str, Mistake); 8] = [
         ("4 were announced", |episode| {
@@ -374,6 +379,12 @@ fn wrong_input_is_refused_with_its_place_and_leaves_the_writer_usable() {
         let text = common::chain(&error);
         assert!(text.contains(expected), "{expected}: {text}");
     }
+    write_good(writer, &folder.path().join("a.kino"));
+}
+
+/// After any number of refused episodes: a good one, a second of the same name, one of another type.
+fn write_good(mut writer: DatasetWriter, path: &Path) {
+    let info = |name: &str| vector_info(name, 4, 3);
     let mut episode = writer
         .episode(EpisodeInfo {
             id: "good".to_owned(),
@@ -399,10 +410,7 @@ fn wrong_input_is_refused_with_its_place_and_leaves_the_writer_usable() {
     assert!(common::chain(&episode.stream(&other).unwrap_err()).contains("other episodes"));
     drop(episode);
     writer.commit("").unwrap();
-    assert_eq!(
-        Dataset::open(&folder.path().join("a.kino")).unwrap().len(),
-        1
-    );
+    assert_eq!(Dataset::open(path).unwrap().len(), 1);
 }
 
 #[test]

@@ -54,7 +54,7 @@ fn head(dataset: &Dataset) -> Result<String> {
     let memory = table.memory_bytes() / table.len().max(1);
     Ok(format!(
         "{}\n  version    {} of {:?}, {}, {}\n  id         {}\n  episodes   {} ({frames} frames, {seconds:.1} s)\n  \
-         bytes      {} in {} shards, {} before ({})\n  memory     {memory} bytes per episode while open\n\n",
+         bytes      {} in {} shards, {} before ({})\n  memory     {} while open, {memory} bytes per episode\n\n",
         dataset.path().display(),
         manifest.version,
         dataset.versions()?,
@@ -66,6 +66,7 @@ fn head(dataset: &Dataset) -> Result<String> {
         manifest.shards.len(),
         bytes(raw),
         ratio(raw, stored),
+        bytes(table.memory_bytes() as u64),
     ))
 }
 

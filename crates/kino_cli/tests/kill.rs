@@ -1,0 +1,173 @@
+//! `kill -9` at random moments: the dataset is at the old or at the new version, whole, and nothing in between.
+//!
+//! `KINOGRAPH_KILLS` sets how many kills must hit a running pack; CI does with fewer than the hundred of
+//! docs/reliability.md.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test fails by panicking"
+)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kino_dataset::{Dataset, Depth, verify};
+
+fn recording() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5")
+}
+
+/// A pack with small shards, so that many files are written.
+fn pack(source: &Path, target: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kinograph"));
+    command
+        .arg("pack")
+        .arg(source)
+        .arg(target)
+        .args(["--shard-size", "0", "--threads", "1"])
+        .args(options);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn kills() -> u32 {
+    std::env::var("KINOGRAPH_KILLS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(24)
+}
+
+/// Kills a pack after `moment`; says whether it was still running.
+fn kill(mut command: Command, moment: Duration) -> bool {
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(moment);
+    let running = child.try_wait().unwrap().is_none();
+    // SIGKILL: nothing of the program runs after it.
+    child.kill().unwrap();
+    child.wait().unwrap();
+    running
+}
+
+/// The episodes of a whole dataset, or `None` if there is no version yet.
+fn episodes(path: &Path) -> Option<usize> {
+    let has_version =
+        path.join("versions").is_dir() && path.join("versions").read_dir().unwrap().count() > 0;
+    if !has_version {
+        assert!(Dataset::open(path).is_err());
+        return None;
+    }
+    let found = verify(path, Depth::Decode, &mut |_, _| {}).unwrap();
+    assert_eq!(found.damage, []);
+    Some(Dataset::open(path).unwrap().len())
+}
+
+/// Moments at which to kill: spread over the time a pack takes, which is learnt from the kills that came too late.
+struct Moments {
+    whole: Duration,
+    round: u32,
+    hits: u32,
+}
+
+impl Moments {
+    fn new() -> Self {
+        Self {
+            whole: Duration::from_secs(1),
+            round: 0,
+            hits: 0,
+        }
+    }
+
+    /// Kills one pack; its number, or `None` when enough of them were still running.
+    fn kill(&mut self, pack: impl FnOnce(u32) -> Command) -> Option<u32> {
+        if self.hits == kills() || self.round == 20 * kills() {
+            return None;
+        }
+        self.round += 1;
+        // Steps of the golden ratio fall everywhere, and never twice on the same moment.
+        let part = (f64::from(self.round) * 0.618_033_988_75).fract();
+        if kill(pack(self.round), self.whole.mul_f64(part)) {
+            self.hits += 1;
+            self.whole = self.whole.mul_f64(1.01);
+        } else {
+            self.whole = self.whole.mul_f64(0.9);
+        }
+        Some(self.round)
+    }
+}
+
+#[test]
+fn a_killed_first_pack_is_invisible_or_whole_and_can_be_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole.kino");
+    assert!(pack(&recording(), &whole, &[]).status().unwrap().success());
+    let shards = |path: &Path| {
+        let mut shards = Dataset::open(path).unwrap().manifest().shards.clone();
+        shards.sort_by_key(|shard| shard.blake3);
+        shards
+    };
+    let target = |round: u32| folder.path().join(format!("{round}.kino"));
+    let (mut moments, mut visible) = (Moments::new(), 0);
+    while let Some(round) = moments.kill(|round| pack(&recording(), &target(round), &[])) {
+        let target = target(round);
+        if let Some(count) = target.exists().then(|| episodes(&target)).flatten() {
+            assert_eq!(count, 3, "round {round}");
+            visible += 1;
+            continue;
+        }
+        let resumed = pack(&recording(), &target, &["--resume"]).status().unwrap();
+        assert!(resumed.success(), "round {round}");
+        assert_eq!(episodes(&target), Some(3), "round {round}");
+        assert_eq!(
+            shards(&target),
+            shards(&whole),
+            "round {round}: the same shards as without a kill"
+        );
+    }
+    println!(
+        "{} packs killed while running; {visible} of {} had committed",
+        moments.hits, moments.round
+    );
+    assert_eq!(moments.hits, kills(), "kills came too late");
+}
+
+#[test]
+fn a_killed_append_leaves_the_old_version_or_makes_the_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base.kino");
+    assert!(pack(&recording(), &base, &[]).status().unwrap().success());
+    // A demonstration under another name, so that it can be added.
+    let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/other_demo.hdf5");
+    let target = |round: u32| folder.path().join(format!("{round}.kino"));
+    let (mut moments, mut visible) = (Moments::new(), 0);
+    while let Some(round) = moments.kill(|round| {
+        copy_folder(&base, &target(round));
+        pack(&other, &target(round), &["--append"])
+    }) {
+        let target = target(round);
+        let count = episodes(&target).expect("the old version stays");
+        assert!(count == 3 || count == 4, "round {round}: {count} episodes");
+        visible += u32::from(count == 4);
+        assert_eq!(Dataset::open_version(&target, 1).unwrap().len(), 3);
+    }
+    println!(
+        "{} appends killed while running; {visible} of {} had committed",
+        moments.hits, moments.round
+    );
+    assert_eq!(moments.hits, kills(), "kills came too late");
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in from.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy_folder(&path, &target);
+        } else {
+            std::fs::copy(&path, &target).unwrap();
+        }
+    }
+}
