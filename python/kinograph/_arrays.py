@@ -224,6 +224,6 @@ def _to_timestamps_ns(name: str, value: npt.ArrayLike) -> npt.NDArray[np.int64]:
         raise InvalidArgumentError(
             f"timestamps of stream `{name}` are {stamps.dtype} of shape {stamps.shape}; they must be whole nanoseconds, one per frame: np.round(seconds * 1e9).astype(np.int64)"
         )
-    if stamps.dtype == np.uint64 and stamps.size and stamps.max() > np.iinfo(np.int64).max:
+    if stamps.dtype == np.uint64 and stamps.size and int(stamps.max()) >= 1 << 63:
         raise InvalidArgumentError(f"timestamps of stream `{name}` go beyond 64-bit signed numbers")
     return np.ascontiguousarray(stamps, dtype=np.int64)

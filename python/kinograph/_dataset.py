@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import operator
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ def open(path: str | os.PathLike[str], *, version: int | None = None) -> Dataset
     Gives the newest version unless one is named.
 
     >>> kinograph.open("lift.kino", version=1)  # doctest: +ELLIPSIS
-    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 0.22 MB → ...)
+    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216.1 kB → ...)
     """
     return Dataset(path, version=version)
 
@@ -53,10 +54,10 @@ class Dataset:
     __slots__ = ("_core", "_path", "_stats", "_table")
 
     def __init__(self, path: str | os.PathLike[str], *, version: int | None = None) -> None:
-        if version is not None and not (is_number(version) and version > 0):
+        if version is not None and not (is_number(version) and operator.index(version) > 0):
             raise InvalidArgumentError(f"version {version!r} is no version; they count from 1")
         self._path = Path(path)
-        self._core = _core.Dataset(self._path, None if version is None else int(version))
+        self._core = _core.Dataset(self._path, None if version is None else operator.index(version))
         self._table = EpisodeTable(self._core)
         self._stats: dict[str, StreamStats] | None = None
 
@@ -135,7 +136,7 @@ class Dataset:
             raise InvalidArgumentError(
                 f"episodes are found by a number, an id or a slice, not by {key!r}"
             )
-        row = int(key)
+        row = operator.index(key)
         if not -len(self) <= row < len(self):
             raise NotFoundError(f"no episode {row}; the dataset has {len(self)}")
         return Episode(self, self._core.episode(row % len(self)))
@@ -241,8 +242,7 @@ def _reopen(path: str, version: int) -> Dataset:
 
 def _size(count: int) -> str:
     """Write a number of bytes for people."""
-    for unit, scale in (("TB", 1e12), ("GB", 1e9)):
+    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
-            return f"{count / scale:.2f} {unit}"
-    megabytes = count / 1e6
-    return f"{megabytes:.1f} MB" if megabytes >= 1 else f"{megabytes:.2g} MB"
+            return f"{count / scale:.1f} {unit}"
+    return f"{count} B"

@@ -43,7 +43,8 @@ class Stream:
     >>> stream[10:20].shape, stream[0].shape
     ((10, 7), (7,))
 
-    Numbers with a decimal point are seconds from the episode's start, the end left out:
+    Numbers with a decimal point are seconds from the episode's start, the end left out; negative ones lie
+    before the start and do not count from the end:
 
     >>> stream[0.5:1.0].shape
     (10, 7)
@@ -179,12 +180,12 @@ class Stream:
             raise InvalidArgumentError(
                 f"stream `{self.name}` is indexed by a frame number, a slice, a list of frame numbers or a mask of {len(self)} frames, not by {key!r}"
             )
+        # As Python's numbers: an unsigned one may be beyond what the indices can hold.
+        lowest, highest = int(wanted.min()), int(wanted.max())
+        if lowest < -len(self) or highest >= len(self):
+            outside = highest if highest >= len(self) else lowest
+            raise NotFoundError(f"stream `{self.name}` has {len(self)} frames, no frame {outside}")
         indices = wanted.astype(np.int64)
-        outside = (indices < -len(self)) | (indices >= len(self))
-        if outside.any():
-            raise NotFoundError(
-                f"stream `{self.name}` has {len(self)} frames, no frame {indices[outside][0]}"
-            )
         return np.where(indices < 0, indices + len(self), indices)
 
     def _read(self, frames: range) -> FrameData:
@@ -225,9 +226,15 @@ class Stream:
         return out if np.array_equal(wanted, indices) else out[places]
 
 
-def is_number(key: object) -> TypeGuard[int | np.integer[Any]]:
-    """Tell whether a key is a whole number; ``True`` is none."""
-    return isinstance(key, int | np.integer) and not isinstance(key, bool)
+def is_number(key: object) -> TypeGuard[SupportsIndex]:
+    """Tell whether a key is one whole number, of Python, numpy or torch; ``True`` is none."""
+    if isinstance(key, bool | np.bool_) or getattr(key, "ndim", 0) != 0:
+        return False
+    try:
+        operator.index(key)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
 def to_dtype(name: str) -> np.dtype[Any] | None:

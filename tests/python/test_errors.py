@@ -81,7 +81,7 @@ def test_a_part_that_is_not_there_is_not_found_and_the_message_says_what_is(lift
 def test_a_version_that_is_not_there_is_not_found(lift_path):
     with pytest.raises(kinograph.NotFoundError, match=r"has no version 7; there are \[1\]"):
         kinograph.open(lift_path, version=7)
-    for version in (0, -1, 1.0, True, "1"):
+    for version in (0, -1, 1.0, True, "1", [1]):
         with pytest.raises(
             kinograph.InvalidArgumentError, match="is no version; they count from 1"
         ):

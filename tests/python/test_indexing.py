@@ -29,6 +29,7 @@ KEYS = [
     -60,
     np.int16(7),
     np.uint64(7),
+    np.array(7),
     [],
     [5],
     [3, 1, 7],
@@ -163,7 +164,11 @@ def test_a_key_that_means_nothing_is_refused_with_the_reason(episode, key, messa
         episode["actions"][key]
 
 
-@pytest.mark.parametrize("key", [60, -61, 10**30, [0, 60], [-61], np.array([1, 99])], ids=repr)
+@pytest.mark.parametrize(
+    "key",
+    [60, -61, 10**30, [0, 60], [-61], np.array([1, 99]), np.array([1 << 63, 0], np.uint64)],
+    ids=repr,
+)
 def test_a_frame_that_is_not_there_is_not_found(episode, key):
     with pytest.raises(kinograph.NotFoundError, match="stream `actions` has 60 frames, no frame"):
         episode["actions"][key]

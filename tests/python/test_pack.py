@@ -117,6 +117,30 @@ def test_aloha_recordings_come_back_bit_for_bit(tmp_path, name):
         assert check_episode(episode, file) == len(arrays_of(file))
 
 
+@pytest.mark.parametrize("number", range(3))
+def test_sessions_of_many_clocks_come_back_bit_for_bit(tmp_path, number):
+    path = recording(f"generated/mixed/session_{number:02}.hdf5")
+    with h5py.File(path) as file:
+        arrays = {name: array[()] for name, array in arrays_of(file).items()}
+    times = {
+        name.removesuffix("/t"): array for name, array in arrays.items() if name.endswith("/t")
+    }
+    streams = {name: arrays[f"{name}/data"] for name in times}
+    streams["language"] = [text.decode() for text in streams["language"]]
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(streams, timestamps_ns=times)
+    (episode,) = kinograph.open(tmp_path / "d.kino")
+    assert sorted(episode) == sorted(streams)
+    assert episode["cam_front/depth"].kind == "depth"
+    for name, expected in streams.items():
+        assert np.array_equal(episode[name].timestamps_ns, times[name])
+        found = episode[name][:]
+        assert found == expected if name == "language" else samples.same_bits(found, expected)
+    start = min(clock[0] for clock in times.values())
+    second = (times["ft"] >= start + 500_000_000) & (times["ft"] < start + 1_500_000_000)
+    assert samples.same_bits(episode["ft"][0.5:1.5], streams["ft"][second])
+
+
 def test_statistics_of_the_sample_are_those_that_numpy_computes(tmp_path):
     kinograph.pack(SAMPLE, tmp_path / "d.kino")
     ds = kinograph.open(tmp_path / "d.kino")

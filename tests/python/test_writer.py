@@ -348,8 +348,11 @@ def test_an_episode_that_cannot_be_stored_is_refused_with_the_reason(
 def test_a_stream_name_is_a_relative_path(tmp_path, name):
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         with pytest.raises(kinograph.KinographError, match="is not a relative path"):
-            writer.add_episode({name: np.arange(3)}, rate_hz=20.0)
+            writer.add_episode({"x": np.arange(3.0), name: np.arange(3)}, rate_hz=20.0)
         writer.add_episode(VECTOR, rate_hz=20.0)
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert (len(ds), ds[0]["x"][:].tolist(), ds.stats["x"].frames) == (1, list(range(10)), 10)
+    assert kinograph.verify(tmp_path / "d.kino", decode=True) == []
 
 
 def test_ids_are_unique(tmp_path):

@@ -40,7 +40,7 @@ pub(crate) fn pack(
         rate_hz: options.rate_hz,
         incomplete,
     };
-    let (start, writer) = options.writer.to_writer()?;
+    let (start, writer) = options.writer.into_writer()?;
     let pack = PackOptions {
         writer,
         start,

@@ -100,7 +100,7 @@ impl Writer {
     /// Starts to write into a folder.
     #[new]
     fn new(py: Python<'_>, path: PathBuf, options: Options) -> PyResult<Self> {
-        let (start, options) = options.to_writer()?;
+        let (start, options) = options.into_writer()?;
         let writer = py
             .detach(|| DatasetWriter::open(&path, start, options))
             .map_err(to_py)?;
@@ -124,7 +124,7 @@ impl Writer {
         episode: EpisodeArgs,
         streams: Vec<StreamArgs<'_>>,
     ) -> PyResult<()> {
-        let info = episode.to_info()?;
+        let info = episode.into_info()?;
         let jobs: Vec<StreamJob<'_>> = streams
             .iter()
             .map(StreamArgs::to_job)
@@ -179,7 +179,7 @@ fn closed() -> PyErr {
 }
 
 impl Options {
-    pub(crate) fn to_writer(self) -> PyResult<(Start, WriterOptions)> {
+    pub(crate) fn into_writer(self) -> PyResult<(Start, WriterOptions)> {
         let start = match self.mode.as_str() {
             "new" => Start::New,
             "append" => Start::Append,
@@ -209,7 +209,7 @@ impl Options {
 }
 
 impl EpisodeArgs {
-    fn to_info(self) -> PyResult<EpisodeInfo> {
+    fn into_info(self) -> PyResult<EpisodeInfo> {
         Ok(EpisodeInfo {
             id: self.id.unwrap_or_default(),
             splits: self.splits,
@@ -222,7 +222,7 @@ impl EpisodeArgs {
             labels: self
                 .labels
                 .into_iter()
-                .map(|(name, label)| (name, label.to_label()))
+                .map(|(name, label)| (name, label.into_label()))
                 .collect(),
             ..EpisodeInfo::default()
         })
@@ -230,7 +230,7 @@ impl EpisodeArgs {
 }
 
 impl LabelArg {
-    fn to_label(self) -> Label {
+    fn into_label(self) -> Label {
         match self {
             Self::Bool(value) => Label::Bool(value),
             Self::Int(value) => Label::Int(value),
