@@ -75,6 +75,17 @@ impl Base {
             .collect())
     }
 
+    /// The types of the labels that the dataset has.
+    pub(crate) fn label_types(&self) -> Result<HashMap<String, &'static str>> {
+        let Some(head) = &self.head else {
+            return Ok(HashMap::new());
+        };
+        let names = head.table.column_names().iter();
+        names
+            .map(|name| Ok((name.clone(), head.table.column(name)?.column_type())))
+            .collect()
+    }
+
     /// The types of the streams that the dataset has.
     pub(crate) fn types(&self) -> Result<HashMap<String, (Kind, FrameType)>> {
         let streams = self.head.iter().flat_map(|head| &head.manifest.streams);

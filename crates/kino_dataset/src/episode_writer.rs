@@ -112,7 +112,10 @@ impl<'w> EpisodeWriter<'w> {
                 .plan
                 .choose(&info.name, info.kind, &info.frame, info.arrival)?;
         let schema = StreamSchema::new(&info.name, info.kind, &info.frame, codec.spec());
-        schema.check().map_err(format_at(place.clone()))?;
+        // What is wrong with a schema in a file is damage; here it is what the caller asked for.
+        schema
+            .check()
+            .map_err(|error| invalid(format!("{place}: {error}")))?;
         if self
             .draft_mut()?
             .streams

@@ -139,9 +139,10 @@ impl Store {
         let listed = block_on(self.inner.list_with_delimiter(Some(&Key::from("versions"))));
         let listed = listed.map_err(|error| at("list", &self.root.join("versions"), error))?;
         let number = |key: &Key| {
-            let digits = key.filename()?.strip_suffix(".json")?;
-            let version: u64 = digits.parse().ok()?;
-            (version > 0 && version_key(version).ends_with(key.filename()?)).then_some(version)
+            let name = key.filename()?;
+            let version: u64 = name.strip_suffix(".json")?.parse().ok()?;
+            // Only the one way to write a number counts: `1.json` is not version 1.
+            (version > 0 && version_key(version) == format!("versions/{name}")).then_some(version)
         };
         let mut versions: Vec<u64> = listed
             .objects

@@ -6,7 +6,9 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use kino_codec::{Codec, Decoder, FrameType, FramesMut, Page, Scratch, ValueType};
+use kino_codec::{
+    Codec, CodecError, Decoder, Dtype, FrameType, FramesMut, Page, Scratch, ValueType,
+};
 use kino_format::{Clock, NONE, PageSlice, Segment, StreamRecord, StreamSchema};
 
 use crate::episode::Episode;
@@ -146,15 +148,20 @@ impl Stream {
                 std::mem::take(&mut rest).split_at_mut(slice.range.len() * ty.frame_bytes());
             rest = tail;
             let mut dest = FramesMut::packed(ty, slice.range.len(), head)?;
-            decoder.decode(
-                Page {
-                    bytes,
-                    frames: slice.frames,
-                },
-                slice.range.clone(),
-                &mut dest,
-                scratch,
-            )
+            let page = Page {
+                bytes,
+                frames: slice.frames,
+            };
+            decoder.decode(page, slice.range.clone(), &mut dest, scratch)?;
+            // A byte that is neither 0 nor 1 is undefined behaviour in whoever takes it for a truth value.
+            if ty.dtype() == Dtype::Bool && head.iter().any(|&byte| byte > 1) {
+                let what = "a truth value is neither 0 nor 1".to_owned();
+                return Err(CodecError::Corrupt {
+                    codec: "bool",
+                    what,
+                });
+            }
+            Ok(())
         })
     }
 
@@ -199,7 +206,7 @@ impl Stream {
     fn each_page(
         &self,
         frames: &Range<usize>,
-        mut decode: impl FnMut(&PageSlice, &dyn Decoder, &[u8]) -> Result<(), kino_codec::CodecError>,
+        mut decode: impl FnMut(&PageSlice, &dyn Decoder, &[u8]) -> Result<(), CodecError>,
     ) -> Result<()> {
         let to_u32 = |idx: usize| u32::try_from(idx).unwrap_or(u32::MAX);
         let index = self.episode.index();
@@ -225,7 +232,7 @@ impl Stream {
         &self,
         group: &[PageSlice],
         decoder: &dyn Decoder,
-        decode: &mut impl FnMut(&PageSlice, &dyn Decoder, &[u8]) -> Result<(), kino_codec::CodecError>,
+        decode: &mut impl FnMut(&PageSlice, &dyn Decoder, &[u8]) -> Result<(), CodecError>,
     ) -> Result<()> {
         let [first, ..] = group else { return Ok(()) };
         let last = group.last().unwrap_or(first);
@@ -288,7 +295,7 @@ impl Stream {
         if record.frames == 0 {
             return Ok(Vec::new());
         }
-        let frame = FrameType::values(kino_codec::Dtype::I64, &[]).map_err(codec_at(&place))?;
+        let frame = FrameType::values(Dtype::I64, &[]).map_err(codec_at(&place))?;
         let codec =
             kino_codec::codec(&self.episode.schema().clock_codec).map_err(codec_at(&place))?;
         let decoder = self.make_decoder(&*codec, &frame, record.shared_page)?;

@@ -4,11 +4,11 @@
 //! manifest is exactly what was written. Only one that does not is taken apart, to name the
 //! episode, stream and page. [`Depth::Decode`] also decodes every frame.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use kino_codec::Scratch;
-use kino_format::{EpisodeIndex, NONE, Shard, page_checksum};
+use kino_format::Shard;
 
 use crate::dataset::{Dataset, open_shard, read_stats};
 use crate::error::{DatasetError, Result};
@@ -145,15 +145,22 @@ impl Check<'_> {
     fn locate(&mut self, key: &str, shard: &Shard) {
         let before = self.found.damage.len();
         let place = self.store.path(key);
-        let header = self.store.read_range(key, 0..Shard::HEADER_LEN);
-        match header.map(|bytes| Shard::check_header(&bytes)) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.damage(place.clone(), error.to_string()),
+        match self.store.read_range(key, 0..Shard::HEADER_LEN) {
+            Ok(bytes) => {
+                let damage = shard.verify_header(&bytes).err();
+                damage
+                    .into_iter()
+                    .for_each(|error| self.damage(place.clone(), error.to_string()));
+            }
             Err(error) => self.report(error),
         }
-        for slot in 0..shard.episodes().len() {
-            if let Err(error) = self.locate_episode(key, shard, slot) {
-                self.report(error);
+        for (slot, entry) in shard.episodes().iter().enumerate() {
+            match self.store.read_range(key, entry.range()) {
+                Ok(bytes) => shard
+                    .verify_episode(slot, &bytes)
+                    .into_iter()
+                    .for_each(|error| self.damage(place.clone(), error.to_string())),
+                Err(error) => self.report(error),
             }
         }
         if self.found.damage.len() == before {
@@ -164,65 +171,30 @@ impl Check<'_> {
         }
     }
 
-    fn locate_episode(&mut self, key: &str, shard: &Shard, slot: usize) -> Result<()> {
-        let Some(entry) = shard.episodes().get(slot).copied() else {
-            return Ok(());
-        };
-        let place = format!("{}, episode at slot {slot}", self.store.path(key));
-        let bytes = self.store.read_range(key, entry.index_range())?;
-        let index = shard
-            .episode_index(slot, bytes.to_vec())
-            .map_err(crate::error::format_at(&place))?;
-        let owners = page_owners(&index, shard);
-        for number in 0..index.page_count() {
-            let page = index.page(u32::try_from(number).unwrap_or(NONE));
-            let start = entry.start + page.offset();
-            let end = start + u64::from(page.len);
-            // Up to the next border: the padding must be zero.
-            let bytes = self.store.read_range(key, start..end.next_multiple_of(8))?;
-            let (body, padding) = bytes.split_at(page.len as usize);
-            let place = || {
-                format!(
-                    "{place}, {}",
-                    owners.get(number).map_or("page", String::as_str)
-                )
-            };
-            if page_checksum(body) != page.crc {
-                let computed = page_checksum(body);
-                self.damage(
-                    place(),
-                    format!(
-                        "bytes {start}..{end}: checksum {:08x}, computed {computed:08x}",
-                        page.crc
-                    ),
-                );
-            } else if padding.iter().any(|&byte| byte != 0) {
-                self.damage(place(), format!("the padding after byte {end} is not zero"));
-            }
-        }
-        Ok(())
-    }
-
     /// Every row must lead to the episode it describes.
     fn rows(&mut self, shards: &HashMap<Hash, Shard>) {
         let table = self.dataset.table();
+        let listed: HashSet<Hash> = self
+            .dataset
+            .manifest()
+            .shards
+            .iter()
+            .map(|shard| shard.blake3)
+            .collect();
         for row in 0..table.len() {
             let hash = Hash::from(table.shard(row).copied().unwrap_or_default());
-            let listed = self
-                .dataset
-                .manifest()
-                .shards
-                .iter()
-                .any(|shard| shard.blake3 == hash);
             let slot = table.slot(row).unwrap_or(u32::MAX) as usize;
-            let there = shards
-                .get(&hash)
-                .is_none_or(|shard| slot < shard.episodes().len());
-            if !listed || !there {
+            // A shard that cannot be opened has been reported already.
+            let is_there = shards.get(&hash).is_none_or(|shard| {
+                let entry = shard.episodes().get(slot);
+                entry
+                    .is_some_and(|entry| table.hash(row).is_ok_and(|hash| hash == Some(entry.hash)))
+            });
+            if !listed.contains(&hash) || !is_there {
                 let id = table.id(row).unwrap_or_default();
                 self.damage(
                     format!("episode table, episode `{id}`"),
-                    "its shard or slot does not exist",
+                    "its shard, slot or hash does not exist",
                 );
             }
         }
@@ -268,43 +240,4 @@ impl Check<'_> {
         }
         Ok(stream.len() as u64)
     }
-}
-
-/// For each page of an episode, what it holds.
-fn page_owners(index: &EpisodeIndex, shard: &Shard) -> Vec<String> {
-    let mut owners = vec!["attributes".to_owned(); index.page_count()];
-    let mut name = |page: u32, owner: String| {
-        if let Some(slot) = owners.get_mut(page as usize) {
-            *slot = owner;
-        }
-    };
-    for idx in 0..index.clock_count() {
-        let clock = index.clock(idx);
-        let pages = (clock.first_page..).take(clock.page_count as usize);
-        pages
-            .chain([clock.shared_page])
-            .for_each(|page| name(page, format!("clock {idx}")));
-    }
-    for idx in 0..index.stream_count() {
-        let record = index.stream(idx);
-        let stream = shard
-            .schema()
-            .streams
-            .get(record.stream as usize)
-            .map_or("?", |stream| stream.name.as_str());
-        name(
-            record.shared_page,
-            format!("stream `{stream}`, what its pages share"),
-        );
-        for page in (record.first_page..).take(record.page_count as usize) {
-            name(
-                page,
-                format!(
-                    "stream `{stream}`, frames from {}",
-                    index.page(page).first_frame
-                ),
-            );
-        }
-    }
-    owners
 }

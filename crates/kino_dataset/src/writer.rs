@@ -27,7 +27,7 @@ use crate::error::{DatasetError, Result, invalid};
 use crate::plan::Plan;
 use crate::receipts::Receipts;
 use crate::store::Store;
-use crate::table::Label;
+use crate::table::{Label, refuse_name};
 
 /// How to write a dataset.
 #[derive(Debug, Clone)]
@@ -110,6 +110,7 @@ pub struct DatasetWriter {
     ids: HashSet<String>,
     resumed: HashSet<String>,
     types: HashMap<String, (Kind, FrameType)>,
+    label_types: HashMap<String, &'static str>,
     begun: u64,
 }
 
@@ -145,6 +146,7 @@ impl DatasetWriter {
         }
         ids.extend(resumed.iter().cloned());
         let types = base.types()?;
+        let label_types = base.label_types()?;
         let pool = Pool::new(options.threads, options.memory_bytes)?;
         let begun = resumed.len() as u64;
         Ok(Self {
@@ -157,6 +159,7 @@ impl DatasetWriter {
             ids,
             resumed,
             types,
+            label_types,
             begun,
         })
     }
@@ -185,6 +188,7 @@ impl DatasetWriter {
                 info.id
             )));
         }
+        self.check_labels(&info)?;
         self.begun += 1;
         Ok(EpisodeWriter::new(self, info))
     }
@@ -207,6 +211,24 @@ impl DatasetWriter {
         )?;
         self.receipts.remove();
         Ok(committed)
+    }
+
+    /// Refuses labels that the table could not hold, before an hour of packing is lost to them.
+    fn check_labels(&mut self, info: &EpisodeInfo) -> Result<()> {
+        for (name, label) in &info.labels {
+            if let Some(why) = refuse_name(name) {
+                return Err(invalid(format!("episode `{}`: {why}", info.id)));
+            }
+            let here = label.column_type();
+            let known = *self.label_types.entry(name.clone()).or_insert(here);
+            if known != here {
+                let id = &info.id;
+                return Err(invalid(format!(
+                    "label `{name}` of episode `{id}` is a {here}, in other episodes a {known}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Remembers the type of a stream, or refuses one that differs from what the dataset has.

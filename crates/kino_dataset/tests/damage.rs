@@ -257,7 +257,47 @@ fn damage_in_a_page_names_episode_stream_and_frame_and_spares_the_others() {
     );
     let found = found(&path);
     assert!(
-        found.contains("stream `camera`, frames from 7") && found.lines().count() == 1,
+        found.contains("stream `camera`, frames 7..8") && found.lines().count() == 1,
         "{found}"
+    );
+}
+
+#[test]
+fn a_shard_in_the_place_of_another_is_seen_before_a_frame_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let [a, b] = ["a.kino", "b.kino"].map(|name| folder.path().join(name));
+    for (path, seed) in [(&a, 1), (&b, 2)] {
+        // `raw`, so that the two shards have the same length.
+        let plan = kino_dataset::Plan::from_toml("[[stream]]\ncodec = \"raw\"").unwrap();
+        let options = WriterOptions {
+            plan,
+            ..WriterOptions::default()
+        };
+        let mut writer = DatasetWriter::open(path, Start::New, options).unwrap();
+        let mut episode = writer.episode(EpisodeInfo::default()).unwrap();
+        common::push(
+            &mut episode,
+            &vector_info("x", 9, 2),
+            &random_bytes(9 * 16, seed),
+        );
+        episode.finish().unwrap();
+        writer.commit("").unwrap();
+    }
+    let shard = |path: &Path| {
+        files(path)
+            .into_iter()
+            .find(|file| file.extension().unwrap() == "kshard")
+            .unwrap()
+    };
+    fs::copy(shard(&b), shard(&a)).unwrap();
+    let error = Dataset::open(&a).unwrap().episode(0).unwrap_err();
+    assert!(
+        error.kind() == ErrorKind::Corrupt && error.to_string().contains("episode table"),
+        "{error}"
+    );
+    assert!(
+        found(&a).contains("its hash is not that of the manifest"),
+        "{}",
+        found(&a)
     );
 }

@@ -563,3 +563,31 @@ fn a_jpeg_that_arrives_as_jpeg_is_carried_unchanged() {
     assert_eq!(carried.read_bitstream(7).unwrap().unwrap(), files[7]);
     assert!(carried.read(0..30).unwrap() == camera.read(0..30).unwrap());
 }
+
+#[test]
+fn labels_that_the_table_cannot_hold_are_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kino");
+    let labelled = |name: &str, label| EpisodeInfo {
+        labels: [(name.to_owned(), label)].into(),
+        ..EpisodeInfo::default()
+    };
+    let mut writer = DatasetWriter::open(&path, Start::New, options(Plan::lossless())).unwrap();
+    let mut episode = writer.episode(labelled("score", Label::Int(3))).unwrap();
+    common::push(&mut episode, &vector_info("x", 2, 1), &[0; 16]);
+    episode.finish().unwrap();
+    assert!(writer.episode(labelled("shard", Label::Int(3))).is_err());
+    assert!(
+        writer
+            .episode(labelled("score", Label::Text("3".to_owned())))
+            .is_err()
+    );
+    assert!(writer.episode(labelled("score", Label::Float(0.5))).is_ok());
+    writer.commit("").unwrap();
+    let mut writer = DatasetWriter::open(&path, Start::Append, options(Plan::lossless())).unwrap();
+    assert!(
+        writer
+            .episode(labelled("score", Label::Bool(true)))
+            .is_err()
+    );
+}

@@ -30,6 +30,7 @@ mod write;
 use std::collections::BTreeMap;
 
 pub use read::EpisodeTable;
+pub(crate) use schema::refuse_name;
 pub(crate) use write::write_table;
 
 /// No table has more rows than this.
@@ -99,6 +100,28 @@ pub enum Label {
     Float(f64),
     /// Text.
     Text(String),
+}
+
+impl Label {
+    /// The type of its column, where `Int` and `Float` go together.
+    pub(crate) fn column_type(&self) -> &'static str {
+        match self {
+            Self::Bool(_) => "truth value",
+            Self::Int(_) | Self::Float(_) => "number",
+            Self::Text(_) => "text",
+        }
+    }
+}
+
+impl Column {
+    /// The same for a column of an existing table.
+    pub(crate) fn column_type(&self) -> &'static str {
+        match self {
+            Self::Bool(_) => "truth value",
+            Self::Int(_) | Self::Float(_) => "number",
+            Self::Text(_) | Self::TextList(_) => "text",
+        }
+    }
 }
 
 /// A decoded column: one value per row.

@@ -123,6 +123,12 @@ impl EpisodeTable {
         self.stored(place).map(Stored::to_column)
     }
 
+    /// The hash of an episode's bytes; decodes the column the first time.
+    pub fn hash(&self, row: usize) -> Result<Option<[u8; 32]>> {
+        let hash = self.built_in("hash")?.hash(row);
+        Ok(hash.map(|hash| *hash.as_bytes()))
+    }
+
     /// Everything about one episode; decodes every column the first time.
     pub fn row(&self, row: usize) -> Result<EpisodeRow> {
         let (Some(id), Some(shard)) = (self.id(row), self.shard(row)) else {
@@ -130,7 +136,7 @@ impl EpisodeTable {
             return Err(invalid(format!("row {row} of a table of {len}")));
         };
         let text = |name| Ok(self.built_in(name)?.text(row));
-        let hash = self.built_in("hash")?.hash(row);
+        let hash = self.hash(row)?;
         Ok(EpisodeRow {
             id: id.to_owned(),
             frames: self.core.frames[row],
@@ -140,9 +146,7 @@ impl EpisodeTable {
             raw_bytes: self.core.raw_bytes[row],
             shard: *shard,
             slot: self.core.slots[row],
-            hash: *hash
-                .ok_or_else(|| corrupt(PLACE, "a hash is missing"))?
-                .as_bytes(),
+            hash: hash.ok_or_else(|| corrupt(PLACE, "a hash is missing"))?,
             splits: self.built_in("splits")?.list(row),
             task: text("task")?,
             success: match self.built_in("success")? {

@@ -88,7 +88,7 @@ pub(super) fn built_in(name: &str) -> usize {
 }
 
 /// Why `name` cannot be the name of a user column, if it cannot.
-pub(super) fn refuse_name(name: &str) -> Option<String> {
+pub(crate) fn refuse_name(name: &str) -> Option<String> {
     if BUILT_IN.iter().any(|(known, ..)| *known == name) {
         Some(format!(
             "label `{name}` has the name of a built-in column; choose another name"

@@ -1,0 +1,19 @@
+//! The episode table, as a hostile writer could make it behind a right hash.
+
+#![no_main]
+
+use kino_dataset::EpisodeTable;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let Ok(table) = EpisodeTable::parse(bytes::Bytes::copy_from_slice(data)) else { return };
+    for row in 0..table.len().min(100) {
+        if let Some(id) = table.id(row) {
+            assert_eq!(table.find(id), Some(row));
+        }
+        let _ = table.row(row);
+    }
+    for name in table.column_names() {
+        let _ = table.column(name);
+    }
+});
