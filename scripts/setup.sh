@@ -14,14 +14,6 @@ PATH=${PATH//"$PWD/.venv/bin:"/}
 readonly VENV=.venv TOOLS=.tools
 readonly STAMP=$VENV/.setup-stamp NO_NASM=$TOOLS/no-nasm
 readonly REQUIREMENTS=scripts/requirements-dev.txt
-# The hash is that of upstream's release; Debian carries the same file.
-readonly NASM_VERSION=2.16.03
-readonly NASM_SHA256=1412a1c760bbd05db026b6c0d1657affd6631cd0a63cddb6f73cc6d4aa616148
-readonly NASM_URLS=(
-    "https://www.nasm.us/pub/nasm/releasebuilds/$NASM_VERSION/nasm-$NASM_VERSION.tar.xz"
-    "https://deb.debian.org/debian/pool/main/n/nasm/nasm_$NASM_VERSION.orig.tar.xz"
-)
-
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
     printf 'error: %s\n' "$1" >&2
@@ -130,20 +122,6 @@ nasm_from_package() {
     install_nasm "$TOOLS/package/usr/bin/nasm"
 }
 
-# Anywhere: upstream's source, checked by hash, needs only the C compiler.
-nasm_from_source() {
-    local work=$TOOLS/nasm-$NASM_VERSION
-    say "building nasm $NASM_VERSION from source (about a minute)"
-    "$VENV/bin/python" scripts/fetch.py "$NASM_SHA256" "$work.tar.xz" "${NASM_URLS[@]}" >"$TOOLS/nasm.log" 2>&1 || return 1
-    (
-        unset MAKEFLAGS MAKELEVEL
-        cd "$TOOLS" && rm -rf "nasm-$NASM_VERSION" &&
-            "../$VENV/bin/python" -m tarfile -e "nasm-$NASM_VERSION.tar.xz" . &&
-            cd "nasm-$NASM_VERSION" && sh ./configure && make nasm
-    ) >>"$TOOLS/nasm.log" 2>&1 || return 1
-    install_nasm "$work/nasm" && rm -rf "$work" "$work.tar.xz"
-}
-
 install_nasm() {
     "$1" -v >/dev/null 2>&1 || return 1
     mkdir -p "$TOOLS/bin"
@@ -163,7 +141,7 @@ setup_nasm() {
     if [[ -e $NO_NASM && $(cat "$NO_NASM") == "$script" ]]; then
         return
     fi
-    if { is_root_on_debian && apt_install nasm && have nasm; } || nasm_from_package || nasm_from_source; then
+    if { is_root_on_debian && apt_install nasm && have nasm; } || nasm_from_package; then
         rm -f "$NO_NASM"
         return
     fi

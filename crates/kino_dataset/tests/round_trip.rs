@@ -591,3 +591,15 @@ fn labels_that_the_table_cannot_hold_are_refused_at_once() {
             .is_err()
     );
 }
+
+#[test]
+fn opening_reads_no_shard() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kino");
+    write_sample(&path, Start::New, 0..2);
+    std::fs::remove_dir_all(path.join("shards")).unwrap();
+    let dataset = Dataset::open(&path).unwrap();
+    assert_eq!((dataset.len(), dataset.table().id(1)), (2, Some("demo_1")));
+    assert!(dataset.stats().unwrap().contains_key("force"));
+    assert_eq!(dataset.episode(0).unwrap_err().kind(), ErrorKind::NotFound);
+}
