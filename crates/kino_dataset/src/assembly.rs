@@ -16,10 +16,10 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use kino_codec::CodecError;
 use kino_format::{Clock, StreamSchema};
 
+use crate::assembler::Assembler;
 use crate::encode::{self, Block, Packed};
 use crate::error::{DatasetError, Result, codec_at, invalid};
 use crate::receipts::Receipts;
-pub(crate) use crate::shard_file::Assembler;
 use crate::writer::EpisodeInfo;
 
 /// The codec of explicit timestamps.

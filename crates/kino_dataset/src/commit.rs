@@ -10,11 +10,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use kino_codec::FrameType;
 use kino_format::{Kind, StreamSchema};
 
+use crate::assembler::{Finished, merge_stats};
 use crate::attributes::JsonMap;
 use crate::dataset::read_head;
 use crate::error::{DatasetError, Result, invalid};
 use crate::manifest::{FileRef, Manifest, TableRef};
-use crate::shard_file::{Finished, merge_stats};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
 use crate::table::{EpisodeTable, write_table};

@@ -2,62 +2,17 @@
 
 use std::sync::Arc;
 
-use kino_codec::{CodecError, FrameType, Scope};
-use kino_format::{Clock, Kind, MAX_FRAMES, RegularClock, StreamSchema};
+use kino_codec::{CodecError, FrameType};
+use kino_format::{Clock, Kind, MAX_FRAMES, StreamSchema};
 
 use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::encode::{Block, BlockData};
-use crate::error::{Result, codec_at, format_at, invalid};
+use crate::error::{Result, codec_at, invalid};
+use crate::open_stream::OpenStream;
 use crate::plan::{Arrival, Choice};
 use crate::stats::channels_of;
+use crate::stream_info::{SharedFrames, StreamInfo};
 use crate::writer::{DatasetWriter, EpisodeInfo};
-
-/// Frames are handed to the workers in blocks of about this many bytes: enough to be worth a thread's while.
-const BLOCK_BYTES: usize = 1 << 20;
-
-/// What a stream is, before its first frame.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StreamInfo {
-    /// The path inside the episode.
-    pub name: String,
-    /// What it is.
-    pub kind: Kind,
-    /// The type of its frames.
-    pub frame: FrameType,
-    /// How many frames it has.
-    pub frames: u64,
-    /// When they were taken.
-    pub times: Times,
-    /// How they arrive.
-    pub arrival: Arrival,
-    /// Frames that another stream of the episode has already.
-    pub shared: Option<SharedFrames>,
-}
-
-/// When the frames of a stream were taken.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Times {
-    /// At a fixed rate.
-    Rate {
-        /// Frames per second.
-        rate_hz: f64,
-        /// Time of the first frame.
-        start_ns: i64,
-    },
-    /// At these times: one per frame, non-decreasing.
-    Explicit(Vec<i64>),
-}
-
-/// The first frames of a stream are frames of another: `next_obs/x` is `obs/x` one step later.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedFrames {
-    /// The stream that has them, written before in the same episode.
-    pub base: String,
-    /// The frame of `base` that is frame 0 here.
-    pub first: u64,
-    /// How many are shared; those after them are pushed.
-    pub count: u64,
-}
 
 /// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
 #[derive(Debug)]
@@ -65,20 +20,6 @@ pub struct EpisodeWriter<'w> {
     writer: &'w mut DatasetWriter,
     draft: Option<EpisodeDraft>,
     open: Option<OpenStream>,
-}
-
-/// The stream that frames are being pushed to.
-#[derive(Debug)]
-struct OpenStream {
-    frame: Arc<FrameType>,
-    choice: Choice,
-    channels: Option<usize>,
-    /// Frames to expect in all, and the number of the next one.
-    frames: u32,
-    next: u32,
-    raw_bytes: u64,
-    waiting: BlockData,
-    waiting_frames: u32,
 }
 
 impl<'w> EpisodeWriter<'w> {
@@ -296,16 +237,7 @@ impl<'w> EpisodeWriter<'w> {
 
     /// The position of the stream's clock among the episode's, which is added if no stream has the same.
     fn clock(&mut self, place: &str, info: &StreamInfo, frames: u32) -> Result<usize> {
-        let clock = match &info.times {
-            Times::Rate { rate_hz, start_ns } => Clock::Regular(
-                RegularClock::from_rate_hz(*rate_hz, *start_ns, frames)
-                    .map_err(format_at(place))?,
-            ),
-            Times::Explicit(times) => {
-                check_times(place, times, frames)?;
-                Clock::Explicit(times.as_slice().into())
-            }
-        };
+        let clock = info.times.to_clock(place, frames)?;
         let draft = self.draft_mut()?;
         if let Some(position) = draft.clocks.iter().position(|known| *known == clock) {
             return Ok(position);
@@ -400,73 +332,6 @@ impl Drop for EpisodeWriter<'_> {
             let (pool, assembler, _) = self.writer.parts();
             pool.abandon_episode(assembler);
         }
-    }
-}
-
-impl OpenStream {
-    /// Frames per block: whole pages of about [`BLOCK_BYTES`], or `None` for a codec that wants the whole run.
-    fn block_frames(&self, frame_bytes: usize) -> Option<usize> {
-        let page = self.choice.page_frames.get();
-        match self.choice.codec.scope() {
-            Scope::Run => None,
-            Scope::Page => Some(
-                (BLOCK_BYTES / frame_bytes.max(1) / page)
-                    .max(1)
-                    .saturating_mul(page),
-            ),
-        }
-    }
-
-    /// Counts frames that are about to be pushed, and refuses more than were announced.
-    fn expect(&mut self, place: &str, more: usize) -> Result<()> {
-        let next = u32::try_from(more)
-            .ok()
-            .and_then(|more| self.next.checked_add(more));
-        match next.filter(|&next| next <= self.frames) {
-            Some(_) => Ok(()),
-            None => Err(invalid(format!(
-                "{place} gets more than the {} frames that were announced",
-                self.frames
-            ))),
-        }
-    }
-
-    fn add_values(&mut self, packed: &[u8], frames: usize) {
-        if let BlockData::Values(waiting) = &mut self.waiting {
-            waiting.extend_from_slice(packed);
-        }
-        self.count(frames);
-    }
-
-    fn add_bytes(&mut self, frame: &[u8]) {
-        if let BlockData::Bytes(waiting) = &mut self.waiting {
-            waiting.push(frame.to_vec());
-        }
-        self.count(1);
-    }
-
-    fn count(&mut self, frames: usize) {
-        let frames = u32::try_from(frames).unwrap_or(u32::MAX);
-        self.waiting_frames += frames;
-        self.next += frames;
-    }
-}
-
-fn check_times(place: &str, times: &[i64], frames: u32) -> Result<()> {
-    if times.len() != frames as usize {
-        return Err(invalid(format!(
-            "{place} has {frames} frames and {} timestamps",
-            times.len()
-        )));
-    }
-    match times.windows(2).position(|pair| pair[0] > pair[1]) {
-        Some(idx) => Err(invalid(format!(
-            "{place}: timestamps go back from {} ns (frame {idx}) to {} ns (frame {}); sort or repair them first",
-            times[idx],
-            times[idx + 1],
-            idx + 1
-        ))),
-        None => Ok(()),
     }
 }
 

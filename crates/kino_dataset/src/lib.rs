@@ -12,6 +12,7 @@
 //! To write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
 //! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To check: [`verify`].
 
+mod assembler;
 mod assembly;
 mod attributes;
 mod commit;
@@ -22,12 +23,14 @@ mod episode_writer;
 mod error;
 mod hash;
 mod manifest;
+mod open_stream;
 mod plan;
 mod receipts;
 mod shard_file;
 mod stats;
 mod store;
 mod stream;
+mod stream_info;
 mod table;
 mod usage;
 mod verify;
@@ -37,7 +40,7 @@ pub use attributes::JsonMap;
 pub use commit::Committed;
 pub use dataset::Dataset;
 pub use episode::Episode;
-pub use episode_writer::{EpisodeWriter, SharedFrames, StreamInfo, Times};
+pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use hash::Hash;
 pub use kino_format::{Clock, Kind, RegularClock, StreamSchema};
@@ -45,6 +48,7 @@ pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
 pub use stats::StreamStats;
 pub use stream::Stream;
+pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
 pub use verify::{Damage, Depth, Verified, verify};

@@ -1,4 +1,7 @@
-//! The shard file that is being written, and what the finished ones hold.
+//! One shard file while it is being written: in `staging/` until it is whole.
+//!
+//! Pages are appended as they come. An episode that is abandoned is cut off again, so the file
+//! always ends with a whole episode or with one that can still be ended.
 
 use std::collections::BTreeMap;
 use std::io::{Seek, SeekFrom, Write};
@@ -9,12 +12,11 @@ use kino_format::{Clock, ClockRecord, NONE, Schema, ShardWriter, StreamRecord, S
 
 use crate::assembly::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
 use crate::attributes;
-use crate::encode::{Deviation, Packed};
+use crate::encode::Deviation;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
-use crate::receipts::{Receipt, Receipts};
-use crate::stats::{StatsPart, StreamStats};
+use crate::stats::StatsPart;
 use crate::store::Store;
 use crate::table::EpisodeRow;
 use crate::usage::Usage;
@@ -22,32 +24,9 @@ use crate::usage::Usage;
 /// Bytes are written to the file in pieces of at least this size.
 const FLUSH_BYTES: usize = 1 << 20;
 
-/// Lays pages down into shards, in the order they come.
-#[derive(Debug)]
-pub(crate) struct Assembler {
-    store: Store,
-    shard_bytes: u64,
-    file: Option<ShardFile>,
-    runs: Vec<(Run, RunPages)>,
-    finished: Finished,
-}
-
-/// Everything that was written: what a commit makes visible.
-#[derive(Debug, Default)]
-pub(crate) struct Finished {
-    pub(crate) shards: Vec<ShardRef>,
-    /// Rows with their position in the source's order.
-    pub(crate) rows: Vec<(u64, EpisodeRow)>,
-    pub(crate) usage: Usage,
-    /// Statistics of what was written now, mergeable without loss.
-    pub(crate) parts: BTreeMap<String, StatsPart>,
-    /// Statistics that were taken up from an interrupted pack.
-    pub(crate) taken_up: BTreeMap<String, StreamStats>,
-}
-
 /// One shard in `staging/`.
 #[derive(Debug)]
-struct ShardFile {
+pub(crate) struct ShardFile {
     writer: ShardWriter,
     file: tempfile::NamedTempFile,
     buffer: Vec<u8>,
@@ -60,23 +39,23 @@ struct ShardFile {
 
 /// What the whole episodes of a shard hold.
 #[derive(Debug, Default)]
-struct Contents {
-    rows: Vec<(u64, EpisodeRow)>,
-    usage: Usage,
-    parts: BTreeMap<String, StatsPart>,
+pub(crate) struct Contents {
+    pub(crate) rows: Vec<(u64, EpisodeRow)>,
+    pub(crate) usage: Usage,
+    pub(crate) parts: BTreeMap<String, StatsPart>,
 }
 
 /// The pages of one stream or clock of the current episode.
 #[derive(Debug)]
-struct RunPages {
-    first_page: u32,
-    page_count: u32,
-    shared_page: u32,
-    bytes: u64,
-    error: Deviation,
-    stats: Option<StatsPart>,
-    encode_time: Duration,
-    decode_time: Duration,
+pub(crate) struct RunPages {
+    pub(crate) first_page: u32,
+    pub(crate) page_count: u32,
+    pub(crate) shared_page: u32,
+    pub(crate) bytes: u64,
+    pub(crate) error: Deviation,
+    pub(crate) stats: Option<StatsPart>,
+    pub(crate) encode_time: Duration,
+    pub(crate) decode_time: Duration,
 }
 
 impl Default for RunPages {
@@ -94,149 +73,8 @@ impl Default for RunPages {
     }
 }
 
-impl Assembler {
-    pub(crate) fn new(store: Store, shard_bytes: u64) -> Self {
-        Self {
-            store,
-            shard_bytes,
-            file: None,
-            runs: Vec::new(),
-            finished: Finished::default(),
-        }
-    }
-
-    /// Counts a shard that an interrupted pack had finished.
-    pub(crate) fn take_up(&mut self, receipt: Receipt) {
-        self.finished.shards.push(receipt.shard);
-        self.finished.rows.extend(receipt.rows);
-        self.finished.usage.merge(receipt.usage);
-        merge_stats(&mut self.finished.taken_up, receipt.stats);
-    }
-
-    /// Lays down the pages of a block.
-    pub(crate) fn pages(&mut self, run: Run, first_frame: u32, packed: Packed) -> Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(ShardFile::new(&self.store)?),
-        };
-        if self.runs.last().is_none_or(|(last, _)| *last != run) {
-            self.runs.push((run, RunPages::default()));
-        }
-        let Some((_, pages)) = self.runs.last_mut() else {
-            return Ok(());
-        };
-        if !packed.encoded.shared.is_empty() {
-            pages.shared_page = file.page(&packed.encoded.shared, 0)?;
-            pages.bytes += packed.encoded.shared.len() as u64;
-        }
-        let mut first_frame = first_frame;
-        for page in &packed.encoded.pages {
-            let number = file.page(&page.bytes, first_frame)?;
-            if pages.page_count == 0 {
-                pages.first_page = number;
-            }
-            pages.page_count += 1;
-            pages.bytes += page.bytes.len() as u64;
-            first_frame += u32::try_from(page.frames).unwrap_or(u32::MAX);
-        }
-        pages.error.merge(packed.error);
-        pages.encode_time += packed.encode_time;
-        pages.decode_time += packed.decode_time;
-        match (&mut pages.stats, packed.stats) {
-            (Some(stats), Some(more)) => stats.merge(more),
-            (stats, more) => *stats = stats.take().or(more),
-        }
-        Ok(())
-    }
-
-    /// Ends the episode: its index goes after its pages, and a full shard is closed.
-    pub(crate) fn end_episode(
-        &mut self,
-        draft: EpisodeDraft,
-        receipts: &mut Receipts,
-    ) -> Result<()> {
-        let file = match &mut self.file {
-            Some(file) => file,
-            none => none.insert(ShardFile::new(&self.store)?),
-        };
-        file.end_episode(draft, std::mem::take(&mut self.runs))?;
-        if file.writer.position() >= self.shard_bytes {
-            self.finish_shard(receipts)?;
-        }
-        Ok(())
-    }
-
-    /// Goes back to the end of the last whole episode.
-    pub(crate) fn abandon_episode(&mut self) -> Result<()> {
-        self.runs.clear();
-        self.file
-            .as_mut()
-            .map_or(Ok(()), ShardFile::abandon_episode)
-    }
-
-    /// Closes the last shard and returns everything that was written.
-    pub(crate) fn finish(mut self, receipts: &mut Receipts) -> Result<Finished> {
-        self.finish_shard(receipts)?;
-        Ok(self.finished)
-    }
-
-    fn finish_shard(&mut self, receipts: &mut Receipts) -> Result<()> {
-        let Some(file) = self
-            .file
-            .take()
-            .filter(|file| !file.contents.rows.is_empty())
-        else {
-            return Ok(());
-        };
-        let (shard, contents) = file.publish(&self.store)?;
-        let Contents {
-            mut rows,
-            usage,
-            parts,
-        } = contents;
-        for (_, row) in &mut rows {
-            row.shard = *shard.blake3.as_bytes();
-        }
-        let stats = parts
-            .iter()
-            .map(|(name, part)| (name.clone(), part.finish()))
-            .collect();
-        let receipt = Receipt {
-            shard: shard.clone(),
-            rows,
-            usage: usage.clone(),
-            stats,
-        };
-        receipts.write(&receipt)?;
-        self.finished.shards.push(shard);
-        self.finished.rows.extend(receipt.rows);
-        self.finished.usage.merge(usage);
-        for (name, part) in parts {
-            match self.finished.parts.get_mut(&name) {
-                Some(known) => known.merge(part),
-                None => drop(self.finished.parts.insert(name, part)),
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Merges the statistics of streams by name.
-pub(crate) fn merge_stats(
-    into: &mut BTreeMap<String, StreamStats>,
-    from: BTreeMap<String, StreamStats>,
-) {
-    for (name, stats) in from {
-        let merged = into
-            .get(&name)
-            .and_then(|known| known.merge(&stats))
-            .unwrap_or(stats);
-        into.insert(name, merged);
-    }
-}
-
 impl ShardFile {
-    fn new(store: &Store) -> Result<Self> {
+    pub(crate) fn new(store: &Store) -> Result<Self> {
         let mut buffer = Vec::new();
         let writer = ShardWriter::new(&mut buffer);
         let mut file = Self {
@@ -255,6 +93,16 @@ impl ShardFile {
         Ok(file)
     }
 
+    /// Bytes written so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.writer.position()
+    }
+
+    /// Whether it holds no whole episode.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.contents.rows.is_empty()
+    }
+
     /// Remembers where the next episode begins.
     fn begin_episode(&mut self) -> Result<()> {
         self.flush()?;
@@ -262,7 +110,7 @@ impl ShardFile {
         Ok(())
     }
 
-    fn page(&mut self, bytes: &[u8], first_frame: u32) -> Result<u32> {
+    pub(crate) fn page(&mut self, bytes: &[u8], first_frame: u32) -> Result<u32> {
         let number = self
             .writer
             .page(bytes, first_frame, &mut self.buffer)
@@ -283,7 +131,7 @@ impl ShardFile {
         Ok(())
     }
 
-    fn abandon_episode(&mut self) -> Result<()> {
+    pub(crate) fn abandon_episode(&mut self) -> Result<()> {
         let (len, hasher) = &self.episode_start;
         let error = io_at("write", self.file.path().display().to_string());
         self.buffer.clear();
@@ -296,7 +144,11 @@ impl ShardFile {
             .map_err(error)
     }
 
-    fn end_episode(&mut self, draft: EpisodeDraft, mut runs: Vec<(Run, RunPages)>) -> Result<()> {
+    pub(crate) fn end_episode(
+        &mut self,
+        draft: EpisodeDraft,
+        mut runs: Vec<(Run, RunPages)>,
+    ) -> Result<()> {
         let place = format!("episode `{}`", draft.info.id);
         let mut take = |run: Run| {
             let found = runs.iter().position(|(known, _)| *known == run);
@@ -399,7 +251,7 @@ impl ShardFile {
     }
 
     /// Writes the tail and moves the file to its place.
-    fn publish(mut self, store: &Store) -> Result<(ShardRef, Contents)> {
+    pub(crate) fn publish(mut self, store: &Store) -> Result<(ShardRef, Contents)> {
         self.flush()?;
         let mut tail = Vec::new();
         let bytes = self

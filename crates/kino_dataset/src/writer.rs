@@ -20,7 +20,8 @@ use std::path::Path;
 use kino_codec::FrameType;
 use kino_format::Kind;
 
-use crate::assembly::{Assembler, Pool};
+use crate::assembler::Assembler;
+use crate::assembly::Pool;
 use crate::commit::{self, Base, Committed};
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};

@@ -1,0 +1,174 @@
+//! Laying pages down into shards, in the order they come, and counting what the finished ones hold.
+
+use std::collections::BTreeMap;
+
+use crate::assembly::{EpisodeDraft, Run};
+use crate::encode::Packed;
+use crate::error::Result;
+use crate::manifest::ShardRef;
+use crate::receipts::{Receipt, Receipts};
+use crate::shard_file::{Contents, RunPages, ShardFile};
+use crate::stats::{StatsPart, StreamStats};
+use crate::store::Store;
+use crate::table::EpisodeRow;
+use crate::usage::Usage;
+
+/// Lays pages down into shards, in the order they come.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    store: Store,
+    shard_bytes: u64,
+    file: Option<ShardFile>,
+    runs: Vec<(Run, RunPages)>,
+    finished: Finished,
+}
+
+/// Everything that was written: what a commit makes visible.
+#[derive(Debug, Default)]
+pub(crate) struct Finished {
+    pub(crate) shards: Vec<ShardRef>,
+    /// Rows with their position in the source's order.
+    pub(crate) rows: Vec<(u64, EpisodeRow)>,
+    pub(crate) usage: Usage,
+    /// Statistics of what was written now, mergeable without loss.
+    pub(crate) parts: BTreeMap<String, StatsPart>,
+    /// Statistics that were taken up from an interrupted pack.
+    pub(crate) taken_up: BTreeMap<String, StreamStats>,
+}
+
+impl Assembler {
+    pub(crate) fn new(store: Store, shard_bytes: u64) -> Self {
+        Self {
+            store,
+            shard_bytes,
+            file: None,
+            runs: Vec::new(),
+            finished: Finished::default(),
+        }
+    }
+
+    /// Counts a shard that an interrupted pack had finished.
+    pub(crate) fn take_up(&mut self, receipt: Receipt) {
+        self.finished.shards.push(receipt.shard);
+        self.finished.rows.extend(receipt.rows);
+        self.finished.usage.merge(receipt.usage);
+        merge_stats(&mut self.finished.taken_up, receipt.stats);
+    }
+
+    /// Lays down the pages of a block.
+    pub(crate) fn pages(&mut self, run: Run, first_frame: u32, packed: Packed) -> Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(ShardFile::new(&self.store)?),
+        };
+        if self.runs.last().is_none_or(|(last, _)| *last != run) {
+            self.runs.push((run, RunPages::default()));
+        }
+        let Some((_, pages)) = self.runs.last_mut() else {
+            return Ok(());
+        };
+        if !packed.encoded.shared.is_empty() {
+            pages.shared_page = file.page(&packed.encoded.shared, 0)?;
+            pages.bytes += packed.encoded.shared.len() as u64;
+        }
+        let mut first_frame = first_frame;
+        for page in &packed.encoded.pages {
+            let number = file.page(&page.bytes, first_frame)?;
+            if pages.page_count == 0 {
+                pages.first_page = number;
+            }
+            pages.page_count += 1;
+            pages.bytes += page.bytes.len() as u64;
+            first_frame += u32::try_from(page.frames).unwrap_or(u32::MAX);
+        }
+        pages.error.merge(packed.error);
+        pages.encode_time += packed.encode_time;
+        pages.decode_time += packed.decode_time;
+        match (&mut pages.stats, packed.stats) {
+            (Some(stats), Some(more)) => stats.merge(more),
+            (stats, more) => *stats = stats.take().or(more),
+        }
+        Ok(())
+    }
+
+    /// Ends the episode: its index goes after its pages, and a full shard is closed.
+    pub(crate) fn end_episode(
+        &mut self,
+        draft: EpisodeDraft,
+        receipts: &mut Receipts,
+    ) -> Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(ShardFile::new(&self.store)?),
+        };
+        file.end_episode(draft, std::mem::take(&mut self.runs))?;
+        if file.position() >= self.shard_bytes {
+            self.finish_shard(receipts)?;
+        }
+        Ok(())
+    }
+
+    /// Goes back to the end of the last whole episode.
+    pub(crate) fn abandon_episode(&mut self) -> Result<()> {
+        self.runs.clear();
+        self.file
+            .as_mut()
+            .map_or(Ok(()), ShardFile::abandon_episode)
+    }
+
+    /// Closes the last shard and returns everything that was written.
+    pub(crate) fn finish(mut self, receipts: &mut Receipts) -> Result<Finished> {
+        self.finish_shard(receipts)?;
+        Ok(self.finished)
+    }
+
+    fn finish_shard(&mut self, receipts: &mut Receipts) -> Result<()> {
+        let Some(file) = self.file.take().filter(|file| !file.is_empty()) else {
+            return Ok(());
+        };
+        let (shard, contents) = file.publish(&self.store)?;
+        let Contents {
+            mut rows,
+            usage,
+            parts,
+        } = contents;
+        for (_, row) in &mut rows {
+            row.shard = *shard.blake3.as_bytes();
+        }
+        let stats = parts
+            .iter()
+            .map(|(name, part)| (name.clone(), part.finish()))
+            .collect();
+        let receipt = Receipt {
+            shard: shard.clone(),
+            rows,
+            usage: usage.clone(),
+            stats,
+        };
+        receipts.write(&receipt)?;
+        self.finished.shards.push(shard);
+        self.finished.rows.extend(receipt.rows);
+        self.finished.usage.merge(usage);
+        for (name, part) in parts {
+            match self.finished.parts.get_mut(&name) {
+                Some(known) => known.merge(part),
+                None => drop(self.finished.parts.insert(name, part)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Merges the statistics of streams by name.
+pub(crate) fn merge_stats(
+    into: &mut BTreeMap<String, StreamStats>,
+    from: BTreeMap<String, StreamStats>,
+) {
+    for (name, stats) in from {
+        let merged = into
+            .get(&name)
+            .and_then(|known| known.merge(&stats))
+            .unwrap_or(stats);
+        into.insert(name, merged);
+    }
+}
