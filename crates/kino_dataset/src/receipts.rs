@@ -141,6 +141,7 @@ impl Receipts {
     pub(crate) fn remove(&self) {
         let folder = self.path();
         let _ = fs::remove_dir_all(&folder);
+        self.store.sweep_staging();
         if let Some(staging) = folder.parent() {
             // Succeeds only when no other pack works here.
             let _ = fs::remove_dir(staging);

@@ -17,6 +17,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -26,6 +27,12 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 
 use crate::error::{DatasetError, Result, io_at, not_found};
 use crate::hash::Hash;
+
+/// How the names of unfinished shards in `staging/` begin.
+const STAGED_PREFIX: &str = "shard-";
+
+/// An unfinished shard that was not written to for this long has lost its writer.
+const STALE_AFTER: Duration = Duration::from_secs(24 * 3600);
 
 /// What a content-addressed file holds, which decides its folder and ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +188,7 @@ impl Store {
     pub(crate) fn staging_file(&self) -> Result<tempfile::NamedTempFile> {
         let folder = self.staging()?;
         let mut builder = tempfile::Builder::new();
-        builder.prefix("shard-");
+        builder.prefix(STAGED_PREFIX);
         // A temporary file is private by default, a dataset is for everyone the umask lets in.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
@@ -195,6 +202,26 @@ impl Store {
         let folder = self.root.join("staging");
         fs::create_dir_all(&folder).map_err(io_at("create", folder.display().to_string()))?;
         Ok(folder)
+    }
+
+    /// Removes shards in `staging/` that no living writer can be working on: a killed one leaves them behind.
+    pub(crate) fn sweep_staging(&self) {
+        let is_stale = |entry: &fs::DirEntry| {
+            let age = entry.metadata().and_then(|meta| meta.modified());
+            let is_shard = entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(STAGED_PREFIX);
+            is_shard && age.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > STALE_AFTER))
+        };
+        let entries = fs::read_dir(self.root.join("staging"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        // What cannot be removed only takes space.
+        entries
+            .filter(is_stale)
+            .for_each(|entry| drop(fs::remove_file(entry.path())));
     }
 
     /// Moves a finished shard to its place, durably.
@@ -304,5 +331,16 @@ mod tests {
             Err(DatasetError::NotFound { .. })
         ));
         assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn a_shard_that_lost_its_writer_is_swept_away_after_a_day() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        let [old, new] = [(); 2].map(|()| store.staging_file().unwrap().keep().unwrap());
+        let yesterday = std::time::SystemTime::now() - 2 * STALE_AFTER;
+        old.0.set_modified(yesterday).unwrap();
+        store.sweep_staging();
+        assert!(!old.1.exists() && new.1.exists());
     }
 }
