@@ -25,6 +25,9 @@ use crate::writer::EpisodeInfo;
 /// The codec of explicit timestamps.
 pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
 
+/// More worker threads than this are a slip of the finger.
+const MAX_THREADS: usize = 1024;
+
 /// An episode as its writer described it.
 #[derive(Debug)]
 pub(crate) struct EpisodeDraft {
@@ -100,6 +103,11 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(threads: usize, memory_bytes: usize) -> Result<Self> {
+        if threads > MAX_THREADS {
+            return Err(invalid(format!(
+                "{threads} threads, at most {MAX_THREADS}; 0 means one per core"
+            )));
+        }
         let threads = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .thread_name(|idx| format!("kino-encode-{idx}"))
