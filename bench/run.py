@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 
 import h5py
 import numpy as np
@@ -62,6 +63,15 @@ def recordings(work: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
     return found
 
 
+def datasets(group: h5py.Group) -> Iterator[h5py.Dataset]:
+    """Every dataset below a group."""
+    for item in group.values():
+        if isinstance(item, h5py.Dataset):
+            yield item
+        else:
+            yield from datasets(item)
+
+
 def read_with_h5py(path: pathlib.Path) -> tuple[float, int]:
     """Seconds and bytes of plain h5py reading every dataset, the best of some rounds."""
     best, total = float("inf"), 0
@@ -69,9 +79,7 @@ def read_with_h5py(path: pathlib.Path) -> tuple[float, int]:
         start = time.perf_counter()
         total = 0
         with h5py.File(path) as file:
-            sizes: list[int] = []
-            file.visititems(lambda _, item: sizes.append(item[()].nbytes) if isinstance(item, h5py.Dataset) else None)
-            total = sum(sizes)
+            total = sum(item[()].nbytes for item in datasets(file))
         best = min(best, time.perf_counter() - start)
     return best, total
 
@@ -112,7 +120,10 @@ def check(source: pathlib.Path, packed: pathlib.Path) -> int:
             for name in episode.streams:
                 expected = group[name][()]
                 found = episode[name][:]
-                if found.dtype != expected.dtype or found.tobytes() != np.ascontiguousarray(expected).tobytes():
+                if (
+                    found.dtype != expected.dtype
+                    or found.tobytes() != np.ascontiguousarray(expected).tobytes()
+                ):
                     sys.exit(f"error: {packed}: `{name}` of {episode.id} differs from the source")
                 count += 1
     return count
@@ -126,8 +137,8 @@ def table(title: str, rows: list[dict]) -> None:
     for row in rows:
         print("| " + " | ".join(str(row[head]) for head in heads) + " |")
     OUT.mkdir(parents=True, exist_ok=True)
-    name = title.split(":")[0].lower().replace(" ", "_")
-    with open(OUT / f"{name}.csv", "w", newline="") as file:
+    name = title.split(":", maxsplit=1)[0].lower().replace(" ", "_")
+    with (OUT / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, heads)
         writer.writeheader()
         writer.writerows(rows)
@@ -162,13 +173,15 @@ def bench_pack(work: pathlib.Path) -> None:
 
 
 def bench_open(work: pathlib.Path) -> None:
-    """Opening a dataset of many episodes."""
+    """Open a dataset of many episodes."""
     path = work / "many.kino"
     step = np.arange(5, dtype=np.float32)
     start = time.perf_counter()
     with kinograph.Writer(path) as writer:
         for idx in range(MANY):
-            writer.add_episode({"action": step + idx}, rate_hz=20.0, id=f"episode_{idx:06d}", task="synthetic")
+            writer.add_episode(
+                {"action": step + idx}, rate_hz=20.0, id=f"episode_{idx:06d}", task="synthetic"
+            )
     written = time.perf_counter() - start
     script = (
         "import sys, time, kinograph\n"
@@ -179,10 +192,16 @@ def bench_open(work: pathlib.Path) -> None:
     )
     runs = []
     for _ in range(ROUNDS):
-        done = subprocess.run([sys.executable, "-c", script, path], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", script, path], check=True, capture_output=True, text=True
+        )
         runs.append([float(word) for word in done.stdout.split()])
     opened, first, count = min(runs)
-    info = json.loads(subprocess.run(["kinograph", "info", path, "--json"], check=True, capture_output=True).stdout)
+    info = json.loads(
+        subprocess.run(
+            ["kinograph", "info", path, "--json"], check=True, capture_output=True
+        ).stdout
+    )
     table_bytes = sum(file.stat().st_size for file in (path / "episodes").iterdir())
     table(
         "Opening: one process each",
@@ -201,7 +220,9 @@ def bench_open(work: pathlib.Path) -> None:
 
 def main() -> None:
     """Run all of it in a temporary folder."""
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, kinograph {kinograph.__version__}")
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, kinograph {kinograph.__version__}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
         bench_pack(work)

@@ -17,7 +17,7 @@ Writing:
     >>> len(kinograph.open("mine.kino"))
     1
 
-Every error is a ``KinographError``.
+Every error about data or values is a ``KinographError``; a wrong Python type may also raise ``TypeError``.
 """
 
 from kinograph import _core

@@ -111,6 +111,7 @@ class PackArgs(TypedDict):
     rate_hz: float | None
     skip_incomplete: bool
     seed: int
+    prefix: str
 
 @type_check_only
 class EpisodeArgs(TypedDict):

@@ -103,7 +103,7 @@ class Dataset:
         """The statistics of every stream of numbers, for normalisation.
 
         >>> actions = ds.stats["actions"]
-        >>> normal = (ds[0]["actions"][:] - actions.mean) / actions.std
+        >>> normal = (ds[0]["actions"][:] - actions.mean) / np.maximum(actions.std, 1e-6)
         """
         if self._stats is None:
             shapes = {name: stream.shape for name, stream in self.streams.items()}
@@ -201,7 +201,7 @@ class StreamSummary:
 class StreamStats:
     """Statistics of a stream: one number per element of a vector or per colour of a picture.
 
-    The arrays broadcast against frames, so ``(frames - stats.mean) / stats.std`` works as it stands.
+    The arrays broadcast against frames, so ``(frames - stats.mean) / np.maximum(stats.std, 1e-6)`` works as it stands.
     Values that are not finite are counted in ``nonfinite`` and otherwise left out.
     """
 

@@ -41,12 +41,13 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     threads: int | None = None,
     attributes: Mapping[str, Any] | None = None,
     seed: int = 0,
+    prefix: str = "",
     progress: Callable[[int, int], object] | None = None,
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset.
 
     Reads HDF5 in the layouts of robomimic (and LIBERO) and of ACT (ALOHA). Nothing is left out in silence: see
-    ``defects`` of what it gives.
+    ``defects`` of the result.
 
     >>> import pathlib
     >>> recording = pathlib.Path(kinograph.__file__).parents[2] / "tests" / "data" / "lift_3demos.hdf5"
@@ -59,9 +60,11 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     Streams bear the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
     unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
 
-    :param rate_hz: frames per second, where the recording does not say.
-    :param skip_incomplete: leave out episodes that are not whole, instead of refusing the file.
+    :param rate_hz: frames per second, instead of what the recording says.
+    :param skip_incomplete: leave out episodes that lack actions or whose streams differ in length, instead of
+        refusing the file.
     :param seed: fixes the order in which episodes lie on disk.
+    :param prefix: what the ids of the episodes begin with, so that two recordings with a ``demo_0`` go into one dataset.
     :param progress: called with the bytes of frames done and in all; what it raises ends the packing, which
         ``mode="resume"`` can take up again.
     """
@@ -80,6 +83,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "rate_hz": rate_hz,
         "skip_incomplete": skip_incomplete,
         "seed": to_count("seed", seed),
+        "prefix": prefix,
     }
     committed, defects = _core.pack(source, target, options, progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])

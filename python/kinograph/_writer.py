@@ -137,7 +137,8 @@ class Writer:
 
         :param streams: arrays whose first axis is time; lists of ``str`` for text; lists of ``bytes`` for
             pictures that are JPEG files already, which are kept as they are.
-        :param rate_hz: frames per second, one number for all streams or one for each.
+        :param rate_hz: frames per second, one number for all streams or one for each. Their first frame is taken at the
+            earliest of ``timestamps_ns``, at 0 if there are none.
         :param timestamps_ns: instead of a rate, the time of every frame in whole nanoseconds, never going back.
         :param id: its name; made from its place if not given.
         :param attributes: anything that JSON can hold; kept with the episode.
@@ -154,7 +155,7 @@ class Writer:
             "id": id,
             "splits": list(splits),
             "task": task,
-            "success": None if success is None else bool(success),
+            "success": _to_success(success),
             "licence": licence,
             "consent": consent,
             "source": source,
@@ -286,6 +287,12 @@ def _to_plain(value: object) -> object:
         plain: object = value.tolist()
         return plain
     raise TypeError(f"{type(value).__name__} is not a number, text, list or dict")
+
+
+def _to_success(success: object) -> bool | None:
+    if success is None or isinstance(success, bool | np.bool_):
+        return None if success is None else bool(success)
+    raise InvalidArgumentError(f"success is True, False or None, not {success!r}")
 
 
 def _to_label(name: str, value: object) -> Label:

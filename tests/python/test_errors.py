@@ -123,9 +123,9 @@ def test_a_truncated_shard_is_damage(copy):
     assert len(kinograph.verify(copy)) >= 1
 
 
-def test_a_missing_shard_is_not_found(copy):
+def test_a_missing_shard_is_damage(copy):
     only(copy / "shards").unlink()
-    with pytest.raises(kinograph.NotFoundError, match=r"\.kshard does not exist"):
+    with pytest.raises(kinograph.CorruptDataError, match=r"\.kshard is damaged: it is missing"):
         kinograph.open(copy)[0]
 
 

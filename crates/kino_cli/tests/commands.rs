@@ -203,11 +203,7 @@ fn failures_say_what_where_and_what_next_on_stderr() {
     std::fs::write(&text_file, "not a recording").unwrap();
     for (args, code, expected) in [
         (vec!["pack", source, &target], 1, "--append"),
-        (
-            vec!["pack", source, &target, "--append"],
-            1,
-            "`demo_7` is in the dataset already",
-        ),
+        (vec!["pack", source, &target, "--append"], 1, "--prefix"),
         (vec!["pack", &absent, "x.kino"], 1, "no such file"),
         (
             vec!["pack", text_file.to_str().unwrap(), "x.kino"],
@@ -273,5 +269,51 @@ fn a_closed_pipe_is_no_failure() {
     assert_eq!(
         (output.status.code(), stderr(&output)),
         (Some(0), String::new())
+    );
+}
+
+#[test]
+fn a_prefix_lets_the_same_names_in_and_resuming_a_finished_pack_does_nothing() {
+    let (_folder, target) = packed();
+    let source = recording();
+    let source = source.to_str().unwrap();
+    let again = kinograph(&["pack", source, &target, "--resume"]);
+    assert!(
+        again.status.success() && stderr(&again).contains("nothing to do"),
+        "{}",
+        stderr(&again)
+    );
+    let output = kinograph(&["pack", source, &target, "--append", "--prefix", "lab2/"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(
+        stdout(&kinograph(&["cat", &target])),
+        "demo_7\nlab2/demo_7\n"
+    );
+    assert!(stdout(&kinograph(&["info", &target])).contains("20 Hz"));
+}
+
+#[test]
+fn a_plan_whose_rule_matches_nothing_is_told_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    std::fs::write(
+        &plan,
+        "[[stream]]\nmatch = \"obs/wirst_image\"\ncodec = \"raw\"",
+    )
+    .unwrap();
+    let target = folder.path().join("a.kino");
+    let source = recording();
+    let args = [
+        "pack",
+        source.to_str().unwrap(),
+        target.to_str().unwrap(),
+        "--dry-run",
+        "--plan",
+    ];
+    let output = kinograph(&[&args[..], &[plan.to_str().unwrap()]].concat());
+    assert!(
+        stderr(&output).contains("`obs/wirst_image` (raw) matches no stream"),
+        "{}",
+        stderr(&output)
     );
 }

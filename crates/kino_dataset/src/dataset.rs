@@ -11,7 +11,7 @@ use kino_format::{OpenShard, Shard, Step};
 
 use crate::commit::Head;
 use crate::episode::Episode;
-use crate::error::{Result, corrupt, format_at, not_found};
+use crate::error::{DatasetError, Result, corrupt, format_at, not_found};
 use crate::hash::Hash;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
@@ -188,7 +188,14 @@ impl Dataset {
 
 /// Opens a shard that the manifest says has `bytes` bytes.
 pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> {
-    let size = store.size(key)?;
+    let size = store.size(key).map_err(|error| match error {
+        // The manifest names it: that it is not there is damage, not a wrong question.
+        DatasetError::NotFound { .. } => corrupt(
+            store.path(key),
+            "it is missing; copy it again from where it was",
+        ),
+        error => error,
+    })?;
     if size != bytes {
         let what = if size < bytes {
             "truncated"
@@ -230,7 +237,7 @@ fn newest(store: &Store) -> Result<Option<u64>> {
     Ok(store.versions()?.last().copied())
 }
 
-fn no_dataset(store: &Store) -> crate::error::DatasetError {
+fn no_dataset(store: &Store) -> DatasetError {
     let root = store.root().display();
     not_found(format!(
         "{root} is not a Kinograph dataset: it has no versions; make one with `kinograph pack`"

@@ -329,8 +329,7 @@ impl<'w> EpisodeWriter<'w> {
 impl Drop for EpisodeWriter<'_> {
     fn drop(&mut self) {
         if self.draft.is_some() {
-            let (pool, assembler, _) = self.writer.parts();
-            pool.abandon_episode(assembler);
+            self.writer.abandon_episode();
         }
     }
 }

@@ -147,6 +147,15 @@ impl Manifest {
         }
     }
 
+    /// Bytes of all files that the version names: shards, table and statistics.
+    pub fn total_bytes(&self) -> u64 {
+        let shards = self.shards.iter().map(|shard| shard.bytes);
+        shards.fold(
+            self.episodes.bytes.saturating_add(self.stats.bytes),
+            u64::saturating_add,
+        )
+    }
+
     /// The file's bytes and the version's id.
     pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, String)> {
         let text =

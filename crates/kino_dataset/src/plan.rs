@@ -112,6 +112,16 @@ impl Plan {
         Ok(plan)
     }
 
+    /// The rules that match none of these streams: most likely a slip of the pen.
+    pub fn unused_rules<'a>(
+        &self,
+        streams: impl Iterator<Item = (&'a str, Kind)> + Clone,
+    ) -> Vec<&Rule> {
+        let is_unused =
+            |rule: &&Rule| !streams.clone().any(|(name, kind)| rule.matches(name, kind));
+        self.rules.iter().filter(is_unused).collect()
+    }
+
     /// The codec and page length for a stream.
     pub fn choose(
         &self,

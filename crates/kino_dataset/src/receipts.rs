@@ -64,6 +64,11 @@ impl Receipts {
         Ok(receipts)
     }
 
+    /// Whether only another pack has left something here.
+    pub(crate) fn are_anothers(&self) -> bool {
+        !self.path().exists() && Self::any(&self.store)
+    }
+
     /// Whether any pack has left receipts.
     pub(crate) fn any(store: &Store) -> bool {
         let folders = fs::read_dir(store.root().join("staging"));

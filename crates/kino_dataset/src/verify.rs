@@ -122,7 +122,7 @@ impl Check<'_> {
         };
         match self.hash(&key, shard.bytes, progress) {
             Ok(hash) if hash == shard.blake3 => {}
-            Ok(_) => self.locate(&key, &open),
+            Ok(_) => self.locate(&key, &shard.blake3, &open),
             Err(error) => self.report(error),
         }
         Some(open)
@@ -142,7 +142,7 @@ impl Check<'_> {
     }
 
     /// Finds out which part of a shard is damaged.
-    fn locate(&mut self, key: &str, shard: &Shard) {
+    fn locate(&mut self, key: &str, hash: &Hash, shard: &Shard) {
         let before = self.found.damage.len();
         let place = self.store.path(key);
         match self.store.read_range(key, 0..Shard::HEADER_LEN) {
@@ -156,10 +156,11 @@ impl Check<'_> {
         }
         for (slot, entry) in shard.episodes().iter().enumerate() {
             match self.store.read_range(key, entry.range()) {
-                Ok(bytes) => shard
-                    .verify_episode(slot, &bytes)
-                    .into_iter()
-                    .for_each(|error| self.damage(place.clone(), error.to_string())),
+                Ok(bytes) => {
+                    let place = format!("{place}, {}", self.episode_at(hash, slot));
+                    let errors = shard.verify_episode(slot, &bytes).into_iter();
+                    errors.for_each(|error| self.damage(place.clone(), error.to_string()));
+                }
                 Err(error) => self.report(error),
             }
         }
@@ -168,6 +169,22 @@ impl Check<'_> {
                 place,
                 "its hash is not that of the manifest, though every part is well-formed",
             );
+        }
+    }
+
+    /// The episode at a slot as its user knows it.
+    fn episode_at(&self, hash: &Hash, slot: usize) -> String {
+        let table = self.dataset.table();
+        let is_there = |row: &usize| {
+            table.shard(*row) == Some(hash.as_bytes())
+                && table.slot(*row).map(|slot| slot as usize) == Some(slot)
+        };
+        match (0..table.len())
+            .find(is_there)
+            .and_then(|row| table.id(row))
+        {
+            Some(id) => format!("episode `{id}`"),
+            None => "an episode that is not in the table".to_owned(),
         }
     }
 

@@ -134,6 +134,13 @@ impl DatasetWriter {
         let key = serde_json::to_string(&options.plan).unwrap_or_default() + &options.resume_key;
         let receipts = Receipts::new(&store, &key)?;
         let mut ids: HashSet<String> = base.ids()?;
+        if start == Start::Resume && receipts.are_anothers() {
+            let root = store.root().display();
+            let what = format!(
+                "{root} holds an interrupted pack of another source or plan; repeat that one's options, or remove the folder"
+            );
+            return Err(DatasetError::Exists { what });
+        }
         let taken = if start == Start::Resume {
             receipts.read()?
         } else {
@@ -179,7 +186,7 @@ impl DatasetWriter {
         }
         if self.ids.contains(&info.id) {
             return Err(invalid(format!(
-                "episode `{}` is in the dataset already; ids are unique",
+                "episode `{}` is in the dataset already; ids are unique, give it another (`--prefix` for all of a source)",
                 info.id
             )));
         }
@@ -254,6 +261,12 @@ impl DatasetWriter {
         self.ids.insert(id);
     }
 
+    /// Gives back the place of an episode that was abandoned.
+    pub(crate) fn abandon_episode(&mut self) {
+        self.begun -= 1;
+        self.pool.abandon_episode(&mut self.assembler);
+    }
+
     pub(crate) fn parts(&mut self) -> (&mut Pool, &mut Assembler, &mut Receipts) {
         (&mut self.pool, &mut self.assembler, &mut self.receipts)
     }
@@ -264,11 +277,11 @@ fn check_target(store: &Store, start: Start, base: &Base) -> Result<()> {
     let root = store.root().display();
     let what = match start {
         Start::New if !base.is_new() => format!(
-            "{root} already holds a dataset of {} episodes; append to it (`--append`) or choose another path",
+            "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`) or choose another path",
             base.len()
         ),
         Start::New if Receipts::any(store) => format!(
-            "{root} holds an interrupted pack; continue it (`--resume`) or remove the folder"
+            "{root} holds an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`) or remove the folder"
         ),
         Start::New if has_other_files(store.root())? => {
             format!("{root} is not empty and not a dataset; choose another path")

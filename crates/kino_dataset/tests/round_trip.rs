@@ -601,5 +601,46 @@ fn opening_reads_no_shard() {
     let dataset = Dataset::open(&path).unwrap();
     assert_eq!((dataset.len(), dataset.table().id(1)), (2, Some("demo_1")));
     assert!(dataset.stats().unwrap().contains_key("force"));
-    assert_eq!(dataset.episode(0).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(dataset.episode(0).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+#[test]
+fn a_pack_of_another_plan_is_not_resumed_by_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kino");
+    let options = |plan| WriterOptions {
+        plan,
+        shard_bytes: 1,
+        memory_bytes: 1,
+        ..WriterOptions::default()
+    };
+    let mut writer = DatasetWriter::open(&path, Start::New, options(Plan::lossless())).unwrap();
+    common::add_samples(&mut writer, 0..3);
+    drop(writer);
+    let error = DatasetWriter::open(&path, Start::Resume, options(Plan::quality(90))).unwrap_err();
+    assert!(
+        error.to_string().contains("another source or plan"),
+        "{error}"
+    );
+    assert!(DatasetWriter::open(&path, Start::Resume, options(Plan::lossless())).is_ok());
+}
+
+#[test]
+fn ids_do_not_skip_the_place_of_an_abandoned_episode() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.kino");
+    let mut writer = DatasetWriter::open(&path, Start::New, options(Plan::lossless())).unwrap();
+    for number in 0..4 {
+        let mut episode = writer.episode(EpisodeInfo::default()).unwrap();
+        common::push(&mut episode, &vector_info("x", 2, 1), &[0; 16]);
+        if number != 1 {
+            episode.finish().unwrap();
+        }
+    }
+    writer.commit("").unwrap();
+    let dataset = Dataset::open(&path).unwrap();
+    let ids: Vec<_> = (0..3)
+        .map(|row| dataset.table().id(row).unwrap().to_owned())
+        .collect();
+    assert_eq!(ids, ["episode_0", "episode_1", "episode_2"]);
 }

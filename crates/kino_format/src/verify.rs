@@ -84,7 +84,7 @@ impl Shard {
         }
         let stored = self.episodes().get(slot).map(|entry| entry.hash);
         if errors.is_empty() && stored != Some(*blake3::hash(bytes).as_bytes()) {
-            let what = format!("the BLAKE3 of episode {slot} is not the one in the directory");
+            let what = format!("the BLAKE3 at slot {slot} is not the one in the directory");
             errors.push(invalid("episode", what));
         }
         errors
@@ -171,7 +171,7 @@ impl<'i> Owners<'i> {
             Some((_, name, None)) => name.clone(),
             None => "of nothing".to_owned(),
         };
-        format!("page {page} of episode {slot} ({owner})")
+        format!("page {page} at slot {slot} ({owner})")
     }
 
     fn frames(&self, run: Run, page: u32) -> String {

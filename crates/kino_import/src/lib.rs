@@ -29,7 +29,7 @@ mod source;
 
 pub use error::{ImportError, Result};
 pub use open::{ImportOptions, Incomplete, open};
-pub use pack::{PackOptions, Packed, Progress, pack};
+pub use pack::{PackOptions, Packed, Progress, check_types, pack};
 pub use shift::is_shift;
 pub use source::{
     Action, ClockPlan, Defect, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan,

@@ -10,7 +10,7 @@
 //! reads unrelated ones; the episode table keeps the source's order. Until the commit nothing is visible, and
 //! an interrupted pack can be resumed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -20,7 +20,7 @@ use kino_dataset::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::error::{ImportError, Result};
+use crate::error::{ImportError, Result, invalid};
 use crate::shift::is_shift;
 use crate::source::{
     ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan, block_frames,
@@ -35,6 +35,8 @@ pub struct PackOptions {
     pub start: Start,
     /// What the order of the episodes on disk is drawn from.
     pub seed: u64,
+    /// What the ids of the episodes begin with, so that two sources with a `demo_0` go into one dataset.
+    pub prefix: String,
 }
 
 impl Default for PackOptions {
@@ -43,6 +45,7 @@ impl Default for PackOptions {
             writer: WriterOptions::default(),
             start: Start::New,
             seed: 0,
+            prefix: String::new(),
         }
     }
 }
@@ -85,7 +88,9 @@ pub fn pack(
         mut writer,
         start,
         seed,
+        prefix,
     } = options;
+    check_types(source)?;
     let info = source.describe();
     let known = match start {
         Start::Append => Dataset::open(target)?.manifest().attributes.clone(),
@@ -103,6 +108,7 @@ pub fn pack(
             ..Progress::default()
         },
         report: progress,
+        prefix,
         shifts: 0,
     };
     for episode in shuffled(source.episodes().len(), seed) {
@@ -116,10 +122,41 @@ pub fn pack(
     })
 }
 
+/// Refuses a source in which a stream has two types, before an hour of packing shows it.
+pub fn check_types(source: &dyn Source) -> Result<()> {
+    let mut known: HashMap<&str, (&StreamPlan, &EpisodePlan)> = HashMap::new();
+    let files = &source.describe().files;
+    let name = |episode: &EpisodePlan| {
+        format!(
+            "`{}` ({})",
+            episode.id,
+            files[episode.file].path().display()
+        )
+    };
+    for episode in source.episodes() {
+        for stream in &episode.streams {
+            let (first, before) = *known.entry(&stream.name).or_insert((stream, episode));
+            if (first.kind, &first.frame) != (stream.kind, &stream.frame) {
+                let (stream_name, here, there) = (&stream.name, &stream.frame, &first.frame);
+                return Err(invalid(format!(
+                    "stream `{stream_name}` is {} {there} in episode {} and {} {here} in episode {}; \
+                     pack them into datasets of their own",
+                    first.kind.name(),
+                    name(before),
+                    stream.kind.name(),
+                    name(episode),
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 struct Packing<'a> {
     source: &'a dyn Source,
     progress: Progress,
     report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    prefix: String,
     shifts: u64,
 }
 
@@ -131,7 +168,7 @@ impl Packing<'_> {
         resumed: &HashSet<String>,
     ) -> Result<()> {
         let plan = &self.source.episodes()[episode];
-        if resumed.contains(&plan.id) {
+        if resumed.contains(&format!("{}{}", self.prefix, plan.id)) {
             self.progress.bytes_done += episode_bytes(plan);
         } else {
             let mut episode_writer = writer.episode(self.info(episode)?)?;
@@ -153,7 +190,7 @@ impl Packing<'_> {
             attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
         }
         Ok(EpisodeInfo {
-            id: plan.id.clone(),
+            id: format!("{}{}", self.prefix, plan.id),
             position: Some(episode as u64),
             splits: plan.splits.clone(),
             task: plan.task.clone(),

@@ -17,6 +17,7 @@ pub(crate) struct PackArgs {
     rate_hz: Option<f64>,
     skip_incomplete: bool,
     seed: u64,
+    prefix: String,
 }
 
 /// Version, id and episodes; then place, fault and whether it was left out, of everything amiss in the source.
@@ -45,6 +46,7 @@ pub(crate) fn pack(
         writer,
         start,
         seed: options.seed,
+        prefix: options.prefix,
     };
     py.detach(|| {
         // What Ctrl-C or the callback raised, which stopped the pack.

@@ -125,9 +125,20 @@ impl Writer {
         streams: Vec<StreamArgs<'_>>,
     ) -> PyResult<()> {
         let info = episode.into_info()?;
+        // Streams with a rate start with the earliest of those that have times of their own.
+        let first = |stream: &StreamArgs<'_>| {
+            stream
+                .timestamps_ns
+                .as_ref()?
+                .as_slice()
+                .ok()?
+                .first()
+                .copied()
+        };
+        let start_ns = streams.iter().filter_map(first).min().unwrap_or(0);
         let jobs: Vec<StreamJob<'_>> = streams
             .iter()
-            .map(StreamArgs::to_job)
+            .map(|stream| stream.to_job(start_ns))
             .collect::<PyResult<_>>()?;
         py.detach(|| {
             let mut guard = self.lock();
@@ -241,7 +252,7 @@ impl LabelArg {
 }
 
 impl StreamArgs<'_> {
-    fn to_job(&self) -> PyResult<StreamJob<'_>> {
+    fn to_job(&self, start_ns: i64) -> PyResult<StreamJob<'_>> {
         let name = &self.name;
         let wrong = |error: kino_codec::CodecError| invalid(format!("stream `{name}`: {error}"));
         let scattered = |_| invalid(format!("stream `{name}`: an array is not contiguous"));
@@ -254,10 +265,7 @@ impl StreamArgs<'_> {
         };
         let times = match (&self.timestamps_ns, self.rate_hz) {
             (Some(times), _) => Times::Explicit(times.as_slice().map_err(scattered)?.to_vec()),
-            (None, Some(rate_hz)) => Times::Rate {
-                rate_hz,
-                start_ns: 0,
-            },
+            (None, Some(rate_hz)) => Times::Rate { rate_hz, start_ns },
             (None, None) => {
                 return Err(invalid(format!(
                     "stream `{name}` has neither a rate nor timestamps"

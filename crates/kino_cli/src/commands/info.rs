@@ -1,9 +1,10 @@
 //! `kinograph info`: what a dataset holds.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, StreamSummary};
+use kino_dataset::{Clock, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
 
 fn head(dataset: &Dataset) -> Result<String> {
     let manifest = dataset.manifest();
-    let stored: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let stored = manifest.total_bytes();
     let raw: u64 = manifest.streams.iter().map(|stream| stream.raw_bytes).sum();
     let table = dataset.table();
     let seconds: f64 = (0..table.len())
@@ -76,18 +77,21 @@ fn streams(dataset: &Dataset) -> String {
         ("kind", Align::Left),
         ("type", Align::Left),
         ("frames", Align::Right),
+        ("rate", Align::Right),
         ("codec", Align::Left),
         ("before", Align::Right),
         ("after", Align::Right),
         ("ratio", Align::Right),
         ("error", Align::Right),
     ]);
+    let rates = rates(dataset);
     for stream in &dataset.manifest().streams {
         table.row(vec![
             stream.name.clone(),
             stream.kind.name().to_owned(),
             frame_type(&stream.dtype, &stream.shape),
             stream.frames.to_string(),
+            rates.get(&stream.name).cloned().unwrap_or_default(),
             stream.codecs.join(" "),
             bytes(stream.raw_bytes),
             bytes(stream.bytes),
@@ -98,11 +102,27 @@ fn streams(dataset: &Dataset) -> String {
     table.render()
 }
 
+/// The rate of each stream of the first episode; a damaged one has none, and `verify` says why.
+fn rates(dataset: &Dataset) -> HashMap<String, String> {
+    let Ok(episode) = dataset.episode(0) else {
+        return HashMap::new();
+    };
+    let rate = |stream: &kino_dataset::Stream| match stream.clock() {
+        Ok(Clock::Regular(clock)) => format!("{} Hz", clock.rate_hz()),
+        Ok(Clock::Explicit(_)) => "irregular".to_owned(),
+        Err(_) => "?".to_owned(),
+    };
+    let names = episode.streams().map(|stream| stream.name.clone());
+    names
+        .filter_map(|name| Some((name.clone(), rate(&episode.stream(&name).ok()?))))
+        .collect()
+}
+
 fn error(stream: &StreamSummary) -> String {
     match stream.psnr_db() {
         Some(psnr) => format!("{psnr:.1} dB"),
         None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
-        None => "–".to_owned(),
+        None => "none".to_owned(),
     }
 }
 
@@ -132,9 +152,11 @@ fn episodes(dataset: &Dataset) -> Result<String> {
 
 fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
     let manifest = dataset.manifest();
+    let rates = rates(dataset);
     let streams = manifest.streams.iter().map(|stream| {
         json!({
             "name": stream.name,
+            "rate": rates.get(&stream.name),
             "kind": stream.kind.name(),
             "dtype": stream.dtype,
             "shape": stream.shape,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use kino_dataset::{Plan, Start, StreamUsage, WriterOptions};
+use kino_dataset::{Dataset, Plan, Start, StreamUsage, WriterOptions};
 use kino_import::{ImportOptions, Incomplete, PackOptions, Packed, Source};
 use serde_json::{Value, json};
 
@@ -18,13 +18,15 @@ use crate::progress::Progress;
 ///
 /// The layout is recognised from the content: robomimic HDF5 files, ACT/ALOHA HDF5 files or a folder of them.
 /// Nothing is visible in TARGET until all is packed and checked; an interrupted pack continues with --resume.
+///
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but the source has lost something (listed on stderr).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording: a file or a folder
     source: PathBuf,
     /// The dataset's folder, by custom ending in `.kino`
     target: PathBuf,
-    /// Frames per second, where the source does not say
+    /// Frames per second, instead of what the source says
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
     /// A TOML file that names codec, bound and page size per stream
@@ -42,7 +44,7 @@ pub(crate) struct Args {
     /// Continue an interrupted pack of the same source under the same plan
     #[arg(long)]
     resume: bool,
-    /// Leave out episodes that are not whole, and list them
+    /// Leave out episodes that lack actions or whose streams differ in length, and list them
     #[arg(long)]
     skip_incomplete: bool,
     /// Show the plan and what would be packed, and write nothing
@@ -57,6 +59,14 @@ pub(crate) struct Args {
     /// Size at which a shard is closed
     #[arg(long, value_name = "MB", default_value_t = 128)]
     shard_size: u64,
+    /// What the ids of the new episodes begin with, such as `lab2/`
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    prefix: String,
     /// What the order of the episodes on disk is drawn from
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -79,6 +89,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             incomplete,
         },
     )?;
+    kino_import::check_types(&*source)?;
+    warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
         return dry_run(args, &plan, &*source);
     }
@@ -86,7 +98,15 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         writer: writer_options(args, plan),
         start: start(args),
         seed: args.seed,
+        prefix: args.prefix.clone(),
     };
+    if let Some(version) = finished_version(args, &*source) {
+        note(&format!(
+            "{} holds every episode of the source already, as version {version}; nothing to do",
+            args.target.display()
+        ));
+        return Ok(Outcome::Done);
+    }
     let begin = Instant::now();
     let mut progress = Progress::new("pack");
     let packed = kino_import::pack(&*source, &args.target, options, &mut |at| {
@@ -103,7 +123,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     if args.json {
         print_json(&to_json(args, &packed, &*source, seconds))?;
     } else {
-        print(&report(args, &packed, seconds))?;
+        let disk = Dataset::open(&args.target)?.manifest().total_bytes();
+        print(&report(args, &packed, (seconds, disk)))?;
     }
     Ok(tell_defects(&*source))
 }
@@ -138,6 +159,37 @@ fn writer_options(args: &Args, plan: Plan) -> WriterOptions {
     }
 }
 
+/// The version that a resumed pack would only repeat.
+fn finished_version(args: &Args, source: &dyn Source) -> Option<u64> {
+    let dataset = Dataset::open(&args.target).ok().filter(|_| args.resume)?;
+    let is_there = |id: &str| {
+        dataset
+            .table()
+            .find(&format!("{}{id}", args.prefix))
+            .is_some()
+    };
+    let all = source
+        .episodes()
+        .iter()
+        .all(|episode| is_there(&episode.id));
+    all.then(|| dataset.manifest().version)
+}
+
+/// A rule that matches nothing is most likely misspelt.
+fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
+    let streams = source
+        .episodes()
+        .iter()
+        .flat_map(|episode| &episode.streams);
+    for rule in plan.unused_rules(streams.map(|stream| (stream.name.as_str(), stream.kind))) {
+        let pattern = rule.pattern.as_deref().unwrap_or("*");
+        note(&format!(
+            "note: the plan's rule for `{pattern}` ({}) matches no stream",
+            rule.codec
+        ));
+    }
+}
+
 /// Shows what the plan would do with every stream.
 fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
     let Some(first) = source.episodes().first() else {
@@ -146,7 +198,7 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
     let mut table = Table::new(&[
         ("stream", Align::Left),
         ("kind", Align::Left),
-        ("frames", Align::Left),
+        ("type", Align::Left),
         ("codec", Align::Left),
     ]);
     let mut streams = Vec::new();
@@ -207,7 +259,7 @@ fn defects(source: &dyn Source) -> Vec<Value> {
         .collect()
 }
 
-fn report(args: &Args, packed: &Packed, seconds: f64) -> String {
+fn report(args: &Args, packed: &Packed, (seconds, disk): (f64, u64)) -> String {
     let mut table = Table::new(&[
         ("stream", Align::Left),
         ("type", Align::Left),
@@ -242,7 +294,7 @@ fn report(args: &Args, packed: &Packed, seconds: f64) -> String {
     } = packed;
     let mut text = table.render();
     text.push_str(&format!(
-        "\n{}: version {} with {} new episodes, {} → {} ({}), {seconds:.2} s, {} MB/s\n",
+        "\n{}: version {} with {} new episodes, {} → {} of pages ({}), {seconds:.2} s, {} MB/s; {} in all\n",
         args.target.display(),
         committed.version,
         committed.episodes,
@@ -250,6 +302,7 @@ fn report(args: &Args, packed: &Packed, seconds: f64) -> String {
         bytes(stored),
         ratio(raw, stored),
         speed(raw, seconds),
+        bytes(disk),
     ));
     if *resumed > 0 {
         text.push_str(&format!(

@@ -29,7 +29,7 @@ fn parts(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
         for page in 0..index.page_count() as u32 {
             let start = entry.start + index.page(page).offset();
             let end = start + u64::from(index.page(page).len).next_multiple_of(8);
-            parts.push((start..end, format!("page {page} of episode {slot} (")));
+            parts.push((start..end, format!("page {page} at slot {slot} (")));
         }
         parts.push((entry.index_range(), "episode index".to_owned()));
     }
@@ -198,7 +198,7 @@ fn an_exchanged_episode_is_seen_by_its_hash() {
     let range = shard.episodes()[0].range();
     let errors = lying.verify_episode(0, cut(&other, range));
     assert_eq!(errors.len(), 1);
-    assert!(errors[0].to_string().contains("BLAKE3 of episode 0"));
+    assert!(errors[0].to_string().contains("BLAKE3 at slot 0"));
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) ->
     options.rate_hz.or_else(control_freq).ok_or_else(|| {
         invalid(format!(
             "{}: the control rate is not in the file (`env_args` of `/data` has no `env_kwargs.control_freq`); \
-             pass --rate HZ, which is 20 for robosuite's robots",
+             pass --rate HZ (in Python rate_hz=), which is 20 for robosuite's robots",
             file.path().display()
         ))
     })
