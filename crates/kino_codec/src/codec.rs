@@ -10,7 +10,7 @@ use crate::frame::{FrameType, MAX_FRAME_BYTES};
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::view::{PicturesMut, View};
+use crate::view::PicturesMut;
 
 /// How much of a run a codec has to see at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,8 +94,8 @@ pub trait Decoder: Debug + Send + Sync {
         scratch: &mut Scratch,
     ) -> Result<()>;
 
-    /// Decodes pictures `range` of `page` (untrusted bytes), scaled, cut and laid out as `view` says, into the first
-    /// places of `dest`.
+    /// Decodes pictures `range` of `page` (untrusted bytes), scaled, cut and laid out as the view of `dest` says,
+    /// into its first places.
     ///
     /// As long as nothing better is known of a codec, whole frames are decoded and the wanted part is copied; a
     /// scaled pixel is then the mean of those it stands for. JPEG scales while it decodes, with its own filter.
@@ -103,12 +103,11 @@ pub trait Decoder: Debug + Send + Sync {
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        view: &View,
         dest: &mut PicturesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         check_range(page, &range, dest.len())?;
-        dest.check(view)?;
+        let view = dest.view();
         let mut picture = std::mem::take(&mut scratch.picture);
         let mut decode = |place: usize, idx: usize| {
             let stored = at_least(&mut picture, view.ty().frame_bytes());

@@ -249,23 +249,18 @@ pub struct Strides {
     pub plane: usize,
 }
 
-/// A strided destination for pictures, as one [`View`] makes them.
+/// A strided destination for pictures, as its [`View`] makes them.
 #[derive(Debug)]
 pub struct PicturesMut<'a> {
+    view: &'a View,
     bytes: &'a mut [u8],
     len: usize,
     strides: Strides,
-    layout: Layout,
-    height: usize,
-    /// Bytes of a row, all colours together.
-    row_bytes: usize,
-    channels: usize,
-    size: usize,
 }
 
 impl<'a> PicturesMut<'a> {
     /// A packed destination: `bytes` must be exactly `len` pictures.
-    pub fn packed(view: &View, len: usize, bytes: &'a mut [u8]) -> Result<Self> {
+    pub fn packed(view: &'a View, len: usize, bytes: &'a mut [u8]) -> Result<Self> {
         if len.checked_mul(view.frame_bytes()) != Some(bytes.len()) {
             return Err(buffer(format!(
                 "{} bytes given for {len} pictures of {} bytes each",
@@ -286,7 +281,12 @@ impl<'a> PicturesMut<'a> {
     }
 
     /// A destination with gaps. Rows, planes and pictures may not overlap.
-    pub fn strided(view: &View, len: usize, strides: Strides, bytes: &'a mut [u8]) -> Result<Self> {
+    pub fn strided(
+        view: &'a View,
+        len: usize,
+        strides: Strides,
+        bytes: &'a mut [u8],
+    ) -> Result<Self> {
         let height = view.crop.height;
         let (row, planes) = match view.layout {
             Layout::Hwc => (view.row_bytes(), 1),
@@ -310,15 +310,16 @@ impl<'a> PicturesMut<'a> {
             )));
         }
         Ok(Self {
+            view,
             bytes,
             len,
             strides,
-            layout: view.layout,
-            height,
-            row_bytes: view.row_bytes(),
-            channels: view.channels,
-            size: view.ty.dtype().size(),
         })
+    }
+
+    /// What is wanted of every picture.
+    pub fn view(&self) -> &'a View {
+        self.view
     }
 
     /// How many pictures fit.
@@ -331,34 +332,25 @@ impl<'a> PicturesMut<'a> {
         self.len == 0
     }
 
-    /// Refuses a destination that was made for another view.
-    pub(crate) fn check(&self, view: &View) -> Result<()> {
-        let same = self.layout == view.layout
-            && self.height == view.crop.height
-            && self.row_bytes == view.row_bytes()
-            && (self.channels, self.size) == (view.channels, view.ty.dtype().size());
-        if same {
-            return Ok(());
-        }
-        Err(buffer("the destination was made for another view"))
-    }
-
     /// Picture `idx` as rows of all colours together, and the bytes from row to row; `None` if it is planar.
     pub(crate) fn rows_mut(&mut self, idx: usize) -> Option<(&mut [u8], usize)> {
-        if self.layout == Layout::Chw && self.channels > 1 {
+        if self.view.layout == Layout::Chw && self.view.channels > 1 {
             return None;
         }
         let start = idx * self.strides.frame;
-        let extent = self.strides.row * (self.height - 1) + self.row_bytes;
+        let extent = self.strides.row * (self.view.crop.height - 1) + self.view.row_bytes();
         Some((&mut self.bytes[start..start + extent], self.strides.row))
     }
 
     /// Row `y` of the three 8-bit colours of picture `idx`; `None` if it is not planar or has other colours.
     pub(crate) fn planes_mut(&mut self, idx: usize, y: usize) -> Option<[&mut [u8]; 3]> {
-        if self.layout != Layout::Chw || (self.channels, self.size) != (3, 1) {
+        if self.view.layout != Layout::Chw
+            || self.view.channels != 3
+            || self.view.pixel_bytes() != 3
+        {
             return None;
         }
-        let width = self.row_bytes / 3;
+        let width = self.view.crop.width;
         let start = idx * self.strides.frame + y * self.strides.row;
         let (first, rest) = self.bytes[start..].split_at_mut(self.strides.plane);
         let (second, third) = rest.split_at_mut(self.strides.plane);
@@ -374,8 +366,10 @@ impl<'a> PicturesMut<'a> {
     /// # Panics
     /// If there is no such place, or the row is not one of this destination's.
     pub fn put_row(&mut self, idx: usize, y: usize, row: &[u8]) {
-        assert!(idx < self.len && y < self.height, "a place that is there");
-        assert_eq!(row.len(), self.row_bytes, "one whole row");
+        let view = self.view;
+        let is_there = idx < self.len && y < view.crop.height;
+        assert!(is_there, "a place that is there");
+        assert_eq!(row.len(), view.row_bytes(), "one whole row");
         if let Some((rows, stride)) = self.rows_mut(idx) {
             rows[y * stride..][..row.len()].copy_from_slice(row);
             return;
@@ -384,8 +378,8 @@ impl<'a> PicturesMut<'a> {
             split_colours(row, planes);
             return;
         }
-        let (size, pixel) = (self.size, self.size * self.channels);
-        for channel in 0..self.channels {
+        let (size, pixel) = (view.ty.dtype().size(), view.pixel_bytes());
+        for channel in 0..view.channels {
             let start = idx * self.strides.frame + channel * self.strides.plane;
             let plane = &mut self.bytes[start + y * self.strides.row..];
             let values = row
@@ -502,26 +496,6 @@ mod tests {
         assert!(PicturesMut::packed(&view, 2, &mut bytes).is_err());
     }
 
-    #[test]
-    fn a_destination_of_another_view_is_refused() {
-        let view = bytes_view(&[2, 3, 3]);
-        let other = view.clone().laid_out(Layout::Chw);
-        let mut bytes = [0; 18];
-        let mut dest = PicturesMut::packed(&other, 1, &mut bytes).unwrap();
-        let frame = FrameType::Values(view.ty().clone());
-        let decoder = codec("raw").unwrap().decoder(&frame, &[]).unwrap();
-        let page = Page {
-            bytes: &[0; 18],
-            frames: 1,
-        };
-        let scratch = &mut Scratch::new();
-        assert!(
-            decoder
-                .decode_pictures(page, 0..1, &view, &mut dest, scratch)
-                .is_err()
-        );
-    }
-
     proptest! {
         #[test]
         fn every_view_agrees_with_its_definition(
@@ -556,7 +530,7 @@ mod tests {
             let mut got = vec![0xa5; 2 * strides.frame];
             let mut dest = PicturesMut::strided(&view, 2, strides, &mut got).unwrap();
             let page = Page { bytes: &stored, frames: 2 };
-            decoder.decode_pictures(page, 0..2, &view, &mut dest, &mut Scratch::new()).unwrap();
+            decoder.decode_pictures(page, 0..2, &mut dest, &mut Scratch::new()).unwrap();
 
             let mut expected = vec![0xa5; got.len()];
             for (idx, stored) in stored.chunks_exact(ty.frame_bytes()).enumerate() {
