@@ -441,7 +441,12 @@ mod tests {
             .flat_map(|y| (x * d..width.min(x * d + d)).map(move |x| (y, x)));
         let values: Vec<f64> = of.map(|(y, x)| f64::from(at(y, x)[0])).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        vec![(mean + 0.5).floor() as u8]
+        // The nearest whole number, halves up.
+        (0..=u8::MAX)
+            .filter(|&value| f64::from(value) <= mean + 0.5)
+            .max()
+            .into_iter()
+            .collect()
     }
 
     #[test]
