@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use kino_dataset::{Clock, Dataset, StreamSummary};
+use kino_codec::FrameType;
+use kino_dataset::{Clock, CostRecord, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, bytes, frame_type, print, print_json, ratio};
+use crate::output::{Align, Table, bytes, decode_us, frame_type, print, print_json, ratio};
 
 /// Show what a dataset holds.
 #[derive(Debug, clap::Args)]
@@ -83,8 +84,9 @@ fn streams(dataset: &Dataset) -> String {
         ("after", Align::Right),
         ("ratio", Align::Right),
         ("error", Align::Right),
+        ("decode µs", Align::Right),
     ]);
-    let rates = rates(dataset);
+    let (rates, costs) = (rates(dataset), CostRecord::load());
     for stream in &dataset.manifest().streams {
         table.row(vec![
             stream.name.clone(),
@@ -97,6 +99,7 @@ fn streams(dataset: &Dataset) -> String {
             bytes(stream.bytes),
             ratio(stream.raw_bytes, stream.bytes),
             error(stream),
+            cost(&costs, stream),
         ]);
     }
     let mut text = table.render();
@@ -128,6 +131,22 @@ fn rates(dataset: &Dataset) -> HashMap<String, String> {
     names
         .filter_map(|name| Some((name.clone(), rate(&episode.stream(&name).ok()?))))
         .collect()
+}
+
+/// What decoding a frame costs by the machine's record; of the first codec, if there are several.
+fn cost(costs: &CostRecord, stream: &StreamSummary) -> String {
+    let spec = stream.codecs.first().and_then(|codec| codec.parse().ok());
+    let frame = match stream.dtype.as_str() {
+        "text" => Some(FrameType::Text),
+        dtype => dtype
+            .parse()
+            .ok()
+            .and_then(|dtype| FrameType::values(dtype, &stream.shape).ok()),
+    };
+    match (spec, frame) {
+        (Some(spec), Some(frame)) => decode_us(costs, &spec, &frame),
+        _ => String::new(),
+    }
 }
 
 /// What was lost, measured when it was packed: pictures in dB and at most, other numbers at most.
