@@ -21,6 +21,7 @@ mod codec;
 mod error;
 mod frame;
 mod frames;
+mod general;
 mod jpeg;
 mod pco;
 mod predict;
@@ -30,7 +31,6 @@ mod scratch;
 mod spec;
 mod text;
 mod varint;
-mod zstd;
 mod zstd_frame;
 
 #[cfg(test)]
