@@ -13,6 +13,8 @@ pub struct Scratch {
     pub(crate) bytes: Vec<u8>,
     /// A second one, for codecs with two stages.
     pub(crate) more_bytes: Vec<u8>,
+    /// A whole picture of which a part is wanted; kept apart, because decoding it uses the buffers above.
+    pub(crate) picture: Vec<u8>,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
     /// The zstd library's contexts.
