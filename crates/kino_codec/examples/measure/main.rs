@@ -81,23 +81,34 @@ fn main() -> Outcome<()> {
             "PSNR dB"
         );
     }
+    let mut failed = false;
     for spec in specs {
         // A codec that this build lacks, or that does not suit the frames, is a row without figures.
         let made = codec(spec).and_then(|made| made.check(&source.frame).map(|()| made));
-        match made {
-            Ok(made) => {
-                let figures = measure(&*made, &source, &options)?;
-                let name = made.spec().to_string();
-                figures.print(&name, &source, options.json);
-            }
-            Err(error) if options.json => {
-                let (codec, error) = (spec, error.to_string());
-                println!("{}", serde_json::json!({ "codec": codec, "error": error }));
-            }
-            Err(error) => println!("{spec:<40} not measured: {error}"),
+        let measured = match made {
+            Ok(made) => measure(&*made, &source, &options)
+                .map(|figures| (made.spec().to_string(), figures))
+                .inspect_err(|_| failed = true),
+            Err(error) => Err(error.into()),
+        };
+        match measured {
+            Ok((name, figures)) => figures.print(&name, &source, options.json),
+            Err(error) => print_error(spec, &error.to_string(), options.json),
         }
     }
+    if failed {
+        return Err("a codec failed, or did not keep what it promises".into());
+    }
     Ok(())
+}
+
+fn print_error(codec: &str, error: &str, json: bool) {
+    if json {
+        let object = serde_json::json!({ "codec": codec, "error": error });
+        println!("{object}");
+    } else {
+        println!("{codec:<40} not measured: {error}");
+    }
 }
 
 impl Options {

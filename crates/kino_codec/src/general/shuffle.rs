@@ -15,6 +15,7 @@
 //! inside a `u64`. `zstd:shuffle=4` on G1's joints decodes at 1970 MB/s so, at 940 with a loop over planes.
 
 use crate::error::Result;
+use crate::simd::vectorised;
 use crate::spec::CodecSpec;
 
 /// What is grouped.
@@ -163,7 +164,7 @@ fn plane_of<const W: usize, T>(
 fn ungroup_bytes(width: usize, planes: &[u8], stride: usize, values: &mut [u8]) {
     match width {
         2 => interleave::<2>(planes, stride, values),
-        4 => interleave::<4>(planes, stride, values),
+        4 => interleave_four(planes, stride, values),
         8 => interleave_eight(planes, stride, values),
         _ => values.copy_from_slice(&planes[..values.len()]),
     }
@@ -176,6 +177,27 @@ fn interleave<const W: usize>(planes: &[u8], stride: usize, values: &mut [u8]) {
     for (idx, element) in elements.iter_mut().enumerate() {
         *element = std::array::from_fn(|byte| planes[byte][idx]);
     }
+}
+
+/// [`interleave`] for four planes: 13 → 47 GB/s where there is AVX2, but only if neither closures nor iterators
+/// stand between the loop and the choice of instructions.
+fn interleave_four(planes: &[u8], stride: usize, values: &mut [u8]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            let (elements, _) = values.as_chunks_mut::<4>();
+            let len = elements.len();
+            let plane = [
+                &planes[..len],
+                &planes[stride..][..len],
+                &planes[2 * stride..][..len],
+                &planes[3 * stride..][..len],
+            ];
+            for idx in 0..len {
+                elements[idx] = [plane[0][idx], plane[1][idx], plane[2][idx], plane[3][idx]];
+            }
+        },
+    );
 }
 
 /// [`interleave`] for eight planes, of which compilers make slow code: 8 × 8 bytes at a time.
