@@ -4,9 +4,9 @@
 //! page = | CMF FLG | deflate blocks … | adler32 of the content, big-endian |
 //! ```
 //!
-//! Here so that the classic comparisons can be made on one's own data; `zstd` is about as small and
-//! several times as fast. By `zlib-rs`,
-//! which needs no C compiler and which libdeflate outruns by 1.1 to 1.7 only (docs/codecs/general.md).
+//! Here so that the classic comparisons can be made on one's own data; `zstd` is about as small and several times
+//! as fast. By `zlib-rs`, which needs no C compiler and which libdeflate outruns by 1.1 to 1.7 only
+//! (docs/codecs/general.md).
 
 use std::fmt;
 
@@ -150,6 +150,21 @@ fn len(total: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::arbitrary_bytes;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_by_another_library(
+            seed: u64, len in 0_usize..5000, mask in 0_u8..8, level in 0..=9, strategy in 0_usize..5,
+        ) {
+            let content: Vec<u8> = arbitrary_bytes(seed, len).iter().map(|byte| byte & mask).collect();
+            let codec = Deflate { level, strategy: STRATEGIES[strategy] };
+            let mut page = Vec::new();
+            codec.compress(&content, &mut page, &mut Scratch::new()).unwrap();
+            prop_assert_eq!(miniz_oxide::inflate::decompress_to_vec_zlib(&page).unwrap(), content);
+        }
+    }
 
     /// `zlib.compress(b"kinograph " * 9, 9)` in Python.
     const FROM_PYTHON: [u8; 21] = [

@@ -63,6 +63,45 @@ impl Method for Lz4 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::arbitrary_bytes;
+    use proptest::prelude::*;
+
+    /// The format's description, a byte at a time; a valid block only.
+    fn naive(block: &[u8]) -> Vec<u8> {
+        let mut bytes = block.iter().map(|byte| usize::from(*byte));
+        let mut out: Vec<u8> = Vec::new();
+        while let Some(token) = bytes.next() {
+            let length = |mut len: usize, bytes: &mut dyn Iterator<Item = usize>| {
+                while len >= 15 {
+                    let more = bytes.next().unwrap();
+                    len += more;
+                    if more < 255 {
+                        break;
+                    }
+                }
+                len
+            };
+            for _ in 0..length(token >> 4, &mut bytes) {
+                out.push(u8::try_from(bytes.next().unwrap()).unwrap());
+            }
+            let Some(low) = bytes.next() else { break };
+            let distance = low + 256 * bytes.next().unwrap();
+            for _ in 0..length(token & 15, &mut bytes) + 4 {
+                out.push(out[out.len() - distance]);
+            }
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_a_block_of_the_format(seed: u64, len in 0_usize..5000, mask in 0_u8..8) {
+            let content: Vec<u8> = arbitrary_bytes(seed, len).iter().map(|byte| byte & mask).collect();
+            let mut page = Vec::new();
+            Lz4.compress(&content, &mut page, &mut Scratch::new()).unwrap();
+            prop_assert_eq!(naive(&page), content);
+        }
+    }
 
     #[test]
     fn the_block_of_the_format_description_is_read() {
