@@ -99,7 +99,19 @@ fn streams(dataset: &Dataset) -> String {
             error(stream),
         ]);
     }
-    table.render()
+    let mut text = table.render();
+    let protected = dataset
+        .manifest()
+        .streams
+        .iter()
+        .filter(|s| s.protected_frames > 0);
+    for stream in protected {
+        let (name, frames) = (&stream.name, stream.protected_frames);
+        text.push_str(&format!(
+            "\n{name}: {frames} frames around events are exact"
+        ));
+    }
+    text
 }
 
 /// The rate of each stream of the first episode; a damaged one has none, and `verify` says why.
@@ -118,10 +130,11 @@ fn rates(dataset: &Dataset) -> HashMap<String, String> {
         .collect()
 }
 
+/// What was lost, measured when it was packed: pictures in dB and at most, other numbers at most.
 fn error(stream: &StreamSummary) -> String {
     match stream.psnr_db() {
-        Some(psnr) => format!("{psnr:.1} dB"),
-        None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
+        Some(psnr) => format!("{psnr:.1} dB, ≤ {}", stream.max_abs_error),
+        None if stream.max_abs_error > 0.0 => format!("≤ {:.3e}", stream.max_abs_error),
         None => "none".to_owned(),
     }
 }
@@ -167,6 +180,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "bytes": stream.bytes,
             "max_abs_error": stream.max_abs_error,
             "psnr_db": stream.psnr_db(),
+            "protected_frames": stream.protected_frames,
         })
     });
     let mut value = json!({

@@ -181,11 +181,21 @@ fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
         .episodes()
         .iter()
         .flat_map(|episode| &episode.streams);
-    for rule in plan.unused_rules(streams.map(|stream| (stream.name.as_str(), stream.kind))) {
+    for rule in plan.unused_rules(
+        streams
+            .clone()
+            .map(|stream| (stream.name.as_str(), stream.kind)),
+    ) {
         let pattern = rule.pattern.as_deref().unwrap_or("*");
+        let codec = rule.codec.as_deref().unwrap_or("no codec named");
         note(&format!(
-            "note: the plan's rule for `{pattern}` ({}) matches no stream",
-            rule.codec
+            "note: the plan's rule for `{pattern}` ({codec}) matches no stream"
+        ));
+    }
+    for event in plan.unused_events(streams.map(|stream| stream.name.as_str())) {
+        note(&format!(
+            "note: the plan's event `{}` is looked for in `{}`, which matches no stream",
+            event.name, event.stream
         ));
     }
 }

@@ -164,6 +164,15 @@ impl Plan {
         self.rules.iter().filter(is_unused).collect()
     }
 
+    /// The events that show in none of these streams.
+    pub fn unused_events<'a>(
+        &self,
+        streams: impl Iterator<Item = &'a str> + Clone,
+    ) -> Vec<&EventRule> {
+        let is_unused = |event: &&EventRule| !streams.clone().any(|name| event.matches(name));
+        self.events.iter().filter(is_unused).collect()
+    }
+
     /// The codec and page length for a stream.
     pub fn choose(
         &self,
