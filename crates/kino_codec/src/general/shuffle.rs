@@ -307,10 +307,20 @@ fn plane_of_rows(rows: &[u8], row_len: usize, start: usize, plane: &mut [u8]) {
 }
 
 /// [`turn_bits`] of every eight bytes.
+#[expect(
+    clippy::needless_range_loop,
+    reason = "an iterator would be compiled for the oldest processor"
+)]
 fn turn_bits_of_all(plane: &mut [u8]) {
-    for word in plane.as_chunks_mut().0 {
-        *word = turn_bits(u64::from_le_bytes(*word)).to_le_bytes();
-    }
+    vectorised(
+        #[inline(always)]
+        || {
+            let (words, _) = plane.as_chunks_mut();
+            for idx in 0..words.len() {
+                words[idx] = turn_bits(u64::from_le_bytes(words[idx])).to_le_bytes();
+            }
+        },
+    );
 }
 
 /// Turns 8 × 8 bytes over their diagonal: byte `i` of word `j` becomes byte `j` of word `i`.
@@ -341,16 +351,17 @@ fn exchange<const HALF: usize>(words: &mut [u64; 8], low: usize, mask: u64) {
 
 /// Turns 8 × 8 bits over their diagonal: bit `i` of byte `j` becomes bit `j` of byte `i`.
 #[inline(always)]
-fn turn_bits(mut word: u64) -> u64 {
-    for (shift, mask) in [
-        (7, 0x00aa_00aa_00aa_00aa_u64),
-        (14, 0x0000_cccc_0000_cccc),
-        (28, 0x0000_0000_f0f0_f0f0),
-    ] {
-        let moved = (word ^ (word >> shift)) & mask;
-        word ^= moved ^ (moved << shift);
-    }
-    word
+fn turn_bits(word: u64) -> u64 {
+    let word = exchange_bits::<7>(word, 0x00aa_00aa_00aa_00aa);
+    let word = exchange_bits::<14>(word, 0x0000_cccc_0000_cccc);
+    exchange_bits::<28>(word, 0x0000_0000_f0f0_f0f0)
+}
+
+/// Exchanges the bits of `mask` with those `SHIFT` further up.
+#[inline(always)]
+fn exchange_bits<const SHIFT: u32>(word: u64, mask: u64) -> u64 {
+    let moved = (word ^ (word >> SHIFT)) & mask;
+    word ^ moved ^ (moved << SHIFT)
 }
 
 #[cfg(test)]
