@@ -22,6 +22,7 @@ mod codec;
 mod error;
 mod frame;
 mod frames;
+mod general;
 mod jpeg;
 mod pco;
 mod predict;
@@ -33,7 +34,6 @@ mod spec;
 mod text;
 mod varint;
 mod view;
-mod zstd;
 mod zstd_frame;
 
 #[cfg(test)]

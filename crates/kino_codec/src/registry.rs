@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::codec::Codec;
 use crate::error::{CodecError, Result};
+use crate::general::{Deflate, General, Lz4, Zstd};
 use crate::jpeg::Jpeg;
 use crate::pco::Pco;
 use crate::predict::Predict;
 use crate::raw::Raw;
 use crate::spec::CodecSpec;
 use crate::text::Text;
-use crate::zstd::Zstd;
 
 /// One row of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +33,17 @@ const CODECS: &[CodecEntry] = &[
     CodecEntry {
         name: "zstd",
         summary: "general lossless: depth, large arrays",
-        make: |spec| Ok(Arc::new(Zstd::new(spec)?)),
+        make: |spec| Ok(Arc::new(General::<Zstd>::new(spec)?)),
+    },
+    CodecEntry {
+        name: "lz4",
+        summary: "general lossless: the fastest to decode, the least small",
+        make: |spec| Ok(Arc::new(General::<Lz4>::new(spec)?)),
+    },
+    CodecEntry {
+        name: "deflate",
+        summary: "general lossless: zlib and its strategies, for comparison",
+        make: |spec| Ok(Arc::new(General::<Deflate>::new(spec)?)),
     },
     CodecEntry {
         name: "pco",
@@ -92,6 +102,9 @@ mod tests {
         let texts = [
             "raw",
             "zstd:level=19,shuffle=4",
+            "zstd:level=1,shuffle=bits2",
+            "lz4:shuffle=8",
+            "deflate:level=9,strategy=filtered,shuffle=bits1",
             "pco:level=0",
             "predict:level=3",
             "jpeg:q=85,sub=420",
@@ -112,7 +125,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, pco, predict, jpeg, text"),
+            error.contains("raw, zstd, lz4, deflate, pco, predict, jpeg, text"),
             "{error}"
         );
     }

@@ -1,5 +1,6 @@
 //! Working memory that is reused from page to page, one per thread.
 
+use crate::general::Inflater;
 use crate::jpeg::{Compressor, Decompressor};
 use crate::zstd_frame::ZstdContexts;
 
@@ -18,6 +19,8 @@ pub struct Scratch {
     pub(crate) offsets: Vec<usize>,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
+    /// The state of decoding deflate.
+    pub(crate) inflater: Inflater,
     /// The JPEG library's instance for encoding, once one was needed.
     pub(crate) jpeg_compressor: Option<Compressor>,
     /// The JPEG library's instance for decoding, once one was needed.
