@@ -1,0 +1,331 @@
+//! Red, green, blue ↔ one plane of brightness and two of colour difference, in whole numbers only.
+//!
+//! ```text
+//! stored, full range 0–255:   Y   brightness, a value per pixel
+//!                             U   blue difference + 128, V red difference + 128:
+//!                                 a value per pixel (4:4:4) or per square of 2 × 2 pixels (4:2:0), or none (grey)
+//!
+//! decoded, u = U − 128, v = V − 128, >> rounds down:
+//!     R = clamp((64 Y                     + (22970 v >> 8) + 32) >> 6)      the matrix of BT.601, as in JPEG files
+//!     G = clamp((64 Y − (5638 u >> 8)     − (11700 v >> 8) + 32) >> 6)
+//!     B = clamp((64 Y + (29032 u >> 8)                     + 32) >> 6)
+//! ```
+//!
+//! Every step fits 16 bits, so that even the oldest vector instructions do eight pixels at a time, and every
+//! machine gets the same pixels. A 2 × 2 square takes the one value of its colour, the mean of the four.
+
+use super::simd;
+
+/// How the planes of a picture are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Planes {
+    /// Brightness only.
+    Grey,
+    /// Colour at half the height and width, rounded up.
+    Half,
+    /// Colour at full size.
+    Full,
+}
+
+/// A side of the colour planes of a picture with this side.
+pub(super) fn colour_side(planes: Planes, side: usize) -> usize {
+    match planes {
+        Planes::Half => side.div_ceil(2),
+        Planes::Grey | Planes::Full => side,
+    }
+}
+
+/// Part of a row of a decoded picture: brightness and both differences from the same pixel on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row<'a> {
+    pub(super) planes: Planes,
+    pub(super) y: &'a [u8],
+    pub(super) u: &'a [u8],
+    pub(super) v: &'a [u8],
+}
+
+impl Row<'_> {
+    /// The row's pixels, colours together.
+    pub(super) fn to_pixels(self, pixels: &mut [u8]) {
+        match self.planes {
+            Planes::Grey => pixels.copy_from_slice(self.y),
+            Planes::Half => simd::half_to_pixels(self, pixels),
+            Planes::Full => simd::full_to_pixels(self, pixels),
+        }
+    }
+
+    /// The row's colours, each in a row of its own.
+    pub(super) fn to_colours(self, colours: [&mut [u8]; 3]) {
+        match self.planes {
+            Planes::Grey => colours.into_iter().for_each(|c| c.copy_from_slice(self.y)),
+            Planes::Half => simd::half_to_colours(self, colours),
+            Planes::Full => simd::full_to_colours(self, colours),
+        }
+    }
+}
+
+/// What a colour difference adds to red, green and blue, in 64ths.
+#[inline(always)]
+fn shifts(u: u8, v: u8) -> [i16; 3] {
+    let [u, v] = [u, v].map(|c| (i16::from(c) - 128) << 8);
+    [
+        high(v, 22970),
+        -high(u, 5638) - high(v, 11700),
+        high(u, 29032),
+    ]
+}
+
+/// The upper half of a product.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the upper half of a product of two 16-bit numbers has 16 bits; the cast makes it one instruction"
+)]
+fn high(a: i16, b: i16) -> i16 {
+    ((i32::from(a) * i32::from(b)) >> 16) as i16
+}
+
+/// One colour of a pixel from its brightness and shift.
+#[inline(always)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 0–255 in the same line"
+)]
+fn colour(y: u8, shift: i16) -> u8 {
+    ((i16::from(y) * 64 + shift + 32) >> 6).clamp(0, 255) as u8
+}
+
+/// This many pixels at a time: whole vector registers of 16-bit numbers.
+const BLOCK: usize = 32;
+
+/// Red, green and blue of a block.
+type Block = [[u8; BLOCK]; 3];
+
+#[inline(always)]
+fn block_of_half(y: &[u8; BLOCK], u: &[u8; BLOCK / 2], v: &[u8; BLOCK / 2]) -> Block {
+    let mut shift = [[0; BLOCK]; 3];
+    for idx in 0..BLOCK / 2 {
+        let of = shifts(u[idx], v[idx]);
+        for (shift, of) in shift.iter_mut().zip(of) {
+            shift[2 * idx] = of;
+            shift[2 * idx + 1] = of;
+        }
+    }
+    shift.map(|shift| std::array::from_fn(|idx| colour(y[idx], shift[idx])))
+}
+
+#[inline(always)]
+fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
+    let mut block = [[0; BLOCK]; 3];
+    for idx in 0..BLOCK {
+        let of = shifts(u[idx], v[idx]);
+        for (colours, of) in block.iter_mut().zip(of) {
+            colours[idx] = colour(y[idx], of);
+        }
+    }
+    block
+}
+
+#[inline(always)]
+fn put_block([r, g, b]: &Block, pixels: &mut [u8; 3 * BLOCK]) {
+    for idx in 0..BLOCK {
+        pixels[3 * idx] = r[idx];
+        pixels[3 * idx + 1] = g[idx];
+        pixels[3 * idx + 2] = b[idx];
+    }
+}
+
+/// The pixels of a row with halved colour; inlined into a function for each set of instructions.
+#[inline(always)]
+pub(super) fn half_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
+    let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
+    let (us, u_rest) = row.u.as_chunks::<{ BLOCK / 2 }>();
+    let (vs, v_rest) = row.v.as_chunks::<{ BLOCK / 2 }>();
+    let (out, out_rest) = pixels.as_chunks_mut::<{ 3 * BLOCK }>();
+    for (((y, u), v), out) in ys.iter().zip(us).zip(vs).zip(out) {
+        put_block(&block_of_half(y, u, v), out);
+    }
+    let skip = ys.len() - us.len().min(ys.len());
+    debug_assert!(skip == 0, "a colour for every two pixels");
+    for (idx, (y, pixel)) in y_rest.iter().zip(out_rest.as_chunks_mut().0).enumerate() {
+        *pixel = shifts(u_rest[idx / 2], v_rest[idx / 2]).map(|of| colour(*y, of));
+    }
+}
+
+/// The pixels of a row with full colour.
+#[inline(always)]
+pub(super) fn full_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
+    let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
+    let (us, u_rest) = row.u.as_chunks::<BLOCK>();
+    let (vs, v_rest) = row.v.as_chunks::<BLOCK>();
+    let (out, out_rest) = pixels.as_chunks_mut::<{ 3 * BLOCK }>();
+    for (((y, u), v), out) in ys.iter().zip(us).zip(vs).zip(out) {
+        put_block(&block_of_full(y, u, v), out);
+    }
+    for (idx, (y, pixel)) in y_rest.iter().zip(out_rest.as_chunks_mut().0).enumerate() {
+        *pixel = shifts(u_rest[idx], v_rest[idx]).map(|of| colour(*y, of));
+    }
+}
+
+/// The colours of a row with halved colour.
+#[inline(always)]
+pub(super) fn half_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
+    let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
+    let (us, u_rest) = row.u.as_chunks::<{ BLOCK / 2 }>();
+    let (vs, v_rest) = row.v.as_chunks::<{ BLOCK / 2 }>();
+    let (rs, r_rest) = r.as_chunks_mut::<BLOCK>();
+    let (gs, g_rest) = g.as_chunks_mut::<BLOCK>();
+    let (bs, b_rest) = b.as_chunks_mut::<BLOCK>();
+    let colours = rs.iter_mut().zip(gs).zip(bs);
+    for (((y, u), v), ((r, g), b)) in ys.iter().zip(us).zip(vs).zip(colours) {
+        [*r, *g, *b] = block_of_half(y, u, v);
+    }
+    for (idx, y) in y_rest.iter().enumerate() {
+        let of = shifts(u_rest[idx / 2], v_rest[idx / 2]);
+        [r_rest[idx], g_rest[idx], b_rest[idx]] = of.map(|of| colour(*y, of));
+    }
+}
+
+/// The colours of a row with full colour.
+#[inline(always)]
+pub(super) fn full_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
+    let of_pixel = row.y.iter().zip(row.u).zip(row.v);
+    for (((y, u), v), ((r, g), b)) in of_pixel.zip(r.iter_mut().zip(g).zip(b)) {
+        [*r, *g, *b] = shifts(*u, *v).map(|of| colour(*y, of));
+    }
+}
+
+/// A picture taken apart for the encoder: its planes, row after row without gaps.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    pub(super) y: Vec<u8>,
+    pub(super) u: Vec<u8>,
+    pub(super) v: Vec<u8>,
+}
+
+/// One colour's sum over pixels, in the order red, green, blue.
+type Sum = [u32; 3];
+
+impl Split {
+    /// Takes apart packed red, green, blue `pixels` of this width. A square over the edge has fewer pixels.
+    pub(super) fn from_pixels(planes: Planes, width: usize, pixels: &[u8]) -> Self {
+        let mut split = Self::default();
+        let rows: Vec<_> = pixels.chunks_exact(3 * width).collect();
+        let side = if planes == Planes::Half { 2 } else { 1 };
+        split.y.extend(pixels.as_chunks().0.iter().map(brightness));
+        for square in rows.chunks(side) {
+            for x in (0..width).step_by(side) {
+                let (mut sum, mut count) = ([0; 3], 0);
+                for row in square {
+                    for pixel in row[3 * x..].as_chunks::<3>().0.iter().take(side) {
+                        sum.iter_mut()
+                            .zip(pixel)
+                            .for_each(|(sum, c)| *sum += u32::from(*c));
+                        count += 1;
+                    }
+                }
+                let [u, v] = differences(sum, count);
+                split.u.push(u);
+                split.v.push(v);
+            }
+        }
+        split
+    }
+}
+
+fn brightness([r, g, b]: &[u8; 3]) -> u8 {
+    let sum = 19595 * u32::from(*r) + 38470 * u32::from(*g) + 7471 * u32::from(*b);
+    u8::try_from((sum + (1 << 15)) >> 16).unwrap_or(u8::MAX)
+}
+
+/// The blue and red differences of the mean of `count` pixels.
+fn differences([r, g, b]: Sum, count: u32) -> [u8; 2] {
+    let [r, g, b, count] = [r, g, b, count].map(i64::from);
+    [
+        -11059 * r - 21709 * g + 32768 * b,
+        32768 * r - 27439 * g - 5329 * b,
+    ]
+    .map(|sum| {
+        let mean = (sum + 128 * 65536 * count + 32768 * count).div_euclid(65536 * count);
+        u8::try_from(mean.clamp(0, 255)).unwrap_or(u8::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::arbitrary_bytes;
+    use proptest::prelude::*;
+
+    /// The definition, one pixel at a time.
+    fn naive(y: u8, u: u8, v: u8) -> [u8; 3] {
+        let (y, u, v) = (i32::from(y), i32::from(u) - 128, i32::from(v) - 128);
+        [
+            64 * y + ((22970 * v) >> 8),
+            64 * y - ((5638 * u) >> 8) - ((11700 * v) >> 8),
+            64 * y + ((29032 * u) >> 8),
+        ]
+        .map(|c| u8::try_from(((c + 32) >> 6).clamp(0, 255)).unwrap())
+    }
+
+    #[test]
+    fn every_brightness_and_colour_agrees_with_the_definition() {
+        for y in 0..=255 {
+            for u in (0..=255).step_by(3) {
+                for v in 0..=255 {
+                    assert_eq!(shifts(u, v).map(|of| colour(y, of)), naive(y, u, v));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn full_colour_comes_back_within_two_units() {
+        let pixels = arbitrary_bytes(5, 3 * 5000);
+        let split = Split::from_pixels(Planes::Full, 50, &pixels);
+        for (idx, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
+            let back = naive(split.y[idx], split.u[idx], split.v[idx]);
+            let worst = back.iter().zip(pixel).map(|(a, b)| a.abs_diff(*b)).max();
+            assert!(worst.unwrap() <= 2, "{pixel:?} {back:?}");
+        }
+    }
+
+    #[test]
+    fn grey_stays_grey_and_a_square_has_its_mean_colour() {
+        for value in 0..=255 {
+            let split = Split::from_pixels(Planes::Half, 3, &[value; 27]);
+            assert_eq!((split.y.len(), split.u.len()), (9, 4));
+            assert!(split.y.iter().all(|y| *y == value));
+            assert!(split.u.iter().chain(&split.v).all(|c| *c == 128));
+            assert_eq!(naive(value, 128, 128), [value; 3]);
+        }
+        let [red, black] = [[255, 0, 0], [0; 3]];
+        let split = Split::from_pixels(Planes::Half, 2, &[red, black, black, black].concat());
+        assert_eq!(split.v, [160]);
+    }
+
+    proptest! {
+        #[test]
+        fn rows_of_any_length_agree_with_the_definition(width in 1_usize..150, half: bool, seed: u64) {
+            let planes = if half { Planes::Half } else { Planes::Full };
+            let bytes = arbitrary_bytes(seed, 3 * width);
+            let side = colour_side(planes, width);
+            let row = Row {
+                planes,
+                y: &bytes[..width],
+                u: &bytes[width..][..side],
+                v: &bytes[2 * width..][..side],
+            };
+            let mut pixels = vec![0; 3 * width];
+            row.to_pixels(&mut pixels);
+            let mut colours = [(); 3].map(|()| vec![0; width]);
+            row.to_colours(colours.each_mut().map(Vec::as_mut_slice));
+            for (x, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
+                let c = if half { x / 2 } else { x };
+                prop_assert_eq!(*pixel, naive(row.y[x], row.u[c], row.v[c]));
+                prop_assert_eq!([0, 1, 2].map(|nr| colours[nr][x]), *pixel);
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! `av1`: 8-bit pictures as AV1 video in short closed groups: the smallest, where some loss is allowed.
+//!
+//! ```text
+//! page = sizes │ unit 0 │ unit 1 │ …        a group: one key frame, then what changed
+//!        a varint for each frame              unit i shows frame i and needs the units before it, none behind
+//! ```
+//!
+//! The units behind each other are a low-overhead AV1 stream that any AV1 decoder plays. A frame costs the
+//! decoding of all frames before it in its group, so `group` is the price of a random frame; frames in
+//! sequence cost least, and least bytes, in long groups.
+//!
+//! rav1e encodes, rav1d decodes, both on the caller's thread. Stored are brightness and colour difference
+//! ([`colour`]); a small side is filled up to the smallest that is coded ([`Size::coded`]).
+
+mod colour;
+mod encode;
+mod ffi;
+mod search;
+mod simd;
+mod units;
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::bound::Bound;
+use crate::codec::{
+    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
+    picture_row_stride,
+};
+use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::frame::{FrameType, ValueType};
+use crate::frames::{Frames, FramesMut};
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+use crate::view::{Crop, PicturesMut, Scale};
+
+use colour::{Planes, Row, colour_side};
+use encode::{Settings, encode_group};
+pub(crate) use ffi::Instance;
+use ffi::Picture;
+use search::Target;
+
+const NAME: &str = "av1";
+
+/// No group is longer: a random frame would cost too much.
+const MAX_GROUP: usize = 120;
+
+/// The smallest side that is coded; AV1 encoders are not made for smaller pictures.
+const MIN_SIDE: usize = 16;
+
+/// The largest side that a sequence header can say.
+const MAX_SIDE: usize = 65535;
+
+const DEFAULT_QUALITY: i32 = 80;
+const DEFAULT_GROUP: i32 = 30;
+const DEFAULT_SPEED: i32 = 9;
+
+/// Whether AV1 is decoded and encoded with vector instructions written by hand, or about five times slower.
+pub const fn av1_simd() -> bool {
+    cfg!(feature = "av1-simd")
+}
+
+/// The `av1` codec.
+#[derive(Debug)]
+pub(crate) struct Av1 {
+    spec: CodecSpec,
+    target: Target,
+    group: NonZeroUsize,
+    speed: u8,
+    /// How colours are stored; grey pictures have none.
+    planes: Planes,
+}
+
+impl Av1 {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        spec.allow(&["q", "psnr", "group", "speed", "sub"])?;
+        let (target, target_param) = Target::parse(spec)?;
+        let group = spec.integer("group", 1..=120, DEFAULT_GROUP)?;
+        let speed = spec.integer("speed", 0..=10, DEFAULT_SPEED)?;
+        let planes = match spec.get("sub").unwrap_or("420") {
+            "420" => Planes::Half,
+            "444" => Planes::Full,
+            _ => return Err(spec.error("`sub` must be 420 or 444")),
+        };
+        let sub = if planes == Planes::Full { "444" } else { "420" };
+        let params = [
+            target_param,
+            ("group", group.to_string()),
+            ("speed", speed.to_string()),
+            ("sub", sub.to_owned()),
+        ];
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &params),
+            target,
+            group: usize::try_from(group)
+                .ok()
+                .and_then(NonZeroUsize::new)
+                .unwrap_or(NonZeroUsize::MIN),
+            speed: u8::try_from(speed).unwrap_or(u8::MAX),
+            planes,
+        })
+    }
+}
+
+/// The size of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size {
+    height: usize,
+    width: usize,
+    /// 1 (grey) or 3 (red, green, blue).
+    channels: usize,
+}
+
+impl Size {
+    fn new(frame: &FrameType) -> Result<Self> {
+        match frame.as_values().and_then(ValueType::as_image) {
+            Some((height, width, channels @ (1 | 3)))
+                if height.max(width) <= MAX_SIDE && height.min(width) > 0 =>
+            {
+                Ok(Self {
+                    height,
+                    width,
+                    channels,
+                })
+            }
+            _ => Err(CodecError::Unsuited {
+                codec: NAME,
+                frame: frame.to_string(),
+                what: "it stores 8-bit pictures of 1 or 3 colours, sides up to 65535; use `predict` or `zstd`"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    fn row_bytes(&self) -> usize {
+        self.width * self.channels
+    }
+
+    fn bytes(&self) -> usize {
+        self.height * self.row_bytes()
+    }
+
+    /// Height and width of the picture that is coded.
+    fn coded(&self) -> (usize, usize) {
+        (self.height.max(MIN_SIDE), self.width.max(MIN_SIDE))
+    }
+}
+
+impl Codec for Av1 {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Page
+    }
+
+    fn bound(&self) -> Bound {
+        self.target.bound()
+    }
+
+    fn page_frames(&self, frame: &FrameType) -> NonZeroUsize {
+        let bytes = Size::new(frame).map_or(1, |size| size.bytes());
+        let most = NonZeroUsize::new(MAX_PAGE_BYTES / bytes).unwrap_or(NonZeroUsize::MIN);
+        self.group.min(most)
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        Size::new(frame).map(|_| ())
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = Size::new(frames.frame())?;
+        let (_, bytes) = frames.as_values(NAME)?;
+        if page_frames > self.page_frames(frames.frame()) {
+            return Err(buffer(format!(
+                "pages of {page_frames} frames were asked for, `{}` has groups of at most {}",
+                self.spec,
+                self.page_frames(frames.frame())
+            )));
+        }
+        if !frames.protected().is_empty() {
+            return Err(buffer(
+                "`av1` cannot keep some of its frames bit for bit; use `predict` for this stream",
+            ));
+        }
+        let planes = if size.channels == 1 {
+            Planes::Grey
+        } else {
+            self.planes
+        };
+        for group in bytes.chunks(page_frames.get() * size.bytes()) {
+            let frames = group.len() / size.bytes();
+            let settings = |quantizer| Settings {
+                quantizer,
+                speed: self.speed,
+                planes,
+            };
+            let bytes = self.target.encode(size, group, settings, scratch)?;
+            out.pages.push(EncodedPage { frames, bytes });
+        }
+        Ok(())
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        if !shared.is_empty() {
+            return Err(corrupt(NAME, "it shares nothing between pages"));
+        }
+        Ok(Box::new(Av1Decoder {
+            size: Size::new(frame)?,
+        }))
+    }
+}
+
+/// The page of one group at one setting.
+fn encode_page(size: Size, group: &[u8], settings: Settings) -> Result<Vec<u8>> {
+    let units = encode_group(size, group, settings)?;
+    if units.len() * size.bytes() != group.len() {
+        return Err(buffer("the AV1 encoder lost a frame"));
+    }
+    Ok(units::join(&units))
+}
+
+/// Decodes the units of `page` up to the end of `range` and hands the pictures of the range to `put`.
+fn decode_units(
+    size: Size,
+    page: Page<'_>,
+    range: Range<usize>,
+    scratch: &mut Scratch,
+    mut put: impl FnMut(usize, &Picture),
+) -> Result<()> {
+    units::split(page.bytes, page.frames, &mut scratch.offsets)?;
+    let units = || {
+        let ends = scratch.offsets.windows(2).take(range.end);
+        ends.map(|ends| &page.bytes[ends[0]..ends[1]])
+    };
+    let (height, width) = size.coded();
+    let pixels = u32::try_from(height * width)
+        .map_err(|_| corrupt(NAME, format!("pictures of {height} × {width}")))?;
+    let mut sequence = None;
+    for (idx, unit) in units().enumerate() {
+        match idx {
+            0 => sequence = Some(units::check_first(unit)?),
+            _ => units::check_other(unit)?,
+        }
+    }
+    let Some(sequence) = sequence else {
+        return Ok(());
+    };
+    let planes = sequence.planes;
+    if (sequence.height, sequence.width) != (height, width)
+        || (planes == Planes::Grey) != (size.channels == 1)
+    {
+        let what = format!("its pictures are {sequence:?}, not {height} × {width}");
+        return Err(corrupt(NAME, what));
+    }
+    // Taken out, and put back only after all went well: what an error leaves behind is not used again.
+    let mut instance = match scratch.av1.take() {
+        Some(used) if used.max_pixels() == pixels => used,
+        _ => Instance::new(pixels)?,
+    };
+    instance.reset();
+    for (idx, unit) in units().enumerate() {
+        let picture = instance.decode(unit)?;
+        if picture.size() != Some((height, width, planes)) {
+            return Err(corrupt(NAME, format!("frame {idx} has another size")));
+        }
+        if let Some(place) = idx.checked_sub(range.start) {
+            put(place, &picture);
+        }
+    }
+    scratch.av1 = Some(instance);
+    Ok(())
+}
+
+/// Pixels `left..left + width` of row `y` of a decoded picture; `left` is even where colour is halved.
+fn row(picture: &Picture, y: usize, (left, width): (usize, usize)) -> Row<'_> {
+    let planes = picture.planes();
+    let half = usize::from(planes == Planes::Half);
+    let of_colour = |plane| match planes {
+        Planes::Grey => &[],
+        _ => picture.row(plane, y >> half, (left >> half, colour_side(planes, width))),
+    };
+    Row {
+        planes,
+        y: picture.row(0, y, (left, width)),
+        u: of_colour(1),
+        v: of_colour(2),
+    }
+}
+
+#[derive(Debug)]
+struct Av1Decoder {
+    size: Size,
+}
+
+impl Decoder for Av1Decoder {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, dest.len())?;
+        let Size { height, width, .. } = self.size;
+        let row_bytes = self.size.row_bytes();
+        let row_stride = picture_row_stride(dest, height, row_bytes)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        decode_units(self.size, page, range, scratch, |place, picture| {
+            let rows = dest.frame_mut(place).chunks_mut(row_stride);
+            for (y, pixels) in rows.take(height).enumerate() {
+                row(picture, y, (0, width)).to_pixels(&mut pixels[..row_bytes]);
+            }
+        })
+    }
+
+    fn decode_pictures(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, dest.len())?;
+        let view = dest.view();
+        let (height, width, channels) = view.stored_size();
+        let size = Size {
+            height,
+            width,
+            channels,
+        };
+        if size != self.size {
+            return Err(buffer(format!(
+                "{:?} asked for pictures of {size:?}",
+                self.size
+            )));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let mut whole = std::mem::take(&mut scratch.picture);
+        whole.resize(size.bytes(), 0);
+        let result = decode_units(size, page, range, scratch, |place, picture| {
+            if view.scale() == Scale::Full {
+                put_cut(picture, place, dest, &mut whole);
+                return;
+            }
+            for (y, pixels) in whole.chunks_exact_mut(size.row_bytes()).enumerate() {
+                row(picture, y, (0, width)).to_pixels(pixels);
+            }
+            view.put(place, &whole, dest);
+        });
+        scratch.picture = whole;
+        result
+    }
+}
+
+/// Writes the cut-out of an unscaled picture row by row; `work` has room for a row.
+fn put_cut(picture: &Picture, place: usize, dest: &mut PicturesMut<'_>, work: &mut [u8]) {
+    let view = dest.view();
+    let Crop {
+        top,
+        left,
+        height,
+        width,
+    } = view.crop();
+    // A cut through a square of halved colour starts at the square and leaves its first pixel out.
+    let outside = match picture.planes() {
+        Planes::Half => left % 2,
+        Planes::Grey | Planes::Full => 0,
+    };
+    for y in 0..height {
+        let row = row(picture, top + y, (left - outside, width + outside));
+        if outside == 0 {
+            if let Some(colours) = dest.planes_mut(place, y) {
+                row.to_colours(colours);
+                continue;
+            }
+            if let Some((rows, stride)) = dest.rows_mut(place) {
+                row.to_pixels(&mut rows[y * stride..][..view.row_bytes()]);
+                continue;
+            }
+        }
+        let (_, _, channels) = view.stored_size();
+        let pixels = &mut work[..(width + outside) * channels];
+        row.to_pixels(pixels);
+        dest.put_row(place, y, &pixels[outside * channels..]);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! How coarse a group is stored: by a quality for all, or as coarse as a PSNR allows, found group by group.
+//!
+//! A page that promises a PSNR is decoded again, and stored finer until it keeps the promise. The steps follow
+//! the measured slope (a decibel is worth about twenty steps of the quantiser, more where it is fine), so that
+//! two or three encodings do for most groups.
+
+use crate::bound::Bound;
+use crate::codec::Page;
+use crate::error::{CodecError, Result};
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+
+use super::encode::Settings;
+use super::{DEFAULT_QUALITY, NAME, Size, decode_units, encode_page, row};
+
+/// The coarsest step of the quantiser.
+const COARSEST: usize = 255;
+
+/// Rounding to 8-bit planes alone costs about as much as the upper end; below the lower end nothing is left to see.
+const DECIBELS: std::ops::RangeInclusive<f64> = 20.0..=46.0;
+
+/// A group that is this much better than promised is good enough.
+const SLACK_DB: f64 = 0.15;
+
+/// So many encodings are spent on coming closer, before the rest of the way is halved.
+const TRIES: usize = 6;
+
+/// What a page has to reach.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// A step of the quantiser.
+    Quantizer(usize),
+    /// Decibels over all values of the page.
+    Psnr(f64),
+}
+
+impl Target {
+    /// From the parameters; with the one that says so in canonical form.
+    pub(super) fn parse(spec: &CodecSpec) -> Result<(Self, (&'static str, String))> {
+        let Some(text) = spec.get("psnr") else {
+            let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
+            let coarseness = usize::try_from(100 - quality).unwrap_or_default();
+            let quantizer = (coarseness * COARSEST / 100).max(1);
+            return Ok((Self::Quantizer(quantizer), ("q", quality.to_string())));
+        };
+        if spec.get("q").is_some() {
+            return Err(spec.error("`q` and `psnr` exclude each other"));
+        }
+        match text.parse::<f64>() {
+            Ok(decibels) if DECIBELS.contains(&decibels) => {
+                Ok((Self::Psnr(decibels), ("psnr", decibels.to_string())))
+            }
+            _ => Err(spec.error("`psnr` must be a number from 20 to 46")),
+        }
+    }
+
+    pub(super) fn bound(self) -> Bound {
+        match self {
+            Self::Quantizer(_) => Bound::Unbounded,
+            Self::Psnr(decibels) => Bound::Psnr(decibels),
+        }
+    }
+
+    /// The page of one group.
+    pub(super) fn encode(
+        self,
+        size: Size,
+        group: &[u8],
+        settings: impl Fn(usize) -> Settings,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<u8>> {
+        let decibels = match self {
+            Self::Quantizer(quantizer) => return encode_page(size, group, settings(quantizer)),
+            Self::Psnr(decibels) => decibels,
+        };
+        // The coarsest step known to keep the promise, with its page, and the finest known to break it.
+        let mut kept: Option<(usize, Vec<u8>)> = None;
+        let mut broken = COARSEST + 1;
+        let mut next = first_guess(decibels);
+        for tries in 0.. {
+            let page = encode_page(size, group, settings(next))?;
+            let over = psnr(size, group, &page, scratch)? - decibels;
+            if over >= 0.0 {
+                kept = Some((next, page));
+            } else {
+                broken = next;
+            }
+            let finest = kept.as_ref().map_or(0, |(quantizer, _)| *quantizer);
+            let close = (0.0..SLACK_DB).contains(&over) || broken <= finest + 1;
+            if kept.is_some() && (close || tries >= TRIES) || broken <= 1 {
+                break;
+            }
+            next = step(next, over, tries).clamp(finest + 1, broken - 1);
+        }
+        match kept {
+            Some((_, page)) => Ok(page),
+            None => Err(CodecError::Unsuited {
+                codec: NAME,
+                frame: format!("{} × {} pixels", size.height, size.width),
+                what: format!(
+                    "{decibels} dB cannot be reached; try `sub=444`, `jpeg` or `predict`"
+                ),
+            }),
+        }
+    }
+}
+
+/// Where most cameras need about this much.
+fn first_guess(decibels: f64) -> usize {
+    to_step(50.0 + (42.0 - decibels) * 20.0).clamp(2, 240)
+}
+
+/// The next step to try, `over` decibels above (or below) the promise.
+fn step(from: usize, over: f64, tries: usize) -> usize {
+    if tries >= TRIES / 2 && over < 0.0 {
+        return from / 2;
+    }
+    // A little towards the safe side, so that the last try is seldom a miss.
+    let slope = 12.0 + 0.1 * to_float(from);
+    let wanted = to_float(from) + slope * (over - SLACK_DB / 2.0);
+    to_step(wanted)
+}
+
+/// The PSNR of a page over all its values; infinite if it is exact.
+fn psnr(size: Size, group: &[u8], page: &[u8], scratch: &mut Scratch) -> Result<f64> {
+    let frames = group.len() / size.bytes();
+    let page = Page {
+        bytes: page,
+        frames,
+    };
+    let mut pixels = vec![0; size.row_bytes()];
+    let mut squares = 0_u64;
+    decode_units(size, page, 0..frames, scratch, |idx, picture| {
+        let original = &group[idx * size.bytes()..][..size.bytes()];
+        for (y, original) in original.chunks_exact(size.row_bytes()).enumerate() {
+            row(picture, y, (0, size.width)).to_pixels(&mut pixels);
+            let square = |(a, b): (&u8, &u8)| u64::from(a.abs_diff(*b)).pow(2);
+            squares += pixels.iter().zip(original).map(square).sum::<u64>();
+        }
+    })?;
+    let mean = squares as f64 / group.len() as f64;
+    Ok(10.0 * (255.0 * 255.0 / mean).log10())
+}
+
+fn to_float(step: usize) -> f64 {
+    f64::from(u32::try_from(step).unwrap_or(u32::MAX))
+}
+
+/// The nearest step of the quantiser.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 1–255 in the same line"
+)]
+fn to_step(wanted: f64) -> usize {
+    wanted.round().clamp(1.0, 255.0) as usize
+}
