@@ -14,7 +14,7 @@
 //! Every step fits 16 bits, so that even the oldest vector instructions do eight pixels at a time, and every
 //! machine gets the same pixels. A 2 × 2 square takes the one value of its colour, the mean of the four.
 
-use super::simd;
+use crate::simd::vectorised;
 
 /// How the planes of a picture are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,14 @@ impl Row<'_> {
     pub(super) fn to_pixels(self, pixels: &mut [u8]) {
         match self.planes {
             Planes::Grey => pixels.copy_from_slice(self.y),
-            Planes::Half => simd::half_to_pixels(self, pixels),
-            Planes::Full => simd::full_to_pixels(self, pixels),
+            Planes::Half => vectorised(
+                #[inline(always)]
+                || half_to_pixels(self, pixels),
+            ),
+            Planes::Full => vectorised(
+                #[inline(always)]
+                || full_to_pixels(self, pixels),
+            ),
         }
     }
 
@@ -58,8 +64,14 @@ impl Row<'_> {
     pub(super) fn to_colours(self, colours: [&mut [u8]; 3]) {
         match self.planes {
             Planes::Grey => colours.into_iter().for_each(|c| c.copy_from_slice(self.y)),
-            Planes::Half => simd::half_to_colours(self, colours),
-            Planes::Full => simd::full_to_colours(self, colours),
+            Planes::Half => vectorised(
+                #[inline(always)]
+                || half_to_colours(self, colours),
+            ),
+            Planes::Full => vectorised(
+                #[inline(always)]
+                || full_to_colours(self, colours),
+            ),
         }
     }
 }
@@ -136,18 +148,17 @@ fn put_block([r, g, b]: &Block, pixels: &mut [u8; 3 * BLOCK]) {
     }
 }
 
-/// The pixels of a row with halved colour; inlined into a function for each set of instructions.
+/// The pixels of a row with halved colour.
 #[inline(always)]
-pub(super) fn half_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
+fn half_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
     let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
-    let (us, u_rest) = row.u.as_chunks::<{ BLOCK / 2 }>();
-    let (vs, v_rest) = row.v.as_chunks::<{ BLOCK / 2 }>();
+    let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
     let (out, out_rest) = pixels.as_chunks_mut::<{ 3 * BLOCK }>();
     for (((y, u), v), out) in ys.iter().zip(us).zip(vs).zip(out) {
         put_block(&block_of_half(y, u, v), out);
     }
-    let skip = ys.len() - us.len().min(ys.len());
-    debug_assert!(skip == 0, "a colour for every two pixels");
+    let done = row.y.len() - y_rest.len();
+    let (u_rest, v_rest) = (&row.u[done / 2..], &row.v[done / 2..]);
     for (idx, (y, pixel)) in y_rest.iter().zip(out_rest.as_chunks_mut().0).enumerate() {
         *pixel = shifts(u_rest[idx / 2], v_rest[idx / 2]).map(|of| colour(*y, of));
     }
@@ -155,7 +166,7 @@ pub(super) fn half_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
 
 /// The pixels of a row with full colour.
 #[inline(always)]
-pub(super) fn full_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
+fn full_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
     let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
     let (us, u_rest) = row.u.as_chunks::<BLOCK>();
     let (vs, v_rest) = row.v.as_chunks::<BLOCK>();
@@ -170,10 +181,9 @@ pub(super) fn full_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
 
 /// The colours of a row with halved colour.
 #[inline(always)]
-pub(super) fn half_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
+fn half_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
     let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
-    let (us, u_rest) = row.u.as_chunks::<{ BLOCK / 2 }>();
-    let (vs, v_rest) = row.v.as_chunks::<{ BLOCK / 2 }>();
+    let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
     let (rs, r_rest) = r.as_chunks_mut::<BLOCK>();
     let (gs, g_rest) = g.as_chunks_mut::<BLOCK>();
     let (bs, b_rest) = b.as_chunks_mut::<BLOCK>();
@@ -181,6 +191,8 @@ pub(super) fn half_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
     for (((y, u), v), ((r, g), b)) in ys.iter().zip(us).zip(vs).zip(colours) {
         [*r, *g, *b] = block_of_half(y, u, v);
     }
+    let done = row.y.len() - y_rest.len();
+    let (u_rest, v_rest) = (&row.u[done / 2..], &row.v[done / 2..]);
     for (idx, y) in y_rest.iter().enumerate() {
         let of = shifts(u_rest[idx / 2], v_rest[idx / 2]);
         [r_rest[idx], g_rest[idx], b_rest[idx]] = of.map(|of| colour(*y, of));
@@ -189,7 +201,7 @@ pub(super) fn half_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
 
 /// The colours of a row with full colour.
 #[inline(always)]
-pub(super) fn full_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
+fn full_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
     let of_pixel = row.y.iter().zip(row.u).zip(row.v);
     for (((y, u), v), ((r, g), b)) in of_pixel.zip(r.iter_mut().zip(g).zip(b)) {
         [*r, *g, *b] = shifts(*u, *v).map(|of| colour(*y, of));

@@ -1,5 +1,7 @@
 //! Frames to units: rav1e, set up so that a group is closed and the same frames always give the same bytes.
 
+use std::ops::Range;
+
 use rav1e::Config;
 use rav1e::prelude::{
     ChromaSampling, ColorDescription, ColorPrimaries, Context, EncoderConfig, EncoderStatus,
@@ -21,31 +23,61 @@ pub(super) struct Settings {
     pub(super) planes: Planes,
 }
 
-/// A unit for each packed picture of `group`, the first of which refers to nothing before it.
-pub(super) fn encode_group(size: Size, group: &[u8], settings: Settings) -> Result<Vec<Vec<u8>>> {
-    let mut encoder = encoder(size, group.len() / size.bytes(), settings)?;
-    let (_, width) = size.coded();
-    for pixels in group.chunks_exact(size.bytes()) {
-        let pixels = filled_up(size, pixels);
-        let split = match settings.planes {
-            Planes::Grey => Split {
-                y: pixels,
-                ..Split::default()
-            },
-            planes => Split::from_pixels(planes, width, &pixels),
-        };
-        let mut frame = encoder.new_frame();
-        let colour = colour_side(settings.planes, width);
-        let planes = [(split.y, width), (split.u, colour), (split.v, colour)];
-        for (plane, (values, stride)) in frame.planes.iter_mut().zip(planes) {
-            if !values.is_empty() {
-                plane.copy_from_raw_u8(&values, stride, 1);
-            }
-        }
-        encoder.send_frame(frame).map_err(failed)?;
+/// The frames of one page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group<'a> {
+    pub(super) size: Size,
+    /// The packed pictures.
+    pub(super) pixels: &'a [u8],
+    /// The number of the first frame in its run.
+    pub(super) first: usize,
+    /// The frames of the run that are stored exactly, too.
+    pub(super) protected: &'a [Range<usize>],
+}
+
+impl Group<'_> {
+    /// How many frames there are.
+    pub(super) fn frames(&self) -> usize {
+        self.pixels.len() / self.size.bytes()
     }
-    encoder.flush();
-    receive(&mut encoder)
+
+    /// Whether frame `idx` of the group is stored exactly, too.
+    pub(super) fn is_exact(&self, idx: usize) -> bool {
+        let idx = self.first + idx;
+        self.protected.iter().any(|range| range.contains(&idx))
+    }
+
+    /// A unit for each frame, the first of which refers to nothing before it.
+    pub(super) fn encode(&self, settings: Settings) -> Result<Vec<Vec<u8>>> {
+        let size = self.size;
+        let mut encoder = encoder(size, self.frames(), settings)?;
+        let (_, width) = size.coded();
+        for pixels in self.pixels.chunks_exact(size.bytes()) {
+            let pixels = filled_up(size, pixels);
+            let split = match settings.planes {
+                Planes::Grey => Split {
+                    y: pixels,
+                    ..Split::default()
+                },
+                planes => Split::from_pixels(planes, width, &pixels),
+            };
+            let mut frame = encoder.new_frame();
+            let colour = colour_side(settings.planes, width);
+            let planes = [(split.y, width), (split.u, colour), (split.v, colour)];
+            for (plane, (values, stride)) in frame.planes.iter_mut().zip(planes) {
+                if !values.is_empty() {
+                    plane.copy_from_raw_u8(&values, stride, 1);
+                }
+            }
+            encoder.send_frame(frame).map_err(failed)?;
+        }
+        encoder.flush();
+        let units = receive(&mut encoder)?;
+        if units.len() != self.frames() {
+            return Err(buffer("the AV1 encoder lost a frame"));
+        }
+        Ok(units)
+    }
 }
 
 /// All units of an encoder that got its last frame.

@@ -1,22 +1,22 @@
 //! `av1`: 8-bit pictures as AV1 video in short closed groups: the smallest, where some loss is allowed.
 //!
 //! ```text
-//! page = sizes │ unit 0 │ unit 1 │ …        a group: one key frame, then what changed
-//!        a varint for each frame              unit i shows frame i and needs the units before it, none behind
+//! page = sizes │ unit 0 │ unit 1 │ … │ exact frames       a group: one key frame, then what changed
 //! ```
 //!
-//! The units behind each other are a low-overhead AV1 stream that any AV1 decoder plays. A frame costs the
-//! decoding of all frames before it in its group, so `group` is the price of a random frame; frames in
-//! sequence cost least, and least bytes, in long groups.
+//! Unit *i* shows frame *i* and needs the units before it, none behind. All units in a row are a
+//! low-overhead AV1 stream that any AV1 decoder plays. A frame costs the decoding of all frames before it in
+//! its group, so `group` is the price of a random frame; frames in sequence cost least, and least bytes, in
+//! long groups. Frames that must come back bit for bit, and whole groups that cannot keep a promised PSNR, are
+//! stored as pages of `predict` behind the units.
 //!
 //! rav1e encodes, rav1d decodes, both on the caller's thread. Stored are brightness and colour difference
 //! ([`colour`]); a small side is filled up to the smallest that is coded ([`Size::coded`]).
 
 mod colour;
+mod decode;
 mod encode;
-mod ffi;
 mod search;
-mod simd;
 mod units;
 
 use std::num::NonZeroUsize;
@@ -30,15 +30,17 @@ use crate::codec::{
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::{FrameType, ValueType};
 use crate::frames::{Frames, FramesMut};
-use crate::scratch::Scratch;
+use crate::predict::Predict;
+use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::view::{Crop, PicturesMut, Scale};
 
-use colour::{Planes, Row, colour_side};
-use encode::{Settings, encode_group};
-pub(crate) use ffi::Instance;
-use ffi::Picture;
+use colour::Planes;
+pub(crate) use decode::Instance;
+use decode::Picture;
+use encode::{Group, Settings};
 use search::Target;
+pub(crate) use units::Index;
 
 const NAME: &str = "av1";
 
@@ -185,24 +187,27 @@ impl Codec for Av1 {
                 self.page_frames(frames.frame())
             )));
         }
-        if !frames.protected().is_empty() {
-            return Err(buffer(
-                "`av1` cannot keep some of its frames bit for bit; use `predict` for this stream",
-            ));
-        }
         let planes = if size.channels == 1 {
             Planes::Grey
         } else {
             self.planes
         };
-        for group in bytes.chunks(page_frames.get() * size.bytes()) {
-            let frames = group.len() / size.bytes();
-            let settings = |quantizer| Settings {
-                quantizer,
-                speed: self.speed,
-                planes,
+        let settings = |quantizer| Settings {
+            quantizer,
+            speed: self.speed,
+            planes,
+        };
+        let groups = bytes.chunks(page_frames.get() * size.bytes());
+        for (idx, pixels) in groups.enumerate() {
+            let group = Group {
+                size,
+                pixels,
+                first: idx * page_frames.get(),
+                protected: frames.protected(),
             };
-            let bytes = self.target.encode(size, group, settings, scratch)?;
+            let units = self.target.encode(&group, settings, scratch)?;
+            let bytes = page(&group, frames.frame(), units, scratch)?;
+            let frames = group.frames();
             out.pages.push(EncodedPage { frames, bytes });
         }
         Ok(())
@@ -214,45 +219,56 @@ impl Codec for Av1 {
         }
         Ok(Box::new(Av1Decoder {
             size: Size::new(frame)?,
+            ty: frame
+                .as_values()
+                .cloned()
+                .ok_or_else(|| buffer("text is no picture"))?,
+            exact: exact()?.decoder(frame, &[])?,
         }))
     }
 }
 
-/// The page of one group at one setting.
-fn encode_page(size: Size, group: &[u8], settings: Settings) -> Result<Vec<u8>> {
-    let units = encode_group(size, group, settings)?;
-    if units.len() * size.bytes() != group.len() {
-        return Err(buffer("the AV1 encoder lost a frame"));
-    }
-    Ok(units::join(&units))
+/// The codec of frames that have to come back bit for bit.
+fn exact() -> Result<Predict> {
+    Predict::new(&"predict".parse()?)
 }
 
-/// Decodes the units of `page` up to the end of `range` and hands the pictures of the range to `put`.
-fn decode_units(
-    size: Size,
-    page: Page<'_>,
-    range: Range<usize>,
+/// The page of a group; without units all its frames are stored exactly.
+fn page(
+    group: &Group<'_>,
+    frame: &FrameType,
+    units: Option<Vec<Vec<u8>>>,
     scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let mut exact_frames = Vec::with_capacity(group.frames());
+    for (idx, pixels) in group.pixels.chunks_exact(group.size.bytes()).enumerate() {
+        let mut out = Encoded::default();
+        if units.is_none() || group.is_exact(idx) {
+            let pixels = Frames::values(frame, pixels)?;
+            exact()?.encode(&pixels, NonZeroUsize::MIN, &mut out, scratch)?;
+        }
+        exact_frames.push(out.pages.pop().map(|page| page.bytes));
+    }
+    let units = units.unwrap_or_else(|| vec![Vec::new(); group.frames()]);
+    Ok(units::join(&units, &exact_frames))
+}
+
+/// Decodes units from the first of their group on and hands every picture to `put`.
+fn decode_units<'a>(
+    size: Size,
+    units: impl Iterator<Item = &'a [u8]> + Clone,
+    kept: &mut Option<Instance>,
     mut put: impl FnMut(usize, &Picture),
 ) -> Result<()> {
-    units::split(page.bytes, page.frames, &mut scratch.offsets)?;
-    let units = || {
-        let ends = scratch.offsets.windows(2).take(range.end);
-        ends.map(|ends| &page.bytes[ends[0]..ends[1]])
-    };
     let (height, width) = size.coded();
     let pixels = u32::try_from(height * width)
         .map_err(|_| corrupt(NAME, format!("pictures of {height} × {width}")))?;
-    let mut sequence = None;
-    for (idx, unit) in units().enumerate() {
-        match idx {
-            0 => sequence = Some(units::check_first(unit)?),
-            _ => units::check_other(unit)?,
-        }
-    }
-    let Some(sequence) = sequence else {
+    let mut walk = units.clone();
+    let Some(first) = walk.next() else {
         return Ok(());
     };
+    let sequence = units::check_first(first)?;
+    walk.try_for_each(units::check_other)?;
     let planes = sequence.planes;
     if (sequence.height, sequence.width) != (height, width)
         || (planes == Planes::Grey) != (size.channels == 1)
@@ -261,43 +277,51 @@ fn decode_units(
         return Err(corrupt(NAME, what));
     }
     // Taken out, and put back only after all went well: what an error leaves behind is not used again.
-    let mut instance = match scratch.av1.take() {
+    let mut instance = match kept.take() {
         Some(used) if used.max_pixels() == pixels => used,
         _ => Instance::new(pixels)?,
     };
     instance.reset();
-    for (idx, unit) in units().enumerate() {
+    for (idx, unit) in units.enumerate() {
         let picture = instance.decode(unit)?;
-        if picture.size() != Some((height, width, planes)) {
+        if (picture.height, picture.width, picture.planes) != (height, width, planes) {
             return Err(corrupt(NAME, format!("frame {idx} has another size")));
         }
-        if let Some(place) = idx.checked_sub(range.start) {
-            put(place, &picture);
-        }
+        put(idx, &picture);
     }
-    scratch.av1 = Some(instance);
+    *kept = Some(instance);
     Ok(())
-}
-
-/// Pixels `left..left + width` of row `y` of a decoded picture; `left` is even where colour is halved.
-fn row(picture: &Picture, y: usize, (left, width): (usize, usize)) -> Row<'_> {
-    let planes = picture.planes();
-    let half = usize::from(planes == Planes::Half);
-    let of_colour = |plane| match planes {
-        Planes::Grey => &[],
-        _ => picture.row(plane, y >> half, (left >> half, colour_side(planes, width))),
-    };
-    Row {
-        planes,
-        y: picture.row(0, y, (left, width)),
-        u: of_colour(1),
-        v: of_colour(2),
-    }
 }
 
 #[derive(Debug)]
 struct Av1Decoder {
     size: Size,
+    ty: ValueType,
+    exact: Box<dyn Decoder>,
+}
+
+impl Av1Decoder {
+    /// Hands the pictures of `range` that are in units to `put`, with their place; the others are exact.
+    fn decode_inexact(
+        &self,
+        page: Page<'_>,
+        range: &Range<usize>,
+        scratch: &mut Scratch,
+        mut put: impl FnMut(usize, &Picture),
+    ) -> Result<()> {
+        let index = &mut scratch.av1_index;
+        index.read(page.bytes, page.frames)?;
+        let is_wanted = |idx: &usize| index.exact(*idx).is_none();
+        let Some(last) = range.clone().rfind(is_wanted) else {
+            return Ok(());
+        };
+        let units = (0..=last).map(|idx| &page.bytes[index.unit(idx)]);
+        decode_units(self.size, units, &mut scratch.av1, |idx, picture| {
+            if range.contains(&idx) && is_wanted(&idx) {
+                put(idx - range.start, picture);
+            }
+        })
+    }
 }
 
 impl Decoder for Av1Decoder {
@@ -315,12 +339,25 @@ impl Decoder for Av1Decoder {
         if range.is_empty() {
             return Ok(());
         }
-        decode_units(self.size, page, range, scratch, |place, picture| {
+        self.decode_inexact(page, &range, scratch, |place, picture| {
             let rows = dest.frame_mut(place).chunks_mut(row_stride);
             for (y, pixels) in rows.take(height).enumerate() {
-                row(picture, y, (0, width)).to_pixels(&mut pixels[..row_bytes]);
+                picture
+                    .row(y, (0, width))
+                    .to_pixels(&mut pixels[..row_bytes]);
             }
-        })
+        })?;
+        for (place, idx) in range.enumerate() {
+            let Some(part) = scratch.av1_index.exact(idx) else {
+                continue;
+            };
+            let room = dest.frame_mut(place);
+            let strides = (room.len(), row_stride);
+            let mut frame = FramesMut::strided(&self.ty, 1, strides, room)?;
+            let page = one_exact(&page.bytes[part]);
+            self.exact.decode(page, 0..1, &mut frame, scratch)?;
+        }
+        Ok(())
     }
 
     fn decode_pictures(
@@ -332,36 +369,46 @@ impl Decoder for Av1Decoder {
     ) -> Result<()> {
         check_range(page, &range, dest.len())?;
         let view = dest.view();
-        let (height, width, channels) = view.stored_size();
-        let size = Size {
-            height,
-            width,
-            channels,
-        };
-        if size != self.size {
-            return Err(buffer(format!(
-                "{:?} asked for pictures of {size:?}",
-                self.size
-            )));
+        if view.ty() != &self.ty {
+            let what = format!(
+                "pictures of {} asked for in a stream of {}",
+                view.ty(),
+                self.ty
+            );
+            return Err(buffer(what));
         }
         if range.is_empty() {
             return Ok(());
         }
         let mut whole = std::mem::take(&mut scratch.picture);
-        whole.resize(size.bytes(), 0);
-        let result = decode_units(size, page, range, scratch, |place, picture| {
+        let stored = at_least(&mut whole, self.size.bytes());
+        self.decode_inexact(page, &range, scratch, |place, picture| {
             if view.scale() == Scale::Full {
-                put_cut(picture, place, dest, &mut whole);
+                put_cut(picture, place, dest, stored);
                 return;
             }
-            for (y, pixels) in whole.chunks_exact_mut(size.row_bytes()).enumerate() {
-                row(picture, y, (0, width)).to_pixels(pixels);
+            for (y, pixels) in stored.chunks_exact_mut(self.size.row_bytes()).enumerate() {
+                picture.row(y, (0, self.size.width)).to_pixels(pixels);
             }
-            view.put(place, &whole, dest);
-        });
+            view.put(place, stored, dest);
+        })?;
+        for (place, idx) in range.enumerate() {
+            let Some(part) = scratch.av1_index.exact(idx) else {
+                continue;
+            };
+            let mut frame = FramesMut::packed(&self.ty, 1, stored)?;
+            let page = one_exact(&page.bytes[part]);
+            self.exact.decode(page, 0..1, &mut frame, scratch)?;
+            view.put(place, stored, dest);
+        }
         scratch.picture = whole;
-        result
+        Ok(())
     }
+}
+
+/// An exact frame as the page of `predict` that it is.
+fn one_exact(bytes: &[u8]) -> Page<'_> {
+    Page { bytes, frames: 1 }
 }
 
 /// Writes the cut-out of an unscaled picture row by row; `work` has room for a row.
@@ -374,12 +421,12 @@ fn put_cut(picture: &Picture, place: usize, dest: &mut PicturesMut<'_>, work: &m
         width,
     } = view.crop();
     // A cut through a square of halved colour starts at the square and leaves its first pixel out.
-    let outside = match picture.planes() {
+    let outside = match picture.planes {
         Planes::Half => left % 2,
         Planes::Grey | Planes::Full => 0,
     };
     for y in 0..height {
-        let row = row(picture, top + y, (left - outside, width + outside));
+        let row = picture.row(top + y, (left - outside, width + outside));
         if outside == 0 {
             if let Some(colours) = dest.planes_mut(place, y) {
                 row.to_colours(colours);

@@ -5,19 +5,15 @@
 //! two or three encodings do for most groups.
 
 use crate::bound::Bound;
-use crate::codec::Page;
-use crate::error::{CodecError, Result};
+use crate::error::Result;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
-use super::encode::Settings;
-use super::{DEFAULT_QUALITY, NAME, Size, decode_units, encode_page, row};
+use super::encode::{Group, Settings};
+use super::{DEFAULT_QUALITY, decode_units};
 
 /// The coarsest step of the quantiser.
 const COARSEST: usize = 255;
-
-/// Rounding to 8-bit planes alone costs about as much as the upper end; below the lower end nothing is left to see.
-const DECIBELS: std::ops::RangeInclusive<f64> = 20.0..=46.0;
 
 /// A group that is this much better than promised is good enough.
 const SLACK_DB: f64 = 0.15;
@@ -37,20 +33,18 @@ pub(super) enum Target {
 impl Target {
     /// From the parameters; with the one that says so in canonical form.
     pub(super) fn parse(spec: &CodecSpec) -> Result<(Self, (&'static str, String))> {
-        let Some(text) = spec.get("psnr") else {
-            let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
-            let coarseness = usize::try_from(100 - quality).unwrap_or_default();
-            let quantizer = (coarseness * COARSEST / 100).max(1);
-            return Ok((Self::Quantizer(quantizer), ("q", quality.to_string())));
-        };
-        if spec.get("q").is_some() {
-            return Err(spec.error("`q` and `psnr` exclude each other"));
-        }
-        match text.parse::<f64>() {
-            Ok(decibels) if DECIBELS.contains(&decibels) => {
+        match (spec.get("psnr"), spec.get("q")) {
+            (Some(_), Some(_)) => Err(spec.error("give `q` or `psnr`, not both")),
+            (Some(_), None) => {
+                let decibels = spec.decibels("psnr")?;
                 Ok((Self::Psnr(decibels), ("psnr", decibels.to_string())))
             }
-            _ => Err(spec.error("`psnr` must be a number from 20 to 46")),
+            (None, _) => {
+                let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
+                let coarseness = usize::try_from(100 - quality).unwrap_or_default();
+                let quantizer = (coarseness * COARSEST / 100).max(1);
+                Ok((Self::Quantizer(quantizer), ("q", quality.to_string())))
+            }
         }
     }
 
@@ -61,27 +55,26 @@ impl Target {
         }
     }
 
-    /// The page of one group.
+    /// The units of one group; `None` if no step of the quantiser keeps the promise.
     pub(super) fn encode(
         self,
-        size: Size,
-        group: &[u8],
+        group: &Group<'_>,
         settings: impl Fn(usize) -> Settings,
         scratch: &mut Scratch,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Option<Vec<Vec<u8>>>> {
         let decibels = match self {
-            Self::Quantizer(quantizer) => return encode_page(size, group, settings(quantizer)),
+            Self::Quantizer(quantizer) => return group.encode(settings(quantizer)).map(Some),
             Self::Psnr(decibels) => decibels,
         };
-        // The coarsest step known to keep the promise, with its page, and the finest known to break it.
-        let mut kept: Option<(usize, Vec<u8>)> = None;
+        // The coarsest step known to keep the promise, with its units, and the finest known to break it.
+        let mut kept: Option<(usize, Vec<Vec<u8>>)> = None;
         let mut broken = COARSEST + 1;
         let mut next = first_guess(decibels);
         for tries in 0.. {
-            let page = encode_page(size, group, settings(next))?;
-            let over = psnr(size, group, &page, scratch)? - decibels;
+            let units = group.encode(settings(next))?;
+            let over = psnr(group, &units, scratch)? - decibels;
             if over >= 0.0 {
-                kept = Some((next, page));
+                kept = Some((next, units));
             } else {
                 broken = next;
             }
@@ -92,16 +85,7 @@ impl Target {
             }
             next = step(next, over, tries).clamp(finest + 1, broken - 1);
         }
-        match kept {
-            Some((_, page)) => Ok(page),
-            None => Err(CodecError::Unsuited {
-                codec: NAME,
-                frame: format!("{} × {} pixels", size.height, size.width),
-                what: format!(
-                    "{decibels} dB cannot be reached; try `sub=444`, `jpeg` or `predict`"
-                ),
-            }),
-        }
+        Ok(kept.map(|(_, units)| units))
     }
 }
 
@@ -121,25 +105,33 @@ fn step(from: usize, over: f64, tries: usize) -> usize {
     to_step(wanted)
 }
 
-/// The PSNR of a page over all its values; infinite if it is exact.
-fn psnr(size: Size, group: &[u8], page: &[u8], scratch: &mut Scratch) -> Result<f64> {
-    let frames = group.len() / size.bytes();
-    let page = Page {
-        bytes: page,
-        frames,
-    };
+/// The PSNR over all values of a group but those of exact frames; infinite if nothing differs.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a page has under 2²⁸ values, each square under 2¹⁶"
+)]
+fn psnr(group: &Group<'_>, units: &[Vec<u8>], scratch: &mut Scratch) -> Result<f64> {
+    let size = group.size;
     let mut pixels = vec![0; size.row_bytes()];
-    let mut squares = 0_u64;
-    decode_units(size, page, 0..frames, scratch, |idx, picture| {
-        let original = &group[idx * size.bytes()..][..size.bytes()];
+    let (mut squares, mut values) = (0_u64, 0_usize);
+    let units = units.iter().map(Vec::as_slice);
+    decode_units(size, units, &mut scratch.av1, |idx, picture| {
+        if group.is_exact(idx) {
+            return;
+        }
+        values += size.bytes();
+        let original = &group.pixels[idx * size.bytes()..][..size.bytes()];
         for (y, original) in original.chunks_exact(size.row_bytes()).enumerate() {
-            row(picture, y, (0, size.width)).to_pixels(&mut pixels);
+            picture.row(y, (0, size.width)).to_pixels(&mut pixels);
             let square = |(a, b): (&u8, &u8)| u64::from(a.abs_diff(*b)).pow(2);
             squares += pixels.iter().zip(original).map(square).sum::<u64>();
         }
     })?;
-    let mean = squares as f64 / group.len() as f64;
-    Ok(10.0 * (255.0 * 255.0 / mean).log10())
+    let mean = squares as f64 / values as f64;
+    match squares {
+        0 => Ok(f64::INFINITY),
+        _ => Ok(10.0 * (255.0 * 255.0 / mean).log10()),
+    }
 }
 
 fn to_float(step: usize) -> f64 {

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::frame::Dtype;
-use crate::testing::{arbitrary_bytes, assert_survives_damage, decode, encode, picture};
+use crate::testing::{
+    arbitrary_bytes, assert_survives_damage, decode, encode, encode_frames, picture,
+};
 use crate::view::{Layout, Strides, View};
 use crate::{Bound, codec};
 
@@ -53,11 +55,12 @@ fn never_change_these_constants() {
     assert_eq!((MAX_GROUP, MIN_SIDE), (120, 16));
     let frame = frame(&[16, 16, 3]);
     let page = encode(FAST, &frame, &[7; 2 * 768], 2).pages.remove(0);
-    let mut starts = Vec::new();
-    units::split(&page.bytes, 2, &mut starts).unwrap();
+    let mut index = Index::default();
+    index.read(&page.bytes, 2).unwrap();
     // A delimiter, then a sequence header; a delimiter.
-    assert_eq!(page.bytes[starts[0]..][..3], [0x12, 0, 0x0a]);
-    assert_eq!(page.bytes[starts[1]..][..2], [0x12, 0]);
+    assert_eq!(page.bytes[index.unit(0)][..3], [0x12, 0, 0x0a]);
+    assert_eq!(page.bytes[index.unit(1)][..2], [0x12, 0]);
+    assert_eq!(index.exact(0), None);
 }
 
 #[test]
@@ -65,8 +68,8 @@ fn parameters_out_of_range_are_refused() {
     for text in [
         "av1:q=0",
         "av1:q=101",
-        "av1:psnr=19",
-        "av1:psnr=46.5",
+        "av1:psnr=9",
+        "av1:psnr=90.5",
         "av1:psnr=nan",
         "av1:psnr=inf",
         "av1:psnr=40,q=3",
@@ -92,7 +95,14 @@ fn frames_that_are_no_pictures_are_refused() {
 
 #[test]
 fn pictures_come_back_alike_and_finer_ones_more_so() {
-    for shape in [&[40, 52, 3][..], &[33, 27, 3], &[48, 64], &[31, 45, 1], &[3, 70, 3], &[1, 1, 3]] {
+    for shape in [
+        &[40, 52, 3][..],
+        &[33, 27, 3],
+        &[48, 64],
+        &[31, 45, 1],
+        &[3, 70, 3],
+        &[1, 1, 3],
+    ] {
         let (height, width) = (shape[0], shape[1]);
         let frame = frame(shape);
         let values = moving(6, height, width, shape.get(2).copied().unwrap_or(1));
@@ -133,7 +143,10 @@ fn any_range_is_cut_from_the_whole_group() {
     let size = 24 * 40 * 3;
     for range in [0..1, 3..5, 8..9, 2..9, 4..4] {
         let part = decode_page(spec, &frame, &page, range.clone());
-        assert!(part == whole[range.start * size..range.end * size], "{range:?}");
+        assert!(
+            part == whole[range.start * size..range.end * size],
+            "{range:?}"
+        );
     }
     // What lies behind the last frame that is wanted is not looked at.
     let mut damaged = page.clone();
@@ -162,30 +175,53 @@ fn a_promised_psnr_is_kept_by_every_page_and_not_much_exceeded() {
 }
 
 #[test]
-fn a_psnr_out_of_reach_is_an_error_that_says_what_to_do() {
-    let frame = frame(&[32, 32, 3]);
-    let noise = arbitrary_bytes(1, 32 * 32 * 3);
-    let frames = Frames::values(&frame, &noise).unwrap();
-    let av1 = codec("av1:psnr=40,group=1,speed=10").unwrap();
-    let mut out = Encoded::default();
-    let result = av1.encode(&frames, NonZeroUsize::MIN, &mut out, &mut Scratch::new());
-    let error = result.unwrap_err().to_string();
-    assert!(error.contains("`sub=444`"), "{error}");
+fn a_psnr_out_of_reach_is_kept_by_exact_frames() {
+    let frame = frame(&[18, 20, 3]);
+    let noise = arbitrary_bytes(1, 2 * 18 * 20 * 3);
+    for spec in [
+        "av1:psnr=40,group=2,speed=10",
+        "av1:psnr=80,group=2,speed=10,sub=444",
+    ] {
+        let encoded = encode(spec, &frame, &noise, 2);
+        assert!(decode_page(spec, &frame, &encoded.pages[0], 0..2) == noise);
+        assert_survives_damage(spec, &frame, &encoded);
+    }
 }
 
 #[test]
-fn longer_pages_and_protected_frames_are_refused() {
+fn protected_frames_are_exact_and_their_neighbours_are_not() {
+    let (frame, values) = (frame(&[24, 33, 3]), moving(7, 24, 33, 3));
+    let size = 24 * 33 * 3;
+    for spec in ["av1:q=80,group=4,speed=10", "av1:psnr=34,group=4,speed=10"] {
+        let frames = Frames::values(&frame, &values).unwrap();
+        let protected = [1..2, 3..5];
+        let frames = frames.protect(&protected).unwrap();
+        let encoded = encode_frames(spec, &frames, 4);
+        let pages = encoded.pages.iter();
+        let back: Vec<_> = pages
+            .flat_map(|page| decode_page(spec, &frame, page, 0..page.frames))
+            .collect();
+        for idx in 0..7 {
+            let same = back[idx * size..][..size] == values[idx * size..][..size];
+            assert_eq!(same, [1, 3, 4].contains(&idx), "frame {idx}");
+            let page = &encoded.pages[idx / 4];
+            let one = decode_page(spec, &frame, page, idx % 4..idx % 4 + 1);
+            assert!(one == back[idx * size..][..size], "frame {idx} alone");
+        }
+        if spec.contains("psnr") {
+            assert!(psnr(&back[..4 * size], &values[..4 * size]) >= 34.0);
+        }
+    }
+}
+
+#[test]
+fn longer_pages_than_groups_are_refused() {
     let (frame, values) = (frame(&[16, 16, 3]), [0; 8 * 768]);
     let frames = Frames::values(&frame, &values).unwrap();
     let av1 = codec("av1:group=4").unwrap();
     let eight = NonZeroUsize::new(8).unwrap();
-    let (mut out, mut scratch) = (Encoded::default(), Scratch::new());
-    assert!(av1.encode(&frames, eight, &mut out, &mut scratch).is_err());
-    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
-    let protected = [2..3];
-    let frames = frames.protect(&protected).unwrap();
-    let error = av1.encode(&frames, NonZeroUsize::MIN, &mut out, &mut scratch);
-    assert!(error.unwrap_err().to_string().contains("`predict`"));
+    let result = av1.encode(&frames, eight, &mut Encoded::default(), &mut Scratch::new());
+    assert!(result.unwrap_err().to_string().contains("at most 4"));
 }
 
 #[test]
@@ -198,7 +234,9 @@ fn large_pictures_get_shorter_groups() {
 
 #[test]
 fn a_page_of_another_size_or_colour_is_refused() {
-    let page = encode(FAST, &frame(&[24, 40, 3]), &moving(2, 24, 40, 3), 4).pages.remove(0);
+    let page = encode(FAST, &frame(&[24, 40, 3]), &moving(2, 24, 40, 3), 4)
+        .pages
+        .remove(0);
     for shape in [&[40, 24, 3][..], &[24, 40], &[24, 41, 3], &[480, 640, 3]] {
         let frame = frame(shape);
         let decoder = codec("av1").unwrap().decoder(&frame, &[]).unwrap();

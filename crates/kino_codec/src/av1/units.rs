@@ -1,7 +1,8 @@
 //! What a page of `av1` may hold, checked before the decoder sees a byte.
 //!
 //! ```text
-//! page  = sizes │ unit 0 │ unit 1 │ …            sizes: a varint for each frame of the page
+//! page  = sizes │ unit 0 │ unit 1 │ … │ exact frames       sizes, for each frame: varint 2 × unit + is exact,
+//!                                                                    and if it is, varint of its exact form
 //! unit  = delimiter │ [sequence header] │ frame, or shown again…      the header in unit 0, and only there
 //! each of them (an OBU of AV1)  = type │ size │ payload
 //!                                 u8     leb128
@@ -9,6 +10,8 @@
 //!
 //! An AV1 decoder does whatever a stream asks for: other sizes, layers, grain, thousands of hidden frames. A page
 //! needs none of that, so everything but plain frames of the stream's own size is refused here, in safe code.
+
+use std::ops::Range;
 
 use crate::error::{Result, corrupt};
 use crate::varint;
@@ -25,35 +28,71 @@ const FRAME: u8 = 6;
 /// A unit shows one picture; with hidden ones for later it still codes few.
 const MAX_CODED_IN_UNIT: usize = 8;
 
-/// Puts a page together.
-pub(super) fn join(units: &[Vec<u8>]) -> Vec<u8> {
+/// Puts a page together from a unit and, where it has one, an exact form for each frame.
+pub(super) fn join(units: &[Vec<u8>], exact: &[Option<Vec<u8>>]) -> Vec<u8> {
     let mut page = Vec::new();
-    units
-        .iter()
-        .for_each(|unit| varint::put(unit.len(), &mut page));
+    for (unit, exact) in units.iter().zip(exact) {
+        varint::put(2 * unit.len() + usize::from(exact.is_some()), &mut page);
+        if let Some(exact) = exact {
+            varint::put(exact.len(), &mut page);
+        }
+    }
     units.iter().for_each(|unit| page.extend_from_slice(unit));
+    let exact = exact.iter().flatten();
+    exact.for_each(|frame| page.extend_from_slice(frame));
     page
 }
 
-/// Where the units of a page of `frames` frames start, and where the last one ends.
-pub(super) fn split(page: &[u8], frames: usize, starts: &mut Vec<usize>) -> Result<()> {
-    starts.clear();
-    if !(1..=MAX_GROUP).contains(&frames) {
-        return Err(corrupt(NAME, format!("{frames} frames in one page")));
+/// Where the parts of a page lie.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// The units of all frames, then their exact forms; those that a frame has not are empty.
+    parts: Vec<Range<usize>>,
+}
+
+impl Index {
+    /// Reads the sizes of a page of `frames` frames.
+    pub(super) fn read(&mut self, page: &[u8], frames: usize) -> Result<()> {
+        if !(1..=MAX_GROUP).contains(&frames) {
+            return Err(corrupt(NAME, format!("{frames} frames in one page")));
+        }
+        self.parts.clear();
+        self.parts.resize(2 * frames, 0..0);
+        let (units, exact) = self.parts.split_at_mut(frames);
+        let mut rest = page;
+        // The lengths first, where they start afterwards.
+        for (unit, exact) in units.iter_mut().zip(exact) {
+            let size = varint::take(NAME, &mut rest)?;
+            unit.end = size / 2;
+            if size % 2 == 1 {
+                exact.end = varint::take(NAME, &mut rest)?;
+                if exact.end == 0 {
+                    return Err(corrupt(NAME, "an exact frame of no bytes"));
+                }
+            }
+        }
+        let mut start = page.len() - rest.len();
+        for part in &mut self.parts {
+            *part = start..start + part.end;
+            start = part.end;
+        }
+        if start != page.len() {
+            let what = format!("it should have {start} bytes and has {}", page.len());
+            return Err(corrupt(NAME, what));
+        }
+        Ok(())
     }
-    let (mut rest, mut end) = (page, 0_usize);
-    for _ in 0..frames {
-        starts.push(end);
-        end += varint::take(NAME, &mut rest)?;
+
+    /// The unit of frame `idx`.
+    pub(super) fn unit(&self, idx: usize) -> Range<usize> {
+        self.parts[idx].clone()
     }
-    starts.push(end);
-    if rest.len() != end {
-        let what = format!("its frames should have {end} bytes and have {}", rest.len());
-        return Err(corrupt(NAME, what));
+
+    /// The exact form of frame `idx`, if it has one.
+    pub(super) fn exact(&self, idx: usize) -> Option<Range<usize>> {
+        let part = self.parts[self.parts.len() / 2 + idx].clone();
+        (!part.is_empty()).then_some(part)
     }
-    let sizes = page.len() - rest.len();
-    starts.iter_mut().for_each(|start| *start += sizes);
-    Ok(())
 }
 
 /// What the sequence header says of every picture.
@@ -253,18 +292,19 @@ mod tests {
     #[test]
     fn a_page_is_split_where_it_was_joined() {
         let units = [vec![1; 200], vec![2], vec![3; 5]];
-        let page = join(&units);
-        let mut starts = Vec::new();
-        split(&page, 3, &mut starts).unwrap();
-        let parts: Vec<_> = starts
-            .windows(2)
-            .map(|ends| &page[ends[0]..ends[1]])
-            .collect();
-        assert_eq!(parts, units);
-        assert!(split(&page[..page.len() - 1], 3, &mut starts).is_err());
-        assert!(split(&page, 4, &mut starts).is_err());
-        assert!(split(&page, 0, &mut starts).is_err());
-        assert!(split(&page, usize::MAX, &mut starts).is_err());
+        let exact = [None, Some(vec![4; 300]), None];
+        let page = join(&units, &exact);
+        let mut index = Index::default();
+        index.read(&page, 3).unwrap();
+        for (idx, (unit, exact)) in units.iter().zip(&exact).enumerate() {
+            assert_eq!(page[index.unit(idx)], *unit);
+            let got = index.exact(idx).map(|part| page[part].to_vec());
+            assert_eq!(got, *exact);
+        }
+        assert!(index.read(&page[..page.len() - 1], 3).is_err());
+        for frames in [0, 2, 4, 121, usize::MAX] {
+            assert!(index.read(&page, frames).is_err(), "{frames}");
+        }
     }
 
     #[test]
