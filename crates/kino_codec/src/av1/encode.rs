@@ -125,7 +125,7 @@ fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>>
         .map_err(|error| buffer(format!("the AV1 encoder refuses: {error}")))
 }
 
-/// Pictures with a side below the smallest that is coded repeat their last row and column.
+/// A picture that is not of whole blocks repeats its last row and column.
 fn filled_up(size: Size, pixels: &[u8]) -> Vec<u8> {
     let (height, width) = size.coded();
     if (height, width) == (size.height, size.width) {

@@ -11,7 +11,7 @@
 //! stored as pages of `predict` behind the units.
 //!
 //! rav1e encodes, rav1d decodes, both on the caller's thread. Stored are brightness and colour difference
-//! ([`colour`]); a small side is filled up to the smallest that is coded ([`Size::coded`]).
+//! ([`colour`]); sides are filled up to whole blocks ([`Size::coded`]).
 
 mod colour;
 mod decode;
@@ -50,8 +50,11 @@ const MAX_GROUP: usize = 120;
 /// The smallest side that is coded; AV1 encoders are not made for smaller pictures.
 const MIN_SIDE: usize = 16;
 
-/// The largest side that a sequence header can say.
-const MAX_SIDE: usize = 65535;
+/// Coded sides are whole blocks of this; rav1e mistakes the edge of others, odd ones above all.
+const BLOCK_SIDE: usize = 8;
+
+/// The largest side of whole blocks that a sequence header can say.
+const MAX_SIDE: usize = 65528;
 
 const DEFAULT_QUALITY: i32 = 80;
 const DEFAULT_GROUP: i32 = 30;
@@ -128,7 +131,7 @@ impl Size {
             _ => Err(CodecError::Unsuited {
                 codec: NAME,
                 frame: frame.to_string(),
-                what: "it stores 8-bit pictures of 1 or 3 colours, sides up to 65535; use `predict` or `zstd`"
+                what: "it stores 8-bit pictures of 1 or 3 colours, sides up to 65528; use `predict` or `zstd`"
                     .to_owned(),
             }),
         }
@@ -144,7 +147,8 @@ impl Size {
 
     /// Height and width of the picture that is coded.
     fn coded(&self) -> (usize, usize) {
-        (self.height.max(MIN_SIDE), self.width.max(MIN_SIDE))
+        let coded = |side: usize| side.next_multiple_of(BLOCK_SIDE).max(MIN_SIDE);
+        (coded(self.height), coded(self.width))
     }
 }
 

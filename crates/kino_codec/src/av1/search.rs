@@ -1,8 +1,7 @@
 //! How coarse a group is stored: by a quality for all, or as coarse as a PSNR allows, found group by group.
 //!
-//! A page that promises a PSNR is decoded again, and stored finer until it keeps the promise. The steps follow
-//! the measured slope (a decibel is worth about twenty steps of the quantiser, more where it is fine), so that
-//! two or three encodings do for most groups.
+//! A page that promises a PSNR is decoded again, and stored finer until it keeps the promise. The search steps to
+//! both sides of the promise and then draws a line between them; three encodings do for most groups.
 
 use crate::bound::Bound;
 use crate::error::Result;
@@ -18,8 +17,8 @@ const COARSEST: usize = 255;
 /// A group that is this much better than promised is good enough.
 const SLACK_DB: f64 = 0.15;
 
-/// So many encodings are spent on coming closer, before the rest of the way is halved.
-const TRIES: usize = 6;
+/// After so many encodings, one that keeps the promise is good enough.
+const TRIES: usize = 7;
 
 /// What a page has to reach.
 #[derive(Debug, Clone, Copy)]
@@ -66,43 +65,61 @@ impl Target {
             Self::Quantizer(quantizer) => return group.encode(settings(quantizer)).map(Some),
             Self::Psnr(decibels) => decibels,
         };
-        // The coarsest step known to keep the promise, with its units, and the finest known to break it.
-        let mut kept: Option<(usize, Vec<Vec<u8>>)> = None;
-        let mut broken = COARSEST + 1;
+        let mut kept: Option<(Try, Vec<Vec<u8>>)> = None;
+        let mut broken: Option<Try> = None;
         let mut next = first_guess(decibels);
         for tries in 0.. {
             let units = group.encode(settings(next))?;
             let over = psnr(group, &units, scratch)? - decibels;
+            let this = Try {
+                quantizer: next,
+                over,
+            };
             if over >= 0.0 {
-                kept = Some((next, units));
+                kept = Some((this, units));
             } else {
-                broken = next;
+                broken = Some(this);
             }
-            let finest = kept.as_ref().map_or(0, |(quantizer, _)| *quantizer);
-            let close = (0.0..SLACK_DB).contains(&over) || broken <= finest + 1;
-            if kept.is_some() && (close || tries >= TRIES) || broken <= 1 {
+            let finest = kept.as_ref().map(|(kept, _)| *kept);
+            let low = finest.map_or(0, |kept| kept.quantizer);
+            let high = broken.map_or(COARSEST + 1, |broken| broken.quantizer);
+            let done = finest.is_some_and(|kept| kept.over < SLACK_DB || tries >= TRIES);
+            if done || high <= low + 1 {
                 break;
             }
-            next = step(next, over, tries).clamp(finest + 1, broken - 1);
+            next = between(this, finest, broken).clamp(low + 1, high - 1);
         }
         Ok(kept.map(|(_, units)| units))
     }
 }
 
-/// Where most cameras need about this much.
-fn first_guess(decibels: f64) -> usize {
-    to_step(50.0 + (42.0 - decibels) * 20.0).clamp(2, 240)
+/// A step of the quantiser that was tried, and how many decibels it is above the promise.
+#[derive(Debug, Clone, Copy)]
+struct Try {
+    quantizer: usize,
+    over: f64,
 }
 
-/// The next step to try, `over` decibels above (or below) the promise.
-fn step(from: usize, over: f64, tries: usize) -> usize {
-    if tries >= TRIES / 2 && over < 0.0 {
-        return from / 2;
+/// Where most cameras need about this much.
+fn first_guess(decibels: f64) -> usize {
+    to_step(50.0 + (42.0 - decibels) * 20.0).min(240)
+}
+
+/// The next step to try: where a line through the coarsest that keeps the promise and the finest that breaks it
+/// says, or, as long as there is only one of them, as far on as is usual.
+fn between(last: Try, kept: Option<Try>, broken: Option<Try>) -> usize {
+    let (Some(kept), Some(broken)) = (kept, broken) else {
+        // A decibel is about that many steps; twice as many, so that the other side is found soon.
+        let slope = 24.0 + 0.2 * to_float(last.quantizer);
+        return to_step(to_float(last.quantizer) + slope * last.over);
+    };
+    if !kept.over.is_finite() {
+        return (kept.quantizer + broken.quantizer) / 2;
     }
     // A little towards the safe side, so that the last try is seldom a miss.
-    let slope = 12.0 + 0.1 * to_float(from);
-    let wanted = to_float(from) + slope * (over - SLACK_DB / 2.0);
-    to_step(wanted)
+    let part = (kept.over - SLACK_DB / 2.0).max(0.0) / (kept.over - broken.over);
+    let gap = to_float(broken.quantizer - kept.quantizer);
+    to_step(to_float(kept.quantizer) + part * gap)
 }
 
 /// The PSNR over all values of a group but those of exact frames; infinite if nothing differs.
