@@ -63,7 +63,9 @@ impl Row<'_> {
     /// The row's colours, each in a row of its own.
     pub(super) fn to_colours(self, colours: [&mut [u8]; 3]) {
         match self.planes {
-            Planes::Grey => colours.into_iter().for_each(|c| c.copy_from_slice(self.y)),
+            Planes::Grey => colours
+                .into_iter()
+                .for_each(|colour| colour.copy_from_slice(self.y)),
             Planes::Half => vectorised(
                 #[inline(always)]
                 || half_to_colours(self, colours),
@@ -108,35 +110,53 @@ fn colour(y: u8, shift: i16) -> u8 {
     ((i16::from(y) * 64 + shift + 32) >> 6).clamp(0, 255) as u8
 }
 
-/// This many pixels at a time: whole vector registers of 16-bit numbers.
-const BLOCK: usize = 32;
+/// This many pixels at a time: loops long enough for the compiler to fill whole vector registers.
+const BLOCK: usize = 64;
 
 /// Red, green and blue of a block.
 type Block = [[u8; BLOCK]; 3];
 
+/// A block with halved colour. Loops over numbered places, not iterators: only these become vector instructions.
 #[inline(always)]
 fn block_of_half(y: &[u8; BLOCK], u: &[u8; BLOCK / 2], v: &[u8; BLOCK / 2]) -> Block {
-    let mut shift = [[0; BLOCK]; 3];
+    let mut shift = [[0; BLOCK / 2]; 3];
     for idx in 0..BLOCK / 2 {
-        let of = shifts(u[idx], v[idx]);
-        for (shift, of) in shift.iter_mut().zip(of) {
-            shift[2 * idx] = of;
-            shift[2 * idx + 1] = of;
-        }
+        [shift[0][idx], shift[1][idx], shift[2][idx]] = shifts(u[idx], v[idx]);
     }
-    shift.map(|shift| std::array::from_fn(|idx| colour(y[idx], shift[idx])))
-}
-
-#[inline(always)]
-fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
     let mut block = [[0; BLOCK]; 3];
-    for idx in 0..BLOCK {
-        let of = shifts(u[idx], v[idx]);
-        for (colours, of) in block.iter_mut().zip(of) {
-            colours[idx] = colour(y[idx], of);
+    for nr in 0..3 {
+        for idx in 0..BLOCK / 2 {
+            block[nr][2 * idx] = colour(y[2 * idx], shift[nr][idx]);
+            block[nr][2 * idx + 1] = colour(y[2 * idx + 1], shift[nr][idx]);
         }
     }
     block
+}
+
+/// A block with full colour.
+#[inline(always)]
+fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
+    let mut shift = [[0; BLOCK]; 3];
+    for idx in 0..BLOCK {
+        [shift[0][idx], shift[1][idx], shift[2][idx]] = shifts(u[idx], v[idx]);
+    }
+    let mut block = [[0; BLOCK]; 3];
+    for nr in 0..3 {
+        for idx in 0..BLOCK {
+            block[nr][idx] = colour(y[idx], shift[nr][idx]);
+        }
+    }
+    block
+}
+
+/// The values from `start` on, filled up with zeros.
+#[inline(always)]
+fn part<const N: usize>(values: &[u8], start: usize) -> [u8; N] {
+    let mut part = [0; N];
+    let there = &values[start.min(values.len())..];
+    let len = there.len().min(N);
+    part[..len].copy_from_slice(&there[..len]);
+    part
 }
 
 #[inline(always)]
@@ -148,65 +168,52 @@ fn put_block([r, g, b]: &Block, pixels: &mut [u8; 3 * BLOCK]) {
     }
 }
 
-/// The pixels of a row with halved colour.
-#[inline(always)]
-fn half_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
-    let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
-    let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
-    let (out, out_rest) = pixels.as_chunks_mut::<{ 3 * BLOCK }>();
-    for (((y, u), v), out) in ys.iter().zip(us).zip(vs).zip(out) {
-        put_block(&block_of_half(y, u, v), out);
-    }
-    let done = row.y.len() - y_rest.len();
-    let (u_rest, v_rest) = (&row.u[done / 2..], &row.v[done / 2..]);
-    for (idx, (y, pixel)) in y_rest.iter().zip(out_rest.as_chunks_mut().0).enumerate() {
-        *pixel = shifts(u_rest[idx / 2], v_rest[idx / 2]).map(|of| colour(*y, of));
-    }
+/// Defines how a row with this kind of block becomes pixels, and how it becomes colours.
+///
+/// A macro, because a block's function handed over as a value is not inlined and stays without vector instructions.
+macro_rules! row_of_blocks {
+    ($to_pixels:ident, $to_colours:ident, $block:ident, $differences:expr) => {
+        #[inline(always)]
+        fn $to_pixels(row: Row<'_>, pixels: &mut [u8]) {
+            let ys = row.y.as_chunks().0;
+            let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
+            let out = pixels.as_chunks_mut().0;
+            for (((y, u), v), out) in ys.iter().zip(us).zip(vs).zip(out) {
+                put_block(&$block(y, u, v), out);
+            }
+            let (done, at) = (ys.len() * BLOCK, ys.len() * $differences);
+            if done < row.y.len() {
+                let block = $block(&part(row.y, done), &part(row.u, at), &part(row.v, at));
+                let mut out = [0; 3 * BLOCK];
+                put_block(&block, &mut out);
+                let rest = &mut pixels[3 * done..];
+                rest.copy_from_slice(&out[..rest.len()]);
+            }
+        }
+
+        #[inline(always)]
+        fn $to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
+            let ys = row.y.as_chunks().0;
+            let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
+            let out = r.as_chunks_mut().0.iter_mut().zip(g.as_chunks_mut().0);
+            let out = out.zip(b.as_chunks_mut().0);
+            for (((y, u), v), ((r, g), b)) in ys.iter().zip(us).zip(vs).zip(out) {
+                [*r, *g, *b] = $block(y, u, v);
+            }
+            let (done, at) = (ys.len() * BLOCK, ys.len() * $differences);
+            if done < row.y.len() {
+                let block = $block(&part(row.y, done), &part(row.u, at), &part(row.v, at));
+                for (colour, out) in [r, g, b].into_iter().zip(block) {
+                    let rest = &mut colour[done..];
+                    rest.copy_from_slice(&out[..rest.len()]);
+                }
+            }
+        }
+    };
 }
 
-/// The pixels of a row with full colour.
-#[inline(always)]
-fn full_to_pixels(row: Row<'_>, pixels: &mut [u8]) {
-    let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
-    let (us, u_rest) = row.u.as_chunks::<BLOCK>();
-    let (vs, v_rest) = row.v.as_chunks::<BLOCK>();
-    let (out, out_rest) = pixels.as_chunks_mut::<{ 3 * BLOCK }>();
-    for (((y, u), v), out) in ys.iter().zip(us).zip(vs).zip(out) {
-        put_block(&block_of_full(y, u, v), out);
-    }
-    for (idx, (y, pixel)) in y_rest.iter().zip(out_rest.as_chunks_mut().0).enumerate() {
-        *pixel = shifts(u_rest[idx], v_rest[idx]).map(|of| colour(*y, of));
-    }
-}
-
-/// The colours of a row with halved colour.
-#[inline(always)]
-fn half_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
-    let (ys, y_rest) = row.y.as_chunks::<BLOCK>();
-    let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
-    let (rs, r_rest) = r.as_chunks_mut::<BLOCK>();
-    let (gs, g_rest) = g.as_chunks_mut::<BLOCK>();
-    let (bs, b_rest) = b.as_chunks_mut::<BLOCK>();
-    let colours = rs.iter_mut().zip(gs).zip(bs);
-    for (((y, u), v), ((r, g), b)) in ys.iter().zip(us).zip(vs).zip(colours) {
-        [*r, *g, *b] = block_of_half(y, u, v);
-    }
-    let done = row.y.len() - y_rest.len();
-    let (u_rest, v_rest) = (&row.u[done / 2..], &row.v[done / 2..]);
-    for (idx, y) in y_rest.iter().enumerate() {
-        let of = shifts(u_rest[idx / 2], v_rest[idx / 2]);
-        [r_rest[idx], g_rest[idx], b_rest[idx]] = of.map(|of| colour(*y, of));
-    }
-}
-
-/// The colours of a row with full colour.
-#[inline(always)]
-fn full_to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
-    let of_pixel = row.y.iter().zip(row.u).zip(row.v);
-    for (((y, u), v), ((r, g), b)) in of_pixel.zip(r.iter_mut().zip(g).zip(b)) {
-        [*r, *g, *b] = shifts(*u, *v).map(|of| colour(*y, of));
-    }
-}
+row_of_blocks!(half_to_pixels, half_to_colours, block_of_half, BLOCK / 2);
+row_of_blocks!(full_to_pixels, full_to_colours, block_of_full, BLOCK);
 
 /// A picture taken apart for the encoder: its planes, row after row without gaps.
 #[derive(Debug, Default)]

@@ -5,7 +5,8 @@ use std::ops::Range;
 use rav1e::Config;
 use rav1e::prelude::{
     ChromaSampling, ColorDescription, ColorPrimaries, Context, EncoderConfig, EncoderStatus,
-    FrameType, MatrixCoefficients, PixelRange, SceneDetectionSpeed, TransferCharacteristics, Tune,
+    FrameType, MatrixCoefficients, PixelRange, SceneDetectionSpeed, SegmentationLevel,
+    TransferCharacteristics, Tune,
 };
 
 use crate::error::{CodecError, Result, buffer};
@@ -118,6 +119,9 @@ fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>>
     let frames = u64::try_from(frames).unwrap_or(u64::MAX);
     config.set_key_frame_interval(frames, frames);
     config.speed_settings.scene_detection_mode = SceneDetectionSpeed::None;
+    // Measured on cameras: neither gains bytes or decibels, and without them both sides are faster.
+    config.speed_settings.cdef = false;
+    config.speed_settings.segmentation = SegmentationLevel::Disabled;
     Config::new()
         .with_encoder_config(config)
         .with_threads(1)
