@@ -31,6 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 write("codec_jpeg", text, kind, &frames, 1)?;
             }
         }
+        let frames = [bytes.as_slice(), &bytes[1..], &[7]].concat();
+        let frames = Frames::values(&frame, &frames)?;
+        for text in ["av1:q=30,speed=10", "av1:q=90,speed=10,sub=444", "av1:psnr=90,speed=10"] {
+            if codec(text)?.check(&frame).is_ok() {
+                write("codec_av1", text, kind, &frames, 2)?;
+            }
+        }
         let texts = ["pick up the cube", "pick up the cube", "", "größer"].map(str::as_bytes);
         let texts = &texts[..usize::from(kind % 4) + 1];
         write("codec_text", "text", kind, &Frames::bytes(&FrameType::Text, texts), 4)?;

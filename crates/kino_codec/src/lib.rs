@@ -17,6 +17,7 @@
 //! are untrusted: a wrong byte is an error, never a panic, and no size that the bytes claim is
 //! allocated before it has been compared with what the caller expects.
 
+mod av1;
 mod bound;
 mod codec;
 mod error;
@@ -39,6 +40,7 @@ mod zstd_frame;
 #[cfg(test)]
 mod testing;
 
+pub use av1::av1_simd;
 pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, Scope};
 pub use error::{CodecError, Result};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::av1::Av1;
 use crate::codec::Codec;
 use crate::error::{CodecError, Result};
 use crate::general::{Deflate, General, Lz4, Zstd};
@@ -61,6 +62,11 @@ const CODECS: &[CodecEntry] = &[
         make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
     },
     CodecEntry {
+        name: "av1",
+        summary: "lossy for 8-bit pictures in sequence: the smallest",
+        make: |spec| Ok(Arc::new(Av1::new(spec)?)),
+    },
+    CodecEntry {
         name: "text",
         summary: "UTF-8 strings, repeated ones stored once",
         make: |spec| Ok(Arc::new(Text::new(spec)?)),
@@ -109,6 +115,8 @@ mod tests {
             "predict:level=3",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
+            "av1:q=80,group=30,speed=9,sub=420",
+            "av1:psnr=42.5,group=8,speed=10,sub=444",
             "text:level=1",
         ];
         let defaults = codecs().iter().map(|entry| entry.name);
@@ -125,7 +133,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, lz4, deflate, pco, predict, jpeg, text"),
+            error.contains("raw, zstd, lz4, deflate, pco, predict, jpeg, av1, text"),
             "{error}"
         );
     }

@@ -1,5 +1,6 @@
 //! Working memory that is reused from page to page, one per thread.
 
+use crate::av1::{Index, Instance};
 use crate::general::Inflater;
 use crate::jpeg::{Compressor, Decompressor};
 use crate::zstd_frame::ZstdContexts;
@@ -25,6 +26,10 @@ pub struct Scratch {
     pub(crate) jpeg_compressor: Option<Compressor>,
     /// The JPEG library's instance for decoding, once one was needed.
     pub(crate) jpeg_decompressor: Option<Decompressor>,
+    /// The AV1 decoder, once one was needed.
+    pub(crate) av1: Option<Instance>,
+    /// Where the parts of an AV1 page lie.
+    pub(crate) av1_index: Index,
 }
 
 impl Scratch {

@@ -195,6 +195,14 @@ fn write_missing_golden_files() {
         ("predict-rgba", "predict", "uint8 6,5,4"),
         ("jpeg-rgb-444", "jpeg:q=90,sub=444", "uint8 9,10,3"),
         ("jpeg-rgb-420", "jpeg:q=90,sub=420", "uint8 9,10,3"),
+        ("av1-rgb-420", "av1:q=80,group=3,speed=10", "uint8 18,21,3"),
+        (
+            "av1-rgb-444",
+            "av1:q=80,group=3,speed=10,sub=444",
+            "uint8 16,16,3",
+        ),
+        ("av1-grey", "av1:q=80,group=3,speed=10", "uint8 17,16"),
+        ("av1-exact", "av1:psnr=80,group=3,speed=10", "uint8 5,4,3"),
         ("jpeg-grey", "jpeg:q=90,sub=444", "uint8 9,10"),
     ] {
         let (dtype, shape) = frame.split_once(' ').unwrap();
@@ -256,18 +264,19 @@ fn write_if_missing(name: &str, mut golden: Golden) {
         // What was decoded when the file was made is what later decoders are held to.
         let ty = golden.frame.as_values().unwrap().clone();
         let decoder = made.decoder(&golden.frame, &[]).unwrap();
-        for (page, frame) in golden
-            .encoded
-            .pages
-            .iter()
-            .zip(golden.values.chunks_exact_mut(ty.frame_bytes()))
-        {
-            let mut dest = FramesMut::packed(&ty, 1, frame).unwrap();
-            let page = Page {
+        let mut rest = golden.values.as_mut_slice();
+        for page in &golden.encoded.pages {
+            let (places, after) = rest.split_at_mut(page.frames * ty.frame_bytes());
+            rest = after;
+            let mut dest = FramesMut::packed(&ty, page.frames, places).unwrap();
+            let source = Page {
                 bytes: &page.bytes,
-                frames: 1,
+                frames: page.frames,
             };
-            decoder.decode(page, 0..1, &mut dest, &mut scratch).unwrap();
+            let range = 0..page.frames;
+            decoder
+                .decode(source, range, &mut dest, &mut scratch)
+                .unwrap();
         }
     }
     std::fs::write(path, golden.to_text()).unwrap();
