@@ -31,6 +31,7 @@ mod scratch;
 mod spec;
 mod text;
 mod varint;
+mod vector;
 mod view;
 mod zstd;
 mod zstd_frame;

@@ -10,6 +10,7 @@ use crate::predict::Predict;
 use crate::raw::Raw;
 use crate::spec::CodecSpec;
 use crate::text::Text;
+use crate::vector::Vector;
 use crate::zstd::Zstd;
 
 /// One row of the registry.
@@ -39,6 +40,11 @@ const CODECS: &[CodecEntry] = &[
         name: "pco",
         summary: "lossless for vectors: joints, actions, forces, times",
         make: |spec| Ok(Arc::new(Pco::new(spec)?)),
+    },
+    CodecEntry {
+        name: "vector",
+        summary: "lossless or bounded for vectors: joints, actions, forces, times",
+        make: |spec| Ok(Arc::new(Vector::new(spec)?)),
     },
     CodecEntry {
         name: "predict",
@@ -93,6 +99,8 @@ mod tests {
             "raw",
             "zstd:level=19,shuffle=4",
             "pco:level=0",
+            "vector:level=8",
+            "vector:level=8,abs=1e-4x7/0x3,quat=3",
             "predict:level=3",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
@@ -112,7 +120,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, pco, predict, jpeg, text"),
+            error.contains("raw, zstd, pco, vector, predict, jpeg, text"),
             "{error}"
         );
     }

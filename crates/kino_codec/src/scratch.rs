@@ -1,6 +1,7 @@
 //! Working memory that is reused from page to page, one per thread.
 
 use crate::jpeg::{Compressor, Decompressor};
+use crate::vector::VectorScratch;
 use crate::zstd_frame::ZstdContexts;
 
 /// Buffers and library contexts that codecs keep between calls, so that decoding a frame allocates nothing.
@@ -16,6 +17,8 @@ pub struct Scratch {
     pub(crate) picture: Vec<u8>,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
+    /// For vectors: the parts of a page.
+    pub(crate) vector: VectorScratch,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
     /// The JPEG library's instance for encoding, once one was needed.

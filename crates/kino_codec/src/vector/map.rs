@@ -1,0 +1,107 @@
+//! How the whole numbers of a column become its values.
+//!
+//! ```text
+//! ordered   the value whose bits, as a number in order, are k          any type
+//! times     k × step, rounded once to the type                         encoders and bounded streams
+//! over      k ÷ divisor, rounded once to the type                      printed decimals
+//! narrow    the single whose bits, in order, are k                     doubles that once were singles
+//! affine    offset + k × step                                          whole numbers
+//! ```
+
+use super::value::{Value, round};
+
+/// From whole numbers to values of one column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Map {
+    /// Bit patterns in order.
+    Ordered,
+    /// Multiples of a step.
+    Times(f64),
+    /// Parts of a divisor.
+    Over(f64),
+    /// Bit patterns of singles in order.
+    Narrow,
+    /// Whole numbers at equal distances.
+    Affine {
+        /// From one to the next.
+        step: i64,
+        /// The one that zero stands for.
+        offset: i64,
+    },
+}
+
+impl Map {
+    /// The value of `k`.
+    #[inline]
+    pub(super) fn value<T: Value>(self, k: i64) -> T {
+        match self {
+            Self::Ordered => T::from_ordered(k),
+            Self::Times(step) => T::from_f64(k as f64 * step),
+            Self::Over(divisor) => T::from_f64(k as f64 / divisor),
+            Self::Narrow => T::from_f64(f32::from_ordered(k).into()),
+            Self::Affine { step, offset } => {
+                T::from_ordered(offset.wrapping_add(k.wrapping_mul(step)))
+            }
+        }
+    }
+
+    /// The whole number whose value is nearest to `value`, where there is one.
+    pub(super) fn number<T: Value>(self, value: T) -> Option<i64> {
+        match self {
+            Self::Ordered => Some(value.ordered()),
+            Self::Times(step) => round(value.to_f64() / step),
+            Self::Over(divisor) => round(value.to_f64() * divisor),
+            Self::Narrow => Some(super::value::to_f32(value.to_f64()).ordered()),
+            Self::Affine { step, offset } => value
+                .ordered()
+                .checked_sub(offset)
+                .and_then(|distance| distance.checked_add(step / 2))
+                .map(|distance| distance.div_euclid(step)),
+        }
+    }
+
+    /// Hands the values of `numbers` to `put`, one loop per kind of map.
+    #[inline]
+    pub(super) fn each<T: Value>(self, numbers: impl Iterator<Item = i64>, mut put: impl FnMut(T)) {
+        match self {
+            Self::Ordered => numbers.for_each(|k| put(T::from_ordered(k))),
+            Self::Times(step) => numbers.for_each(|k| put(T::from_f64(k as f64 * step))),
+            _ => numbers.for_each(|k| put(self.value(k))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn never_change_these_values() {
+        assert_eq!(Map::Times(0.1).value::<f32>(3), 0.3_f32);
+        assert_eq!(Map::Times(0.1).value::<f64>(3), 0.300_000_000_000_000_04);
+        assert_eq!(Map::Over(10.0).value::<f64>(3), 0.3);
+        assert_eq!(Map::Narrow.value::<f64>(0.1_f32.ordered()), f64::from(0.1_f32));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.value::<u8>(51), 1);
+        assert_eq!(Map::Ordered.value::<f32>(-1).to_bits(), (-0.0_f32).to_bits());
+    }
+
+    #[test]
+    fn the_nearest_number_is_found() {
+        assert_eq!(Map::Times(0.5).number(1.6_f32), Some(3));
+        assert_eq!(Map::Over(100.0).number(-0.57_f64), Some(-57));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.number(16_u8), Some(3));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.number(i64::MIN), None);
+        assert_eq!(Map::Times(1e-9).number(f64::INFINITY), None);
+    }
+
+    #[test]
+    fn loops_agree_with_single_values() {
+        let maps = [Map::Ordered, Map::Times(0.3), Map::Over(7.0), Map::Narrow];
+        for map in maps {
+            let mut got: Vec<f64> = Vec::new();
+            map.each(-20..20, |value| got.push(value));
+            let naive: Vec<f64> = (-20..20).map(|k| map.value(k)).collect();
+            assert!(got.iter().zip(&naive).all(|(a, b)| a.same(*b)));
+        }
+    }
+}
