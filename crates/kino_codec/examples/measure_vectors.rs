@@ -30,7 +30,9 @@ type Done<T> = Result<T, Box<dyn Error>>;
 fn main() -> Done<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [ty, path, pages, specs @ ..] = args.as_slice() else {
-        return Err("usage: measure_vectors dtype[shape] frames.bin page_frames[@run,run…] codec…".into());
+        return Err(
+            "usage: measure_vectors dtype[shape] frames.bin page_frames[@run,run…] codec…".into(),
+        );
     };
     let ty = parse_type(ty)?;
     let bytes = std::fs::read(path)?;
@@ -96,13 +98,20 @@ impl<'a> Measured<'a> {
         let start = Instant::now();
         for length in lengths {
             let len = length * self.ty.frame_bytes();
-            let (original, after) = rest.split_at_checked(len).ok_or("runs are longer than the file")?;
+            let (original, after) = rest
+                .split_at_checked(len)
+                .ok_or("runs are longer than the file")?;
             rest = after;
             let mut encoded = Encoded::default();
             let frames = Frames::values(&self.frame, original)?;
-            self.codec.encode(&frames, self.page_frames, &mut encoded, &mut Scratch::new())?;
+            self.codec
+                .encode(&frames, self.page_frames, &mut encoded, &mut Scratch::new())?;
             let decoder = self.codec.decoder(&self.frame, &encoded.shared)?;
-            runs.push(Run { original, encoded, decoder });
+            runs.push(Run {
+                original,
+                encoded,
+                decoder,
+            });
         }
         let encode = start.elapsed().as_secs_f64();
         let shared: usize = runs.iter().map(|run| run.encoded.shared.len()).sum();
@@ -110,8 +119,14 @@ impl<'a> Measured<'a> {
         let size = shared + pages.map(|page| page.bytes.len()).sum::<usize>();
         let original: usize = runs.iter().map(|run| run.original.len()).sum();
         let frames = original / self.ty.frame_bytes();
-        let error = runs.iter().try_fold(0.0, |max: f64, run| self.check(run).map(|e| max.max(e)))?;
-        let all = self.time(&runs, |run| (0..run.encoded.pages.len()).map(|page| (page, 0..self.len(run, page))).collect())?;
+        let error = runs
+            .iter()
+            .try_fold(0.0, |max: f64, run| self.check(run).map(|e| max.max(e)))?;
+        let all = self.time(&runs, |run| {
+            (0..run.encoded.pages.len())
+                .map(|page| (page, 0..self.len(run, page)))
+                .collect()
+        })?;
         let window = self.time(&runs, |run| self.windows(run, 0.5))?;
         let straddling = self.time(&runs, |run| self.windows(run, 1.0))?;
         let per_number = |(seconds, frames): (f64, usize)| {
@@ -139,7 +154,11 @@ impl<'a> Measured<'a> {
     fn windows(&self, run: &Run<'_>, part: f64) -> Vec<(usize, Range<usize>)> {
         let mut ranges = Vec::new();
         let page_frames = self.page_frames.get();
-        let inside = if part < 1.0 { WINDOW.min(page_frames) } else { (WINDOW / 2).min(page_frames) };
+        let inside = if part < 1.0 {
+            WINDOW.min(page_frames)
+        } else {
+            (WINDOW / 2).min(page_frames)
+        };
         for page in 0..run.encoded.pages.len().saturating_sub(1) {
             if part < 1.0 {
                 let start = (page_frames - inside) / 2;
@@ -165,13 +184,17 @@ impl<'a> Measured<'a> {
         for run in runs {
             for (page, range) in parts(run) {
                 let page = &run.encoded.pages[page];
-                let page = Page { bytes: &page.bytes, frames: page.frames };
+                let page = Page {
+                    bytes: &page.bytes,
+                    frames: page.frames,
+                };
                 let places = &mut out[..range.len() * self.ty.frame_bytes()];
                 let mut best = f64::INFINITY;
                 for _ in 0..PASSES {
                     let mut dest = FramesMut::packed(self.ty, range.len(), places)?;
                     let start = Instant::now();
-                    run.decoder.decode(page, range.clone(), &mut dest, &mut scratch)?;
+                    run.decoder
+                        .decode(page, range.clone(), &mut dest, &mut scratch)?;
                     best = best.min(start.elapsed().as_secs_f64());
                 }
                 seconds += best;
@@ -187,9 +210,13 @@ impl<'a> Measured<'a> {
         let mut decoded = Vec::new();
         for page in &run.encoded.pages {
             let mut out = vec![0; page.frames * self.ty.frame_bytes()];
-            let source = Page { bytes: &page.bytes, frames: page.frames };
+            let source = Page {
+                bytes: &page.bytes,
+                frames: page.frames,
+            };
             let mut dest = FramesMut::packed(self.ty, page.frames, &mut out)?;
-            run.decoder.decode(source, 0..page.frames, &mut dest, &mut scratch)?;
+            run.decoder
+                .decode(source, 0..page.frames, &mut dest, &mut scratch)?;
             decoded.append(&mut out);
         }
         if decoded == run.original {
@@ -200,7 +227,11 @@ impl<'a> Measured<'a> {
         };
         let size = self.ty.dtype().size();
         let mut max = 0.0;
-        for (idx, (a, b)) in decoded.chunks_exact(size).zip(run.original.chunks_exact(size)).enumerate() {
+        for (idx, (a, b)) in decoded
+            .chunks_exact(size)
+            .zip(run.original.chunks_exact(size))
+            .enumerate()
+        {
             let error = (number(self.ty.dtype(), a)? - number(self.ty.dtype(), b)?).abs();
             let same = a == b || error <= bound.eps(idx % self.ty.elements());
             if !same {

@@ -34,8 +34,15 @@ pub(super) struct ClassNumbers {
 impl ClassNumbers {
     /// Appends width and metadata to `shared`; returns the bytes of every page.
     pub(super) fn compress(&self, level: usize, shared: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
-        let fits = |max: i64| self.numbers.iter().all(|number| (-max..=max).contains(number));
-        if fits(i16::MAX.into()) {
+        let fits = |max: i64| {
+            self.numbers
+                .iter()
+                .all(|number| (-max..=max).contains(number))
+        };
+        if self.numbers.is_empty() {
+            shared.push(3);
+            Ok(vec![Vec::new(); self.per_page.len()])
+        } else if fits(i16::MAX.into()) {
             self.compress_as::<i16>(0, level, shared)
         } else if fits(i32::MAX.into()) {
             self.compress_as::<i32>(1, level, shared)
@@ -83,6 +90,8 @@ pub(super) enum Class {
     Narrow(Box<ChunkDecompressor<i16>>),
     Middle(Box<ChunkDecompressor<i32>>),
     Wide(Box<ChunkDecompressor<i64>>),
+    /// No page has a number.
+    Empty,
 }
 
 impl Class {
@@ -92,6 +101,7 @@ impl Class {
             0 => Self::Narrow(take_chunk(file, bytes)?),
             1 => Self::Middle(take_chunk(file, bytes)?),
             2 => Self::Wide(take_chunk(file, bytes)?),
+            3 => Self::Empty,
             other => return Err(corrupt(NAME, format!("a class of width {other}"))),
         })
     }
@@ -108,8 +118,10 @@ fn take_chunk<W: Width>(
     let (chunk, rest) = file.chunk_decompressor::<W, _>(*bytes).map_err(damaged)?;
     *bytes = rest;
     let meta = chunk.meta();
-    if matches!((&meta.mode, &meta.delta_encoding), (Mode::Classic, DeltaEncoding::NoOp))
-        && meta.per_latent_var.primary.ans_size_log <= MAX_ANS_SIZE_LOG
+    if matches!(
+        (&meta.mode, &meta.delta_encoding),
+        (Mode::Classic, DeltaEncoding::NoOp)
+    ) && meta.per_latent_var.primary.ans_size_log <= MAX_ANS_SIZE_LOG
     {
         Ok(Box::new(chunk))
     } else {

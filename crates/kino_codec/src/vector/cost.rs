@@ -124,14 +124,22 @@ mod tests {
         for value in [0, 3, -3, 4, 5, 8, 1 << 40, i64::MAX, i64::MIN] {
             assert!(bucket(value).0 < BUCKETS, "{value}");
         }
-        assert_eq!((bucket(3), bucket(4), bucket(7), bucket(8)), ((3, 0), (4, 0), (7, 0), (8, 1)));
+        assert_eq!(
+            (bucket(3), bucket(4), bucket(7), bucket(8)),
+            ((3, 0), (4, 0), (7, 0), (8, 1))
+        );
     }
 
     #[test]
     fn equal_numbers_cost_nothing() {
         assert_eq!(Histogram::of(&[0; 100]).bits(), 0.0);
         assert_eq!(Histogram::of(&[0, 1, 0, 1]).bits(), 4.0);
-        assert_eq!(Histogram::of(&[0, 0]).merged(&Histogram::of(&[1, 1])).bits(), 4.0);
+        assert_eq!(
+            Histogram::of(&[0, 0])
+                .merged(&Histogram::of(&[1, 1]))
+                .bits(),
+            4.0
+        );
         assert_eq!((binary(0, 9), binary(2, 4)), (0.0, 4.0));
     }
 }

@@ -136,9 +136,10 @@ impl<T: Value> Decoder for VectorDecoder<T> {
                 },
             };
             match &mut classes[class] {
-                Class::Narrow(chunk) => work.decode_class(chunk, &source)?,
-                Class::Middle(chunk) => work.decode_class(chunk, &source)?,
-                Class::Wide(chunk) => work.decode_class(chunk, &source)?,
+                Class::Narrow(chunk) => work.decode_class(Some(chunk), &source)?,
+                Class::Middle(chunk) => work.decode_class(Some(chunk), &source)?,
+                Class::Wide(chunk) => work.decode_class(Some(chunk), &source)?,
+                Class::Empty => work.decode_class::<i16>(None, &source)?,
             }
             start = end;
         }
@@ -190,7 +191,7 @@ impl<T: Value> Work<'_, '_, T> {
     /// Decodes the columns of one class, or the gates.
     fn decode_class<W: Width>(
         &mut self,
-        chunk: &mut ChunkDecompressor<W>,
+        chunk: Option<&mut ChunkDecompressor<W>>,
         source: &Source<'_>,
     ) -> Result<()> {
         let count = match source.holds {
@@ -198,9 +199,10 @@ impl<T: Value> Work<'_, '_, T> {
             Holds::Columns(members) => self.residuals(members),
         };
         // Without numbers there is no pco page.
-        let mut numbers = match count {
-            0 => None,
-            count => Some(Numbers::new(chunk, source.bytes, count)?),
+        let mut numbers = match (count, chunk) {
+            (0, _) => None,
+            (_, None) => return Err(corrupt(NAME, "numbers in an empty class")),
+            (count, Some(chunk)) => Some(Numbers::new(chunk, source.bytes, count)?),
         };
         match source.holds {
             Holds::Gates => self.decode_gates(&mut numbers)?,
@@ -333,7 +335,12 @@ impl<'a, 'd> Columns<'a, 'd> {
         element / row_elements * self.dest.row_stride() + element % row_elements * T::SIZE
     }
 
-    fn put<T: Value>(&mut self, element: usize, stored: &Stored, numbers: impl Iterator<Item = i64>) {
+    fn put<T: Value>(
+        &mut self,
+        element: usize,
+        stored: &Stored,
+        numbers: impl Iterator<Item = i64>,
+    ) {
         let offset = self.offset::<T>(element);
         let mut frames = self.dest.frames_mut(0..self.frames);
         stored.map.each(numbers, |value: T| {
@@ -379,8 +386,8 @@ impl<'a, 'd> Columns<'a, 'd> {
 fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, Vec<Class>)> {
     let cut = || corrupt(NAME, "its shared part is cut short");
     let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
-    let (file, mut rest) = FileDecompressor::new(shared)
-        .map_err(|error| corrupt(NAME, format!("pco: {error}")))?;
+    let (file, mut rest) =
+        FileDecompressor::new(shared).map_err(|error| corrupt(NAME, format!("pco: {error}")))?;
     if version[0] != PCO_MAJOR || file.format_version().can_be_decompressed() != Some(true) {
         return Err(corrupt(
             NAME,

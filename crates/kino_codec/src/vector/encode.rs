@@ -50,7 +50,14 @@ impl Run<'_> {
     /// Encodes the run into `out`, whose numbers are `T`.
     pub(super) fn encode<T: Value>(&self, out: &mut Encoded) -> Result<()> {
         let values: Vec<Vec<T>> = (0..self.ty.elements()).map(|e| self.column(e)).collect();
-        let mut protected = vec![false; if self.protected.is_empty() { 0 } else { self.frames }];
+        let mut protected = vec![
+            false;
+            if self.protected.is_empty() {
+                0
+            } else {
+                self.frames
+            }
+        ];
         for range in self.protected {
             protected[range.clone()].fill(true);
         }
@@ -135,18 +142,25 @@ impl Run<'_> {
         let columns = &values[first..first + 4];
         let mut best: Option<(f64, [Fit; 4])> = None;
         for part in [2.0, 1.8, 1.6, 1.4, 1.2, 1.0, 0.8] {
-            let map = if least > 0.0 { Map::Times(part * least) } else { Map::Ordered };
+            let map = if least > 0.0 {
+                Map::Times(part * least)
+            } else {
+                Map::Ordered
+            };
             let mut fits = [0, 1, 2, 3].map(|idx| {
                 let wish = self.wish(first + idx, protected);
                 wish.fit(map, &columns[idx])
             });
             for frame in 0..self.frames {
-                let decoded = [0, 1, 2, 3].map(|idx| map.value::<T>(fits[idx].numbers[frame]));
-                let decoded = normalised(decoded).unwrap_or(decoded);
-                let allowed = (0..4).all(|idx| {
-                    let wish = self.wish(first + idx, protected);
-                    wish.allows(frame, columns[idx][frame], decoded[idx])
-                });
+                let rounded = [0, 1, 2, 3].map(|idx| map.value::<T>(fits[idx].numbers[frame]));
+                let brought = normalised(rounded);
+                let decoded = brought.unwrap_or(rounded);
+                let is_unit = normalised([0, 1, 2, 3].map(|idx| columns[idx][frame])).is_some();
+                let allowed = (brought.is_some() || !is_unit)
+                    && (0..4).all(|idx| {
+                        let wish = self.wish(first + idx, protected);
+                        wish.allows(frame, columns[idx][frame], decoded[idx])
+                    });
                 for fit in fits.iter_mut().filter(|_| !allowed) {
                     if let Err(place) = fit.exceptions.binary_search(&frame) {
                         fit.exceptions.insert(place, frame);
@@ -159,7 +173,10 @@ impl Run<'_> {
                 best = Some((cost, fits));
             }
         }
-        for (plan, fit) in plans[first..].iter_mut().zip(best.into_iter().flat_map(|(_, fits)| fits)) {
+        for (plan, fit) in plans[first..]
+            .iter_mut()
+            .zip(best.into_iter().flat_map(|(_, fits)| fits))
+        {
             *plan = Plan::Fit(fit);
         }
     }
@@ -169,7 +186,10 @@ impl Run<'_> {
         let decoded = |element: usize, frame: usize| decoded(plans, element, frame);
         let mut pages = vec![Vec::new(); self.frames.div_ceil(self.page_frames)];
         for element in 0..plans.len() {
-            let quat = self.quats.iter().find(|first| (**first..**first + 4).contains(&element));
+            let quat = self
+                .quats
+                .iter()
+                .find(|first| (**first..**first + 4).contains(&element));
             for &frame in exceptions_of(plans, element) {
                 let plain = decoded(element, frame);
                 let now = quat.map_or(plain, |first| {
@@ -211,7 +231,9 @@ impl Run<'_> {
         for (element, plan) in plans.iter().enumerate() {
             if let Plan::Fit(fit) = plan {
                 let gate = gates.of[element];
-                let kept = self.pages().map(|page| gates.kept(gate, page.start, &fit.numbers[page]));
+                let kept = self
+                    .pages()
+                    .map(|page| gates.kept(gate, page.start, &fit.numbers[page]));
                 streams.push(Stream::new(kept.collect(), fit.map, gate));
             }
         }
@@ -232,7 +254,10 @@ impl Run<'_> {
             for stream in &streams {
                 let class = &mut classes[stream.stored.class];
                 let before = class.numbers.len();
-                stream.stored.predictor.residuals(&stream.pages[page], &mut class.numbers);
+                stream
+                    .stored
+                    .predictor
+                    .residuals(&stream.pages[page], &mut class.numbers);
                 class.per_page[page] += class.numbers.len() - before;
             }
         }
@@ -246,11 +271,17 @@ impl Run<'_> {
         for page in self.pages() {
             let before = class.numbers.len();
             for gate in 0..gates.opens.len() {
-                class.numbers.append(&mut gates.gaps(gate, page.start, page.len()));
+                class
+                    .numbers
+                    .append(&mut gates.gaps(gate, page.start, page.len()));
             }
             class.per_page.push(class.numbers.len() - before);
         }
-        if gates.opens.is_empty() { Vec::new() } else { vec![class] }
+        if gates.opens.is_empty() {
+            Vec::new()
+        } else {
+            vec![class]
+        }
     }
 
     /// Compresses the classes and puts everything in its place.
@@ -317,7 +348,10 @@ fn constant<T: Value>(wish: &Wish<'_>, column: &[T]) -> Option<Plan<T>> {
     }
     // Noise below the bound: the middle of its range.
     let sizes = || column.iter().map(|value| value.to_f64());
-    let (low, high) = (sizes().fold(f64::INFINITY, f64::min), sizes().fold(f64::NEG_INFINITY, f64::max));
+    let (low, high) = (
+        sizes().fold(f64::INFINITY, f64::min),
+        sizes().fold(f64::NEG_INFINITY, f64::max),
+    );
     let middle = T::from_f64(low + 0.5 * (high - low));
     let missed = |frame: &usize| !wish.allows(*frame, column[*frame], middle);
     let free = |frame: &usize| wish.protected.get(*frame) != Some(&true);
@@ -393,7 +427,9 @@ fn start_number(page: &[i64], idx: usize) -> i64 {
 /// How the first numbers of all pages are stored.
 pub(super) fn starts(predictor: Predictor, pages: &[&[i64]]) -> [Start; 2] {
     [0, 1].map(|idx| {
-        let with = pages.iter().filter(|page| idx < predictor.starts(page.len()));
+        let with = pages
+            .iter()
+            .filter(|page| idx < predictor.starts(page.len()));
         let numbers = with.map(|page| start_number(page, idx));
         let (least, most) = numbers.fold((i64::MAX, i64::MIN), |(least, most), number| {
             (least.min(number), most.max(number))

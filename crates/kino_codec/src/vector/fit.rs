@@ -222,7 +222,10 @@ mod tests {
         let values: Vec<i32> = (0..1000).map(|i| i * i % 977).collect();
         let fit = wish(2.5).best(&values, &[]);
         assert_eq!(fit.map, Map::Affine { step: 5, offset: 0 });
-        let worst = values.iter().zip(&fit.numbers).map(|(v, k)| v.distance(fit.map.value(*k)));
+        let worst = values
+            .iter()
+            .zip(&fit.numbers)
+            .map(|(v, k)| v.distance(fit.map.value(*k)));
         assert_eq!(worst.fold(0.0, f64::max), 2.0);
     }
 }

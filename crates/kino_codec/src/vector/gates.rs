@@ -57,7 +57,11 @@ impl Gates {
             }
         }
         for group in groups {
-            let apart: f64 = group.changes.iter().map(|n| binary(*n, group.opens.len())).sum();
+            let apart: f64 = group
+                .changes
+                .iter()
+                .map(|n| binary(*n, group.opens.len()))
+                .sum();
             if apart - group.cost(page_frames) > LEAST_GAIN {
                 for column in group.columns {
                     gates.of[column] = Some(gates.opens.len());
@@ -144,7 +148,8 @@ mod tests {
 
     #[test]
     fn columns_that_change_together_share_a_gate() {
-        let held = |seed: i64| -> Vec<i64> { (0..900).map(|i| (i / 3 * 37 + seed) % 101).collect() };
+        let held =
+            |seed: i64| -> Vec<i64> { (0..900).map(|i| (i / 3 * 37 + seed) % 101).collect() };
         let moving: Vec<i64> = (0..900).map(|i| i * i).collect();
         let (a, b) = (held(0), held(5));
         let gates = Gates::find(&[&a, &moving, &b, &[]], 256);

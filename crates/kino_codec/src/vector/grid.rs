@@ -18,10 +18,10 @@ pub(super) fn guesses<T: Value>(values: &[T]) -> Vec<Map> {
     }
     let mut maps = Vec::new();
     let narrow = |value: &T| value.same(Map::Narrow.value(to_f32(value.to_f64()).ordered()));
-    if T::SIZE == 8 && values.iter().all(narrow) {
+    if T::SIZE == 8 && !values.is_empty() && values.iter().all(narrow) {
         maps.push(Map::Narrow);
     }
-    let every = values.len().div_ceil(SAMPLE);
+    let every = values.len().div_ceil(SAMPLE).max(1);
     let finite = values.iter().step_by(every).map(|value| value.to_f64());
     let sample: Vec<f64> = finite.filter(|value| value.is_finite()).collect();
     let decimal = decimals::<T>(&sample);
@@ -55,21 +55,28 @@ fn divisor<T: Value>(values: &[T]) -> Option<Map> {
 /// The fewest decimals that most of the values are printed with.
 fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
     // A few values rule most numbers of decimals out; more of them confirm what is left.
-    let few: Vec<f64> = sample.iter().step_by(sample.len().div_ceil(64)).copied().collect();
-    (0..=12).map(|digits| Map::Over(10_f64.powi(digits))).find(|map| {
-        let exact = |value: &&f64| {
-            let value = T::from_f64(**value);
-            map.number(value).is_some_and(|k| map.value::<T>(k).same(value))
-        };
-        let most = |values: &[f64]| {
-            10 * values.iter().filter(exact).count() >= 9 * values.len() && !values.is_empty()
-        };
-        let largest = few.iter().fold(0.0, |max: f64, value| value.abs().max(max));
-        let Map::Over(divisor) = *map else {
-            return false;
-        };
-        divisor.recip() >= LEAST_UNITS * spacing::<T>(largest) && most(&few) && most(sample)
-    })
+    let few: Vec<f64> = sample
+        .iter()
+        .step_by(sample.len().div_ceil(64).max(1))
+        .copied()
+        .collect();
+    (0..=12)
+        .map(|digits| Map::Over(10_f64.powi(digits)))
+        .find(|map| {
+            let exact = |value: &&f64| {
+                let value = T::from_f64(**value);
+                map.number(value)
+                    .is_some_and(|k| map.value::<T>(k).same(value))
+            };
+            let most = |values: &[f64]| {
+                10 * values.iter().filter(exact).count() >= 9 * values.len() && !values.is_empty()
+            };
+            let largest = few.iter().fold(0.0, |max: f64, value| value.abs().max(max));
+            let Map::Over(divisor) = *map else {
+                return false;
+            };
+            divisor.recip() >= LEAST_UNITS * spacing::<T>(largest) && most(&few) && most(sample)
+        })
 }
 
 /// The step of an encoder whose counts the values are.
@@ -81,7 +88,9 @@ fn step<T: Value>(sample: &[f64]) -> Option<Map> {
     let mut values = sample.to_vec();
     values.sort_by(f64::total_cmp);
     values.dedup();
-    let largest = values.iter().fold(0.0, |max: f64, value| value.abs().max(max));
+    let largest = values
+        .iter()
+        .fold(0.0, |max: f64, value| value.abs().max(max));
     let unit = spacing::<T>(largest);
     let gaps = || values.windows(2).map(|pair| pair[1] - pair[0]);
     let least = gaps().fold(f64::INFINITY, f64::min);
@@ -156,7 +165,10 @@ mod tests {
     use super::*;
 
     fn exact<T: Value>(map: Map, values: &[T]) -> bool {
-        let same = |value: &T| map.number(*value).is_some_and(|k| map.value::<T>(k).same(*value));
+        let same = |value: &T| {
+            map.number(*value)
+                .is_some_and(|k| map.value::<T>(k).same(*value))
+        };
         values.iter().all(same)
     }
 
@@ -170,7 +182,10 @@ mod tests {
         for step in [std::f32::consts::TAU / 524_288.0, 7.669_904e-6, 0.001_534] {
             let values: Vec<f32> = counts().map(|k| to_f32(k * f64::from(step))).collect();
             let maps = guesses(&values);
-            assert!(maps.iter().any(|map| exact(*map, &values)), "{step} {maps:?}");
+            assert!(
+                maps.iter().any(|map| exact(*map, &values)),
+                "{step} {maps:?}"
+            );
         }
     }
 
@@ -192,7 +207,13 @@ mod tests {
 
     #[test]
     fn distances_of_whole_numbers_are_found() {
-        assert_eq!(guesses(&[1007_i64, 2007, 5007]), [Map::Affine { step: 1000, offset: 7 }]);
+        assert_eq!(
+            guesses(&[1007_i64, 2007, 5007]),
+            [Map::Affine {
+                step: 1000,
+                offset: 7
+            }]
+        );
         assert_eq!(guesses(&[-1_i64, 2]), [Map::Affine { step: 3, offset: 2 }]);
         assert!(guesses(&[1_u8, 2, 4]).is_empty());
         assert!(guesses(&[i64::MIN, i64::MAX]).is_empty());
@@ -200,7 +221,9 @@ mod tests {
 
     #[test]
     fn noise_lies_on_no_grid() {
-        let noise: Vec<f64> = (0..999_u32).map(|i| f64::from(i.wrapping_mul(2_654_435_761)).sqrt().sin()).collect();
+        let noise: Vec<f64> = (0..999_u32)
+            .map(|i| f64::from(i.wrapping_mul(2_654_435_761)).sqrt().sin())
+            .collect();
         let maps = guesses(&noise);
         assert!(!maps.iter().any(|map| exact(*map, &noise)), "{maps:?}");
         assert!(guesses(&[f32::NAN; 9]).is_empty() && guesses::<f64>(&[]).is_empty());

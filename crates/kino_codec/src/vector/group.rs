@@ -22,7 +22,10 @@ pub(super) fn group(columns: &[Histogram], pages: usize) -> Vec<usize> {
         .iter()
         .map(|column| Group::new(vec![*column], columns[*column].clone(), pages))
         .collect();
-    let mut gains: Vec<f64> = groups.windows(2).map(|pair| pair[0].gain(&pair[1], pages)).collect();
+    let mut gains: Vec<f64> = groups
+        .windows(2)
+        .map(|pair| pair[0].gain(&pair[1], pages))
+        .collect();
     loop {
         let best = gains.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
         let Some((left, gain)) = best else {
@@ -58,9 +61,8 @@ struct Group {
 
 impl Group {
     fn new(columns: Vec<usize>, histogram: Histogram, pages: usize) -> Self {
-        let cost = histogram.bits()
-            + ENTRY_BITS * histogram.sizes() as f64
-            + PAGE_BITS * pages as f64;
+        let cost =
+            histogram.bits() + ENTRY_BITS * histogram.sizes() as f64 + PAGE_BITS * pages as f64;
         Self {
             columns,
             histogram,

@@ -8,7 +8,7 @@
 //!                                 other: varint class │ varint gate │ map │ start …
 //! map    = 2 ordered, 5 narrow: nothing     3 times, 4 over: varint step     6 affine: varint step │ zigzag offset
 //! start  = zigzag least │ u8 bits              one per first number that the predictor needs
-//! class  = u8 width (0: 16 bits, 1: 32, 2: 64) │ pco chunk metadata
+//! class  = u8 width (0: 16 bits, 1: 32, 2: 64) │ pco chunk metadata       or 3: no page has a number of it
 //! ```
 //!
 //! A gate is stored as its number plus one, zero for none. If there are gates, class 0 holds them and nothing else.
@@ -278,7 +278,10 @@ mod tests {
     fn what_no_writer_makes_is_refused() {
         let refused = |columns: &[u8], what: &str| {
             let bytes = [&[1, 2, 0][..], columns].concat();
-            assert!(Layout::<f32>::take(1, &mut bytes.as_slice()).is_err(), "{what}");
+            assert!(
+                Layout::<f32>::take(1, &mut bytes.as_slice()).is_err(),
+                "{what}"
+            );
         };
         refused(&[1, 0], "a copy of itself");
         refused(&[2, 0, 0], "a column among the gates");
@@ -288,7 +291,7 @@ mod tests {
         refused(&[5, 1, 0], "a single in a single");
         refused(&[6, 1, 0, 1, 0], "whole numbers in a float");
         refused(&[7, 1, 0], "an unknown kind");
-        refused(&[2 + 80, 1, 0, 0, 0, 0, 0], "an unknown predictor");
+        refused(&[2 + 8 * 14, 1, 0, 0, 0, 0, 0], "an unknown predictor");
         refused(&[2 + 8, 1, 0, 0, 65], "a start of 65 bits");
         assert!(Layout::<f32>::take(1, &mut [1, 2, 0, 2, 1, 1].as_slice()).is_ok());
         assert!(Layout::<f32>::take(1, &mut [17, 2, 0, 2, 1, 1].as_slice()).is_err());

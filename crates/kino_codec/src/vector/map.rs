@@ -80,9 +80,15 @@ mod tests {
         assert_eq!(Map::Times(0.1).value::<f32>(3), 0.3_f32);
         assert_eq!(Map::Times(0.1).value::<f64>(3), 0.300_000_000_000_000_04);
         assert_eq!(Map::Over(10.0).value::<f64>(3), 0.3);
-        assert_eq!(Map::Narrow.value::<f64>(0.1_f32.ordered()), f64::from(0.1_f32));
+        assert_eq!(
+            Map::Narrow.value::<f64>(0.1_f32.ordered()),
+            f64::from(0.1_f32)
+        );
         assert_eq!(Map::Affine { step: 5, offset: 2 }.value::<u8>(51), 1);
-        assert_eq!(Map::Ordered.value::<f32>(-1).to_bits(), (-0.0_f32).to_bits());
+        assert_eq!(
+            Map::Ordered.value::<f32>(-1).to_bits(),
+            (-0.0_f32).to_bits()
+        );
     }
 
     #[test]

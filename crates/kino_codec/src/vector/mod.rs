@@ -143,7 +143,10 @@ fn parse_quats(text: &str) -> Option<Vec<usize>> {
     let mut quats: Vec<usize> = Vec::new();
     for part in text.split('/') {
         let digits = part.bytes().all(|byte| byte.is_ascii_digit());
-        let first = part.parse().ok().filter(|first| digits && *first < MAX_ELEMENTS)?;
+        let first = part
+            .parse()
+            .ok()
+            .filter(|first| digits && *first < MAX_ELEMENTS)?;
         if quats.last().is_some_and(|last| first < last + 4) {
             return None;
         }
@@ -171,11 +174,12 @@ impl Codec for Vector {
 
     fn check(&self, frame: &FrameType) -> Result<()> {
         let ty = values_only(NAME, frame)?;
-        self.check_elements(ty).map_err(|what| CodecError::Unsuited {
-            codec: NAME,
-            frame: frame.to_string(),
-            what,
-        })
+        self.check_elements(ty)
+            .map_err(|what| CodecError::Unsuited {
+                codec: NAME,
+                frame: frame.to_string(),
+                what,
+            })
     }
 
     fn encode(
@@ -251,3 +255,6 @@ impl Codec for Vector {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

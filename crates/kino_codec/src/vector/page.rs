@@ -127,8 +127,7 @@ impl PageScratch {
         }
         self.marks.clear();
         for _ in 0..layout.gates {
-            self.marks
-                .push(take_up_to(frames.saturating_sub(1), rest)?);
+            self.marks.push(take_up_to(frames.saturating_sub(1), rest)?);
         }
         let exceptions = Exceptions::take(layout.columns.len() * frames, rest)?;
         let mut bits = BitReader::new(rest);
@@ -138,7 +137,9 @@ impl PageScratch {
             if let Column::Stored(stored) = column {
                 let count = stored.predictor.starts(self.len(stored.gate, frames));
                 for (number, start) in starts.iter_mut().zip(&stored.starts[..count]) {
-                    *number = start.least.wrapping_add(bits.take(start.bits)?.cast_signed());
+                    *number = start
+                        .least
+                        .wrapping_add(bits.take(start.bits)?.cast_signed());
                 }
                 // The second is stored as a step.
                 starts[1] = starts[1].wrapping_add(starts[0]);

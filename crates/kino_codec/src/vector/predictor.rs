@@ -2,20 +2,20 @@
 //!
 //! ```text
 //! none        residual[i] = x[i]
-//! w/8         residual[i] = x[i] − (x[i−1] + ⌊(w × (x[i−1] − x[i−2]) + 4) / 8⌋)      w = 0 … 8
+//! w/8         residual[i] = x[i] − (x[i−1] + ⌊(w × (x[i−1] − x[i−2]) + 4) / 8⌋)      w = −4 … 8
 //! ```
 //!
 //! With w = 0 a column is expected to stand still, with 8 to go on as it went. Joints that were measured
-//! with a little noise lie between. All arithmetic wraps at 64 bits. The first number (with w > 0, the
+//! with a little noise lie between. A clock that jitters makes up for a long step with a short one: w < 0. All arithmetic wraps at 64 bits. The first number (with w ≠ 0, the
 //! first two) of a page has no residual: a page is decoded alone, so it stores where it starts.
 
-/// A way to predict; `0` is none, `1 + w` is momentum w/8.
+/// A way to predict: `0` is none, `1 + w` is momentum w/8, from `10` on it is (9 − number)/8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Predictor(u8);
 
 impl Predictor {
     /// There are this many.
-    pub(super) const COUNT: u8 = 10;
+    pub(super) const COUNT: u8 = 14;
 
     /// Every predictor.
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -78,7 +78,11 @@ impl Predictor {
     }
 
     fn weight(self) -> Option<i64> {
-        self.0.checked_sub(1).map(i64::from)
+        match self.0 {
+            0 => None,
+            number @ 1..=9 => Some(i64::from(number) - 1),
+            number => Some(9 - i64::from(number)),
+        }
     }
 }
 
@@ -105,7 +109,8 @@ mod tests {
         assert_eq!(residuals(1), [4, 1, -6]);
         assert_eq!(residuals(4), [-1, -6]);
         assert_eq!(residuals(9), [-3, -7]);
-        assert!(Predictor::new(10).is_none());
+        assert_eq!(residuals(13), [3, -6]);
+        assert!(Predictor::new(14).is_none());
     }
 
     proptest! {
@@ -122,7 +127,8 @@ mod tests {
             // The naive twin, in wide numbers: what the drawing above says.
             if page.iter().all(|x| x.abs() < 10) && number > 1 {
                 for i in 2..page.len() {
-                    let moved = (i128::from(number - 1) * i128::from(page[i - 1] - page[i - 2]) + 4).div_euclid(8);
+                    let weight = if number < 10 { i128::from(number) - 1 } else { 9 - i128::from(number) };
+                    let moved = (weight * i128::from(page[i - 1] - page[i - 2]) + 4).div_euclid(8);
                     prop_assert_eq!(i128::from(back[i]), i128::from(page[i]) - i128::from(page[i - 1]) - moved);
                 }
             }

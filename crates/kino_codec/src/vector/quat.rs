@@ -26,10 +26,16 @@ mod tests {
     #[test]
     fn quaternions_get_length_one_and_others_stay() {
         let [a, b, c, d] = normalised([0.51_f32, -0.5, 0.5, 0.49]).unwrap();
-        let squared = f64::from(a).powi(2) + f64::from(b).powi(2) + f64::from(c).powi(2) + f64::from(d).powi(2);
+        let squared = f64::from(a).powi(2)
+            + f64::from(b).powi(2)
+            + f64::from(c).powi(2)
+            + f64::from(d).powi(2);
         assert!((squared - 1.0).abs() < 4e-7);
         assert_eq!(normalised([0.0_f64; 4]), None);
         assert_eq!(normalised([f64::NAN, 1.0, 0.0, 0.0]), None);
-        assert_eq!(normalised([0.0, 0.0, 1.0, 0.0_f64]), Some([0.0, 0.0, 1.0, 0.0]));
+        assert_eq!(
+            normalised([0.0, 0.0, 1.0, 0.0_f64]),
+            Some([0.0, 0.0, 1.0, 0.0])
+        );
     }
 }

@@ -158,8 +158,8 @@ pub(super) fn round(value: f64) -> Option<i64> {
     // The sum's unit in the last place is one, so the addition rounds, and its low bits are the answer.
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     const LIMIT: f64 = 2_251_799_813_685_248.0;
-    (value.abs() < LIMIT)
-        .then(|| i64::from_le_bytes(((value + MAGIC).to_bits() - MAGIC.to_bits()).to_le_bytes()))
+    let bits = |value: f64| value.to_bits().cast_signed();
+    (value.abs() < LIMIT).then(|| bits(value + MAGIC) - bits(MAGIC))
 }
 
 /// The distance from `value` to the next larger single or double of type `T`.
@@ -176,7 +176,16 @@ mod tests {
 
     #[test]
     fn order_is_kept_and_every_pattern_comes_back() {
-        let values = [f32::NEG_INFINITY, -1.5, -1e-45, -0.0, 0.0, 1e-45, 2.0, f32::INFINITY];
+        let values = [
+            f32::NEG_INFINITY,
+            -1.5,
+            -1e-45,
+            -0.0,
+            0.0,
+            1e-45,
+            2.0,
+            f32::INFINITY,
+        ];
         for pair in values.windows(2) {
             assert!(pair[0].ordered() < pair[1].ordered(), "{pair:?}");
         }
@@ -191,10 +200,27 @@ mod tests {
 
     #[test]
     fn rounding_agrees_with_the_library() {
-        for value in [0.0, 0.5, 1.5, -0.5, -2.5, 1e15, -1e15, 123.49, f64::MIN_POSITIVE] {
-            assert_eq!(round(value).unwrap() as f64, value.round_ties_even(), "{value}");
+        for value in [
+            0.0,
+            0.5,
+            1.5,
+            -0.5,
+            -2.5,
+            1e15,
+            -1e15,
+            123.49,
+            f64::MIN_POSITIVE,
+        ] {
+            assert_eq!(
+                round(value).unwrap() as f64,
+                value.round_ties_even(),
+                "{value}"
+            );
         }
-        assert_eq!((round(f64::NAN), round(f64::INFINITY), round(1e16)), (None, None, None));
+        assert_eq!(
+            (round(f64::NAN), round(f64::INFINITY), round(1e16)),
+            (None, None, None)
+        );
     }
 
     proptest! {
