@@ -13,9 +13,9 @@ use crate::frames::FramesMut;
 use crate::scratch::{Scratch, at_least};
 
 use super::class::{Class, Numbers, Width};
+use super::columns::Columns;
 use super::layout::{Column, Layout, Stored};
 use super::page::PageScratch;
-use super::quat::normalised;
 use super::value::Value;
 use super::{MAX_PAGE_FRAMES, NAME, PCO_MAJOR};
 
@@ -29,6 +29,8 @@ pub(crate) struct VectorScratch {
     page: PageScratch,
     /// The numbers of one column.
     numbers: Vec<i64>,
+    /// Those that a column with a gate holds.
+    held: Vec<i64>,
     /// The frames in which gates open, one gate after the other.
     marks: Vec<usize>,
 }
@@ -106,6 +108,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
         let VectorScratch {
             page: parts,
             numbers,
+            held,
             marks,
         } = &mut scratch.vector;
         let taken = parts.take(&self.layout, page.frames, page.bytes)?;
@@ -121,6 +124,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
             range: range.clone(),
             parts,
             numbers,
+            held,
             marks,
             columns: Columns::new(dest, range.len()),
         };
@@ -183,6 +187,7 @@ struct Work<'a, 'd, T: Value> {
     range: Range<usize>,
     parts: &'a PageScratch,
     numbers: &'a mut Vec<i64>,
+    held: &'a mut Vec<i64>,
     marks: &'a mut Vec<usize>,
     columns: Columns<'a, 'd>,
 }
@@ -276,31 +281,32 @@ impl<T: Value> Work<'_, '_, T> {
         }
         match stored.gate {
             None => {
-                let wanted = &mut self.numbers[..self.range.end];
-                stored.predictor.restore(wanted);
-                let numbers = wanted[self.range.start..].iter().copied();
-                self.columns.put::<T>(element, stored, numbers);
+                let wanted = &self.numbers[..self.range.end];
+                self.columns
+                    .put_restored::<T>(element, stored, wanted, self.range.start);
             }
-            Some(gate) => {
-                stored.predictor.restore(self.numbers);
-                self.put_held(element, stored, gate);
-            }
+            Some(gate) => self.put_held(element, stored, gate),
         }
         Ok(())
     }
 
     /// Puts a column that changes only where its gate opens.
     fn put_held(&mut self, element: usize, stored: &Stored, gate: usize) {
+        self.held.clear();
+        let held = &mut *self.held;
+        stored
+            .predictor
+            .each(self.numbers, |number| held.push(number));
         let first: usize = self.parts.marks[..gate].iter().sum();
         let marks = &self.marks[first..first + self.parts.marks[gate]];
         let mut opened = marks.partition_point(|mark| *mark < self.range.start);
-        let numbers = self.range.clone().map(|frame| {
+        let mut put = self.columns.putter(element);
+        for frame in self.range.clone() {
             if marks.get(opened) == Some(&frame) {
                 opened += 1;
             }
-            self.numbers[opened]
-        });
-        self.columns.put::<T>(element, stored, numbers);
+            put(stored.map.value::<T>(self.held[opened]));
+        }
     }
 
     /// Constants, copies and quaternions, which need no bytes of the page.
@@ -315,70 +321,6 @@ impl<T: Value> Work<'_, '_, T> {
         for first in &self.decoder.quats {
             self.columns.normalise::<T>(*first);
         }
-    }
-}
-
-/// The destination, column by column.
-struct Columns<'a, 'd> {
-    dest: &'a mut FramesMut<'d>,
-    frames: usize,
-}
-
-impl<'a, 'd> Columns<'a, 'd> {
-    fn new(dest: &'a mut FramesMut<'d>, frames: usize) -> Self {
-        Self { dest, frames }
-    }
-
-    /// Where an element lies in a frame.
-    fn offset<T: Value>(&self, element: usize) -> usize {
-        let row_elements = (self.dest.row_bytes() / T::SIZE).max(1);
-        element / row_elements * self.dest.row_stride() + element % row_elements * T::SIZE
-    }
-
-    fn put<T: Value>(
-        &mut self,
-        element: usize,
-        stored: &Stored,
-        numbers: impl Iterator<Item = i64>,
-    ) {
-        let offset = self.offset::<T>(element);
-        let mut frames = self.dest.frames_mut(0..self.frames);
-        stored.map.each(numbers, |value: T| {
-            if let Some(frame) = frames.next() {
-                value.write(&mut frame[offset..]);
-            }
-        });
-    }
-
-    fn fill<T: Value>(&mut self, element: usize, value: T) {
-        let offset = self.offset::<T>(element);
-        for frame in self.dest.frames_mut(0..self.frames) {
-            value.write(&mut frame[offset..]);
-        }
-    }
-
-    fn copy<T: Value>(&mut self, from: usize, to: usize) {
-        let (from, to) = (self.offset::<T>(from), self.offset::<T>(to));
-        for frame in self.dest.frames_mut(0..self.frames) {
-            T::read(&frame[from..]).write(&mut frame[to..]);
-        }
-    }
-
-    fn normalise<T: Value>(&mut self, first: usize) {
-        let offsets = [0, 1, 2, 3].map(|idx| self.offset::<T>(first + idx));
-        for frame in self.dest.frames_mut(0..self.frames) {
-            let quat = offsets.map(|offset| T::read(&frame[offset..]));
-            for (value, offset) in normalised(quat).into_iter().flatten().zip(offsets) {
-                value.write(&mut frame[offset..]);
-            }
-        }
-    }
-
-    fn correct<T: Value>(&mut self, element: usize, place: usize, correction: i64) {
-        let offset = self.offset::<T>(element);
-        let bytes = &mut self.dest.frame_mut(place)[offset..];
-        let ordered = T::read(bytes).ordered().wrapping_add(correction);
-        T::from_ordered(ordered).write(bytes);
     }
 }
 

@@ -8,6 +8,9 @@ use super::value::{Value, spacing};
 /// Numbers that are looked at to compare two ways of storing a column.
 const SAMPLE: usize = 1 << 14;
 
+/// Grids that leave a choice: their part of the widest step.
+const LAZY: [f64; 2] = [0.5, 0.25];
+
 /// What an exception costs beside its correction, in bits.
 const EXCEPTION_BITS: usize = 24;
 
@@ -16,7 +19,7 @@ const EXCEPTION_BITS: usize = 24;
 pub(super) struct Wish<'a> {
     /// How far a value may move.
     pub(super) eps: f64,
-    /// Whether each frame must come back bit for bit; empty if none must.
+    /// Whether each frame must come back bit for bit; frames beyond its end need not.
     pub(super) protected: &'a [bool],
     /// Frames per page.
     pub(super) page_frames: usize,
@@ -81,18 +84,47 @@ impl Wish<'_> {
         }
     }
 
+    /// The numbers of a grid finer than the bound asks for, which leaves a choice: as long as the number
+    /// that a column has which goes on as it went is allowed, it is taken.
+    ///
+    /// Most residuals are zero then, which pays where a column moves smoothly and the bound is wide.
+    fn lazy<T: Value>(&self, map: Map, values: &[T]) -> Fit {
+        let mut fit = self.fit(map, values);
+        for (page, numbers) in fit.numbers.chunks_mut(self.page_frames).enumerate() {
+            let first = page * self.page_frames;
+            for idx in 1..numbers.len() {
+                let now = numbers[idx - 1];
+                let before = idx.checked_sub(2).map_or(now, |before| numbers[before]);
+                let expected = now.wrapping_add(now.wrapping_sub(before));
+                let value = values[first + idx];
+                if self.allows(first + idx, value, map.value(expected)) {
+                    numbers[idx] = expected;
+                }
+            }
+        }
+        fit
+    }
+
     /// The cheapest way to store `values`, and what it costs in bits; `known` are steps that other columns have.
     pub(super) fn best<T: Value>(&self, values: &[T], known: &[Map]) -> Fit {
         let mut maps = super::grid::guesses(values);
         maps.extend(known.iter().filter(|map| self.suits(**map, values)));
-        maps.extend(self.coarse(values));
         maps.dedup();
+        let mut fits: Vec<Fit> = maps.iter().map(|map| self.fit(*map, values)).collect();
+        if let Some(coarse) = self.coarse(values) {
+            fits.push(self.fit(coarse, values));
+            if let Map::Times(step) = coarse {
+                let lazy = |part: f64| self.lazy(Map::Times(part * step), values);
+                fits.extend(LAZY.map(lazy));
+            }
+        }
+        // More exceptions would cost time to correct, not only bytes.
+        let protected = self.protected.iter().filter(|is| **is).count();
+        let most = values.len() / 8 + protected;
         let mut best = self.fit(Map::Ordered, values);
         let mut least = self.cost::<T>(&best);
-        for map in maps {
-            let fit = self.fit(map, values);
-            // More would cost time to correct, not only bytes.
-            if fit.exceptions.len() > values.len() / 8 + self.protected.len() {
+        for fit in fits {
+            if fit.exceptions.len() > most {
                 continue;
             }
             let cost = self.cost::<T>(&fit);

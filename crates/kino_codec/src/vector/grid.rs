@@ -55,28 +55,45 @@ fn divisor<T: Value>(values: &[T]) -> Option<Map> {
 /// The fewest decimals that most of the values are printed with.
 fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
     // A few values rule most numbers of decimals out; more of them confirm what is left.
-    let few: Vec<f64> = sample
-        .iter()
-        .step_by(sample.len().div_ceil(64).max(1))
-        .copied()
-        .collect();
-    (0..=12)
-        .map(|digits| Map::Over(10_f64.powi(digits)))
-        .find(|map| {
-            let exact = |value: &&f64| {
-                let value = T::from_f64(**value);
-                map.number(value)
-                    .is_some_and(|k| map.value::<T>(k).same(value))
-            };
-            let most = |values: &[f64]| {
-                10 * values.iter().filter(exact).count() >= 9 * values.len() && !values.is_empty()
-            };
-            let largest = few.iter().fold(0.0, |max: f64, value| value.abs().max(max));
-            let Map::Over(divisor) = *map else {
-                return false;
-            };
-            divisor.recip() >= LEAST_UNITS * spacing::<T>(largest) && most(&few) && most(sample)
-        })
+    let every = sample.len().div_ceil(64).max(1);
+    let few: Vec<f64> = sample.iter().step_by(every).copied().collect();
+    let largest = few.iter().fold(0.0, |max: f64, value| value.abs().max(max));
+    let unit = spacing::<T>(largest);
+    let mut divisor = 1;
+    for _ in 0..=12 {
+        let map = Map::Over(divisor as f64);
+        let is_exact = |value: &&f64| {
+            let value = T::from_f64(**value);
+            map.number(value)
+                .is_some_and(|k| map.value::<T>(k).same(value))
+        };
+        let most = |values: &[f64]| {
+            10 * values.iter().filter(is_exact).count() >= 9 * values.len() && !values.is_empty()
+        };
+        if LEAST_UNITS * unit * divisor as f64 <= 1.0 && most(&few) && most(sample) {
+            return Some(coarsest::<T>(divisor, sample));
+        }
+        divisor *= 10;
+    }
+    None
+}
+
+/// The grid of decimals with what all of them have in common taken out: sixteenths that were printed, say.
+fn coarsest<T: Value>(divisor: i64, sample: &[f64]) -> Map {
+    let map = Map::Over(divisor as f64);
+    let mut common = divisor;
+    for value in sample {
+        let value = T::from_f64(*value);
+        let number = map.number(value);
+        let Some(k) = number.filter(|k| map.value::<T>(*k).same(value)) else {
+            continue;
+        };
+        let mut rest = k;
+        while rest != 0 {
+            (common, rest) = (rest, common % rest);
+        }
+    }
+    Map::Over((divisor / common.abs().max(1)) as f64)
 }
 
 /// The step of an encoder whose counts the values are.

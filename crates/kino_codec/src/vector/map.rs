@@ -59,16 +59,6 @@ impl Map {
                 .map(|distance| distance.div_euclid(step)),
         }
     }
-
-    /// Hands the values of `numbers` to `put`, one loop per kind of map.
-    #[inline]
-    pub(super) fn each<T: Value>(self, numbers: impl Iterator<Item = i64>, mut put: impl FnMut(T)) {
-        match self {
-            Self::Ordered => numbers.for_each(|k| put(T::from_ordered(k))),
-            Self::Times(step) => numbers.for_each(|k| put(T::from_f64(k as f64 * step))),
-            _ => numbers.for_each(|k| put(self.value(k))),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -98,16 +88,5 @@ mod tests {
         assert_eq!(Map::Affine { step: 5, offset: 2 }.number(16_u8), Some(3));
         assert_eq!(Map::Affine { step: 5, offset: 2 }.number(i64::MIN), None);
         assert_eq!(Map::Times(1e-9).number(f64::INFINITY), None);
-    }
-
-    #[test]
-    fn loops_agree_with_single_values() {
-        let maps = [Map::Ordered, Map::Times(0.3), Map::Over(7.0), Map::Narrow];
-        for map in maps {
-            let mut got: Vec<f64> = Vec::new();
-            map.each(-20..20, |value| got.push(value));
-            let naive: Vec<f64> = (-20..20).map(|k| map.value(k)).collect();
-            assert!(got.iter().zip(&naive).all(|(a, b)| a.same(*b)));
-        }
     }
 }

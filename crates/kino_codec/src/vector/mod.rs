@@ -15,6 +15,7 @@
 
 mod bits;
 mod class;
+mod columns;
 mod cost;
 mod decode;
 mod encode;
@@ -25,6 +26,7 @@ mod group;
 mod layout;
 mod map;
 mod page;
+mod plan;
 mod predictor;
 mod quat;
 mod value;

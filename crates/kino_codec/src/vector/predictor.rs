@@ -51,29 +51,46 @@ impl Predictor {
         }
     }
 
-    /// Turns residuals, behind the page's first numbers, into numbers, in place.
-    pub(super) fn restore(self, page: &mut [i64]) {
+    /// Turns residuals, behind the page's first numbers, into numbers, and hands them to `then`.
+    ///
+    /// One loop restores and uses a number: while it waits for the next prediction it has something to do.
+    #[inline]
+    pub(super) fn each(self, page: &[i64], mut then: impl FnMut(i64)) {
+        let mut numbers = page.iter();
         let Some(weight) = self.weight() else {
+            numbers.for_each(|number| then(*number));
             return;
         };
-        let mut numbers = page.iter_mut();
-        let Some(mut last) = numbers.next().copied() else {
-            return;
-        };
-        if weight == 0 {
-            for number in numbers {
-                last = last.wrapping_add(*number);
-                *number = last;
-            }
-            return;
-        }
         let Some(mut now) = numbers.next().copied() else {
             return;
         };
-        for number in numbers {
-            let next = number.wrapping_add(predict(now, last, weight));
-            *number = next;
-            (last, now) = (now, next);
+        then(now);
+        if weight == 0 {
+            for residual in numbers {
+                now = now.wrapping_add(*residual);
+                then(now);
+            }
+            return;
+        }
+        let Some(second) = numbers.next().copied() else {
+            return;
+        };
+        then(second);
+        let mut step = second.wrapping_sub(now);
+        now = second;
+        // The step, not the number, is what the next one waits for. Eight eighths need no product.
+        if weight == 8 {
+            for residual in numbers {
+                step = step.wrapping_add(*residual);
+                now = now.wrapping_add(step);
+                then(now);
+            }
+            return;
+        }
+        for residual in numbers {
+            step = residual.wrapping_add(part(step, weight));
+            now = now.wrapping_add(step);
+            then(now);
         }
     }
 
@@ -86,10 +103,18 @@ impl Predictor {
     }
 }
 
-#[inline]
 fn predict(now: i64, last: i64, weight: i64) -> i64 {
-    let step = now.wrapping_sub(last);
-    now.wrapping_add(step.wrapping_mul(weight).wrapping_add(4) >> 3)
+    now.wrapping_add(part(now.wrapping_sub(last), weight))
+}
+
+/// The part of a step that is expected to follow it.
+#[inline]
+fn part(step: i64, weight: i64) -> i64 {
+    // Eight eighths of the largest steps would wrap.
+    if weight == 8 {
+        return step;
+    }
+    step.wrapping_mul(weight).wrapping_add(4) >> 3
 }
 
 #[cfg(test)]
@@ -132,8 +157,9 @@ mod tests {
                     prop_assert_eq!(i128::from(back[i]), i128::from(page[i]) - i128::from(page[i - 1]) - moved);
                 }
             }
-            predictor.restore(&mut back);
-            prop_assert_eq!(back, page);
+            let mut restored = Vec::new();
+            predictor.each(&back, |number| restored.push(number));
+            prop_assert_eq!(restored, page);
         }
     }
 }
