@@ -11,7 +11,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let ty = vector(kind);
         let bytes = smooth(ty.frame_bytes() * 300, ty.dtype().size());
         let frame = FrameType::Values(ty);
-        for (text, target) in [("pco", "codec_pco"), ("zstd", "codec_zstd")] {
+        for (text, target) in [
+            ("pco", "codec_pco"),
+            ("vector", "codec_vector"),
+            ("vector:abs=0.5", "codec_vector"),
+            ("zstd", "codec_zstd"),
+        ] {
             write(target, text, kind, &Frames::values(&frame, &bytes)?, 280)?;
         }
         let ty = picture(kind);
@@ -28,10 +33,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let texts = &texts[..usize::from(kind % 4) + 1];
         write("codec_text", "text", kind, &Frames::bytes(&FrameType::Text, texts), 4)?;
     }
-    for text in ["zstd:level=3,shuffle=4", "jpeg:q=95,sub=444", "jpeg:carry", "pco:level=8"] {
+    for text in ["zstd:level=3,shuffle=4", "jpeg:q=95,sub=444", "jpeg:carry", "pco:level=8", "vector:level=8,abs=1e-4x7/0x3,quat=3"] {
         let folder = Path::new("corpus/codec_spec");
         std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join(text.replace(':', "_")), text)?;
+        std::fs::write(folder.join(text.replace([':', '/'], "_")), text)?;
     }
     Ok(())
 }
