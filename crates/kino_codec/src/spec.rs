@@ -71,6 +71,16 @@ impl CodecSpec {
             })
     }
 
+    /// The value of `key` as a signal-to-noise ratio: from 10 to 90 dB.
+    pub(crate) fn decibels(&self, key: &str) -> Result<f64> {
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let text = self.get(key).filter(|text| digits(text));
+        let value: Option<f64> = text.and_then(|text| text.parse().ok());
+        value
+            .filter(|db| (10.0..=90.0).contains(db))
+            .ok_or_else(|| self.error(format!("`{key}` must be a number of dB from 10 to 90")))
+    }
+
     /// Refuses parameters other than `known`.
     pub(crate) fn allow(&self, known: &[&str]) -> Result<()> {
         match self
