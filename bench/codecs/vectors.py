@@ -2,10 +2,11 @@
 
     python -m venv venv && venv/bin/pip install numpy h5py zfpy pysz
     cargo build --release -p kino_codec --example measure_vectors
-    venv/bin/python bench/codecs/vectors.py DATA target/release/examples/measure_vectors [lossless|bounded]
+    venv/bin/python bench/codecs/vectors.py DATA target/release/examples/measure_vectors [lossless] [bounded] [paged]
 
 DATA is a folder with `real/npz/*.npz` and `generated/mixed/*.hdf5`. Ours are pages of 256 frames; zfp and SZ3
 see each run as a whole, once per column and once as one array: the smaller of the two counts.
+`paged` cuts what they see into the same pages of 256 frames, so that a window costs the same number of frames.
 Times are of one thread, the best of several passes, decode in MB/s of output.
 """
 
@@ -38,15 +39,18 @@ def streams(data):
             yield f"{path.stem.replace('px4_sample', 'PX4').replace('_log_', ' ')} {name}", [px4[name]]
     ur3 = np.load(data / "real/npz/ur3_cobotops.npz")["data"]
     yield "UR3", [ur3]
-    yield "UR3, 4 printed digits, f64", [np.round(ur3, 4)]
-    yield "UR3, 4 printed digits, f32", [np.round(ur3, 4).astype(np.float32)]
+    for digits in (2, 3, 4):
+        yield f"UR3, {digits} printed digits, f64", [np.round(ur3, digits)]
+        yield f"UR3, {digits} printed digits, f32", [np.round(ur3, digits).astype(np.float32)]
     sessions = [h5py.File(path) for path in sorted((data / "generated/mixed").glob("*.hdf5"))]
     for name in ("joint/pos", "joint/vel", "joint/torque", "ft", "eef_pose", "gripper", "action"):
         yield f"mixed {name}", [session[f"{name}/data"][:] for session in sessions]
     for name in ("joint/pos", "ft", "gripper", "action", "cam_front/rgb"):
         yield f"mixed {name} times", [session[f"{name}/t"][:] for session in sessions]
     pos = np.concatenate([session["joint/pos/data"][:] for session in sessions])
-    yield "mixed joint/pos, 6 printed digits", [np.round(pos, 6)]
+    for digits in (4, 6):
+        yield f"mixed joint/pos, {digits} printed digits, f64", [np.round(pos, digits)]
+        yield f"mixed joint/pos, {digits} printed digits, f32", [np.round(pos, digits).astype(np.float32)]
 
 
 def ours(measure, runs, specs):
@@ -144,11 +148,29 @@ def bounded(data, measure):
             )
 
 
+def paged(data, measure):
+    print("| stream | abs | vector | zfp | SZ3 | vector MB/s | zfp MB/s | SZ3 MB/s |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, runs in streams(data):
+        if name not in ("G1 state", "G1 action", "mixed joint/pos"):
+            continue
+        pages = [run[at : at + PAGE_FRAMES] for run in runs for at in range(0, len(run), PAGE_FRAMES)]
+        for eps in ("1e-5", "1e-3"):
+            vector = ours(measure, runs, [f"vector:abs={eps}"])[0]
+            zfp = theirs(pages, float(eps), zfp_compress, zfp_decompress)
+            sz = theirs(pages, float(eps), sz_compress, sz_decompress)
+            print(
+                f"| {name} | {eps} | **{vector[0]:.2f}** | {zfp[0]:.2f} | {sz[0]:.2f} |"
+                f" {vector[1]:.0f} | {zfp[1]:.0f} | {sz[1]:.0f} |",
+                flush=True,
+            )
+
+
 def main():
     data, measure = Path(sys.argv[1]), sys.argv[2]
-    parts = sys.argv[3:] or ["lossless", "bounded"]
+    parts = sys.argv[3:] or ["lossless", "bounded", "paged"]
     for part in parts:
-        {"lossless": lossless, "bounded": bounded}[part](data, measure)
+        {"lossless": lossless, "bounded": bounded, "paged": paged}[part](data, measure)
 
 
 if __name__ == "__main__":

@@ -110,11 +110,18 @@ impl Wish<'_> {
         let mut maps = super::grid::guesses(values);
         maps.extend(known.iter().filter(|map| self.suits(**map, values)));
         maps.dedup();
+        // Where there is a negative zero, a map that has one needs no exceptions.
+        let two_zeros = has_negative_zero(values);
+        let zeros = |map: Map| match two_zeros {
+            true => map.with_two_zeros(),
+            false => map,
+        };
+        maps.iter_mut().for_each(|map| *map = zeros(*map));
         let mut fits: Vec<Fit> = maps.iter().map(|map| self.fit(*map, values)).collect();
         if let Some(coarse) = self.coarse(values) {
-            fits.push(self.fit(coarse, values));
+            fits.push(self.fit(zeros(coarse), values));
             if let Map::Times(step) = coarse {
-                let lazy = |part: f64| self.lazy(Map::Times(part * step), values);
+                let lazy = |part: f64| self.lazy(zeros(Map::Times(part * step)), values);
                 fits.extend(LAZY.map(lazy));
             }
         }
@@ -169,6 +176,11 @@ impl Wish<'_> {
         let pages: Vec<&[i64]> = fit.numbers.chunks(self.page_frames).collect();
         best_predictor(&pages).1 + exceptions as f64
     }
+}
+
+/// Whether one of the values is the negative zero.
+pub(super) fn has_negative_zero<T: Value>(values: &[T]) -> bool {
+    T::IS_FLOAT && values.iter().any(|value| value.ordered() == -1)
 }
 
 /// The predictor that leaves the cheapest residuals, and their cost in bits.
@@ -247,6 +259,19 @@ mod tests {
         };
         let fit = wish.fit(Map::Times(0.02), &values);
         assert_eq!(fit.exceptions, (20..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn negative_zeros_need_no_exceptions() {
+        let values: Vec<f64> = (0..900)
+            .map(|i| (f64::from(i % 7) - 3.0) * 0.01 * -1.0)
+            .collect();
+        let fit = wish(0.0).best(&values, &[]);
+        assert_eq!(
+            (fit.map, fit.exceptions.len()),
+            (Map::OverTwoZeros(100.0), 0)
+        );
+        assert!(wish(0.004).best(&values, &[]).exceptions.is_empty());
     }
 
     #[test]

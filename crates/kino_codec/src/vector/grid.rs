@@ -66,6 +66,7 @@ fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
             let value = T::from_f64(**value);
             map.number(value)
                 .is_some_and(|k| map.value::<T>(k).same(value))
+                || value.ordered() == -1
         };
         let most = |values: &[f64]| {
             10 * values.iter().filter(is_exact).count() >= 9 * values.len() && !values.is_empty()

@@ -3,7 +3,7 @@
 //! ```text
 //! shared = major │ minor │ gates │ classes │ steps │ step … │ column 0 │ column 1 │ … │ class 0 │ class 1 │ …
 //!          u8      u8      varint  varint    varint  f64
-//! column = kind + 8 × predictor │ …
+//! column = kind + 8 × predictor + 128 × two zeros │ …
 //!          u8                     0 constant: the value            1 copy: varint element before it
 //!                                 other: varint class │ varint gate │ map │ start …
 //! map    = 2 ordered, 5 narrow: nothing     3 times, 4 over: varint step     6 affine: varint step │ zigzag offset
@@ -129,7 +129,8 @@ impl<T: Value> Layout<T> {
             }
             _ => {}
         }
-        let predictor = Predictor::new(kind >> 3)
+        let two_zeros = kind >> 7 == 1;
+        let predictor = Predictor::new(kind >> 3 & 15)
             .ok_or_else(|| corrupt(NAME, "a column of an unknown predictor"))?;
         let class = take_up_to(MAX_CLASSES, bytes)?;
         let gate = take_up_to(self.gates, bytes)?.checked_sub(1);
@@ -142,7 +143,7 @@ impl<T: Value> Layout<T> {
             step.copied()
                 .ok_or_else(|| corrupt(NAME, "a step that is not there"))
         };
-        let map = match kind & 7 {
+        let plain = match kind & 7 {
             2 => Map::Ordered,
             3 if T::IS_FLOAT => Map::Times(step()?),
             4 if T::IS_FLOAT => Map::Over(step()?),
@@ -153,6 +154,13 @@ impl<T: Value> Layout<T> {
             },
             _ => return Err(corrupt(NAME, "a column of an unknown kind")),
         };
+        let map = match two_zeros {
+            true => plain.with_two_zeros(),
+            false => plain,
+        };
+        if two_zeros && map == plain {
+            return Err(corrupt(NAME, "two zeros where there are none"));
+        }
         let mut starts = [Start::default(); 2];
         for start in &mut starts[..predictor.starts(2)] {
             let least = unzigzag(take_varint(bytes)?);
@@ -178,6 +186,8 @@ impl Stored {
             Map::Ordered => 2,
             Map::Times(_) => 3,
             Map::Over(_) => 4,
+            Map::TimesTwoZeros(_) => 3 | 128,
+            Map::OverTwoZeros(_) => 4 | 128,
             Map::Narrow => 5,
             Map::Affine { .. } => 6,
         };
@@ -186,7 +196,10 @@ impl Stored {
         put_varint(self.gate.map_or(0, |gate| gate as u64 + 1), out);
         match self.map {
             Map::Ordered | Map::Narrow => {}
-            Map::Times(step) | Map::Over(step) => {
+            Map::Times(step)
+            | Map::Over(step)
+            | Map::TimesTwoZeros(step)
+            | Map::OverTwoZeros(step) => {
                 let known = steps.iter().position(|known| *known == step.to_bits());
                 let idx = known.unwrap_or_else(|| {
                     steps.push(step.to_bits());
@@ -246,6 +259,7 @@ mod tests {
                 stored(Map::Times(0.25), 1, 0),
                 Column::Copy(2),
                 stored(Map::Ordered, 1, 4),
+                stored(Map::OverTwoZeros(1000.0), 2, 13),
             ],
         }
     }
@@ -255,10 +269,10 @@ mod tests {
         let mut bytes = Vec::new();
         layout().put(&mut bytes);
         for cut in 0..bytes.len() {
-            assert!(Layout::<f32>::take(6, &mut &bytes[..cut]).is_err(), "{cut}");
+            assert!(Layout::<f32>::take(7, &mut &bytes[..cut]).is_err(), "{cut}");
         }
         let mut rest = bytes.as_slice();
-        assert_eq!(Layout::take(6, &mut rest).unwrap(), layout());
+        assert_eq!(Layout::take(7, &mut rest).unwrap(), layout());
         assert!(rest.is_empty());
     }
 
@@ -293,6 +307,8 @@ mod tests {
         refused(&[7, 1, 0], "an unknown kind");
         refused(&[2 + 8 * 14, 1, 0, 0, 0, 0, 0], "an unknown predictor");
         refused(&[2 + 8, 1, 0, 0, 65], "a start of 65 bits");
+        refused(&[2 + 128, 1, 0], "two zeros of bit patterns");
+        refused(&[128, 0, 0, 0, 0], "two zeros of a constant");
         assert!(Layout::<f32>::take(1, &mut [1, 2, 0, 2, 1, 1].as_slice()).is_ok());
         assert!(Layout::<f32>::take(1, &mut [17, 2, 0, 2, 1, 1].as_slice()).is_err());
         assert!(Layout::<f32>::take(1, &mut [1, 0, 0, 0, 0, 0, 0, 0].as_slice()).is_err());

@@ -7,6 +7,9 @@
 //! narrow    the single whose bits, in order, are k                     doubles that once were singles
 //! affine    offset + k × step                                          whole numbers
 //! ```
+//!
+//! Times and over may have *two zeros*: a number below zero stands for the negative of what its inverted
+//! bits (−1 − k) stand for, so that −1 is the negative zero. Printed logs are full of `-0.00`.
 
 use super::value::{Value, round};
 
@@ -19,6 +22,10 @@ pub(super) enum Map {
     Times(f64),
     /// Parts of a divisor.
     Over(f64),
+    /// Multiples of a step, with two zeros.
+    TimesTwoZeros(f64),
+    /// Parts of a divisor, with two zeros.
+    OverTwoZeros(f64),
     /// Bit patterns of singles in order.
     Narrow,
     /// Whole numbers at equal distances.
@@ -31,6 +38,15 @@ pub(super) enum Map {
 }
 
 impl Map {
+    /// The same map with two zeros, where it can have them.
+    pub(super) fn with_two_zeros(self) -> Self {
+        match self {
+            Self::Times(step) => Self::TimesTwoZeros(step),
+            Self::Over(divisor) => Self::OverTwoZeros(divisor),
+            other => other,
+        }
+    }
+
     /// The value of `k`.
     #[inline]
     pub(super) fn value<T: Value>(self, k: i64) -> T {
@@ -38,6 +54,8 @@ impl Map {
             Self::Ordered => T::from_ordered(k),
             Self::Times(step) => T::from_f64(k as f64 * step),
             Self::Over(divisor) => T::from_f64(k as f64 / divisor),
+            Self::TimesTwoZeros(step) => T::from_f64(mirrored(k, |k| k as f64 * step)),
+            Self::OverTwoZeros(divisor) => T::from_f64(mirrored(k, |k| k as f64 / divisor)),
             Self::Narrow => T::from_f64(f32::from_ordered(k).into()),
             Self::Affine { step, offset } => {
                 T::from_ordered(offset.wrapping_add(k.wrapping_mul(step)))
@@ -51,6 +69,8 @@ impl Map {
             Self::Ordered => Some(value.ordered()),
             Self::Times(step) => round(value.to_f64() / step),
             Self::Over(divisor) => round(value.to_f64() * divisor),
+            Self::TimesTwoZeros(step) => mirror(value, |size| size / step),
+            Self::OverTwoZeros(divisor) => mirror(value, |size| size * divisor),
             Self::Narrow => Some(super::value::to_f32(value.to_f64()).ordered()),
             Self::Affine { step, offset } => value
                 .ordered()
@@ -59,6 +79,18 @@ impl Map {
                 .map(|distance| distance.div_euclid(step)),
         }
     }
+}
+
+/// The double that `k` stands for, if numbers below zero are mirrored.
+#[inline]
+fn mirrored(k: i64, size: impl Fn(i64) -> f64) -> f64 {
+    if k < 0 { -size(!k) } else { size(k) }
+}
+
+/// The number of a value, if numbers below zero are mirrored.
+fn mirror<T: Value>(value: T, count: impl Fn(f64) -> f64) -> Option<i64> {
+    let k = round(count(value.to_f64().abs()))?;
+    Some(if value.ordered() < 0 { !k } else { k })
 }
 
 #[cfg(test)]
@@ -74,6 +106,8 @@ mod tests {
             Map::Narrow.value::<f64>(0.1_f32.ordered()),
             f64::from(0.1_f32)
         );
+        assert_eq!(Map::OverTwoZeros(10.0).value::<f64>(-4), -0.3);
+        assert!(Map::TimesTwoZeros(0.1).value::<f32>(-1).same(-0.0));
         assert_eq!(Map::Affine { step: 5, offset: 2 }.value::<u8>(51), 1);
         assert_eq!(
             Map::Ordered.value::<f32>(-1).to_bits(),
@@ -88,5 +122,8 @@ mod tests {
         assert_eq!(Map::Affine { step: 5, offset: 2 }.number(16_u8), Some(3));
         assert_eq!(Map::Affine { step: 5, offset: 2 }.number(i64::MIN), None);
         assert_eq!(Map::Times(1e-9).number(f64::INFINITY), None);
+        assert_eq!(Map::OverTwoZeros(100.0).number(-0.57_f64), Some(-58));
+        assert_eq!(Map::TimesTwoZeros(0.5).number(-0.0_f32), Some(-1));
+        assert_eq!(Map::TimesTwoZeros(0.5).number(0.1_f32), Some(0));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::encode::Run;
-use super::fit::{Fit, Wish};
+use super::fit::{Fit, Wish, has_negative_zero};
 use super::map::Map;
 use super::page::Exception;
 use super::quat::normalised;
@@ -64,7 +64,8 @@ impl Run<'_> {
                 alike.push(element);
             }
             let fit = wish.best(column, &known);
-            if matches!(fit.map, Map::Times(_) | Map::Over(_)) && !known.contains(&fit.map) {
+            let is_grid = matches!(fit.map, Map::Times(_) | Map::Over(_));
+            if is_grid && !known.contains(&fit.map) {
                 known.push(fit.map);
                 // The latest steps are the likeliest.
                 known.drain(..known.len().saturating_sub(4));
@@ -99,8 +100,12 @@ impl Run<'_> {
                 false => Map::Ordered,
             };
             let mut fits = [0, 1, 2, 3].map(|idx| {
-                let wish = self.wish(first + idx, protected);
-                wish.fit(map, &values[first + idx])
+                let column = &values[first + idx];
+                let map = match has_negative_zero(column) {
+                    true => map.with_two_zeros(),
+                    false => map,
+                };
+                self.wish(first + idx, protected).fit(map, column)
             });
             let missed = self.missed_quats(first, values, protected, &fits);
             for fit in &mut fits {

@@ -22,7 +22,7 @@ impl Predictor {
         (0..Self::COUNT).map(Self)
     }
 
-    /// The predictor of this number.
+    /// The predictor of this number, if there is one.
     pub(super) fn new(number: u8) -> Option<Self> {
         (number < Self::COUNT).then_some(Self(number))
     }
