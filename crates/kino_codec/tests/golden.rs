@@ -181,6 +181,7 @@ fn write_missing_golden_files() {
         ("vector-bool", "vector", "bool 3"),
         ("vector-kinds", "vector", "float32 8"),
         ("vector-abs", "vector:abs=1e-3x4/0x4", "float32 8"),
+        ("vector-two-zeros", "vector", "float64 2"),
         ("vector-quat", "vector:abs=1e-4,quat=1", "float64 5"),
         ("predict-grey", "predict", "uint8 6,5"),
         ("predict-rgb", "predict", "uint8 6,5,3"),
@@ -195,6 +196,7 @@ fn write_missing_golden_files() {
         golden.values = match name {
             "vector-kinds" | "vector-abs" => every_kind_of_column(),
             "vector-quat" => quaternions(),
+            "vector-two-zeros" => printed(),
             _ => sample_values(&golden.frame),
         };
         write_if_missing(name, golden);
@@ -254,6 +256,16 @@ fn every_kind_of_column() -> Vec<u8> {
         values.extend(row.iter().flat_map(|value| (*value as f32).to_le_bytes()));
     }
     values
+}
+
+/// Decimals as a log prints them, `-0.00` among them.
+fn printed() -> Vec<u8> {
+    let value = |idx: u32| (f64::from(idx) * 0.3).sin() * 0.04;
+    let two_digits = |idx: u32| (value(idx) * 100.0).round() / 100.0;
+    (0..400)
+        .map(two_digits)
+        .flat_map(f64::to_le_bytes)
+        .collect()
 }
 
 /// A number and a quaternion that turns, with one row of zeros.
