@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn negative_zeros_need_no_exceptions() {
         let values: Vec<f64> = (0..900)
-            .map(|i| (f64::from(i % 7) - 3.0) * 0.01 * -1.0)
+            .map(|i| -((f64::from(i % 7) - 3.0) * 0.01))
             .collect();
         let fit = wish(0.0).best(&values, &[]);
         assert_eq!(
