@@ -12,8 +12,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let bytes = smooth(ty.frame_bytes() * 300, ty.dtype().size());
         let frame = FrameType::Values(ty);
         let frames = Frames::values(&frame, &bytes)?;
-        for text in ["pco", "raw"] {
-            write(&format!("codec_{text}"), text, kind, &frames, 280)?;
+        for text in ["pco", "raw", "vector", "vector:abs=0.5"] {
+            let name = text.split(':').next().unwrap_or(text);
+            write(&format!("codec_{name}"), text, kind, &frames, 280)?;
         }
         for name in ["zstd", "lz4", "deflate"] {
             let text = format!("{name}:shuffle={}", shuffle(kind));
@@ -48,10 +49,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "jpeg:q=95,sub=444",
         "jpeg:carry",
         "pco:level=8",
+        "vector:level=8,abs=1e-4x7/0x3,quat=3",
     ] {
         let folder = Path::new("corpus/codec_spec");
         std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join(text.replace(':', "_")), text)?;
+        std::fs::write(folder.join(text.replace([':', '/'], "_")), text)?;
     }
     Ok(())
 }

@@ -34,6 +34,7 @@ mod simd;
 mod spec;
 mod text;
 mod varint;
+mod vector;
 mod view;
 mod zstd_frame;
 

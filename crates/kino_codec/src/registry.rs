@@ -12,6 +12,7 @@ use crate::predict::Predict;
 use crate::raw::Raw;
 use crate::spec::CodecSpec;
 use crate::text::Text;
+use crate::vector::Vector;
 
 /// One row of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +51,11 @@ const CODECS: &[CodecEntry] = &[
         name: "pco",
         summary: "lossless for vectors: joints, actions, forces, times",
         make: |spec| Ok(Arc::new(Pco::new(spec)?)),
+    },
+    CodecEntry {
+        name: "vector",
+        summary: "lossless or bounded for vectors: joints, actions, forces, times",
+        make: |spec| Ok(Arc::new(Vector::new(spec)?)),
     },
     CodecEntry {
         name: "predict",
@@ -112,6 +118,8 @@ mod tests {
             "lz4:shuffle=8",
             "deflate:level=9,strategy=filtered,shuffle=bits1",
             "pco:level=0",
+            "vector:level=8",
+            "vector:level=8,abs=1e-4x7/0x3,quat=3",
             "predict:level=3",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
@@ -133,7 +141,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, lz4, deflate, pco, predict, jpeg, av1, text"),
+            error.contains("raw, zstd, lz4, deflate, pco, vector, predict, jpeg, av1, text"),
             "{error}"
         );
     }

@@ -3,6 +3,7 @@
 use crate::av1::{Index, Instance};
 use crate::general::Inflater;
 use crate::jpeg::{Compressor, Decompressor};
+use crate::vector::VectorScratch;
 use crate::zstd_frame::ZstdContexts;
 
 /// Buffers and library contexts that codecs keep between calls, so that decoding a frame allocates nothing.
@@ -18,6 +19,8 @@ pub struct Scratch {
     pub(crate) picture: Vec<u8>,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
+    /// For vectors: the parts of a page.
+    pub(crate) vector: VectorScratch,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
     /// The state of decoding deflate.

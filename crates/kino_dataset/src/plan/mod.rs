@@ -38,7 +38,7 @@ pub(crate) use glob::glob;
 use bound::keeps;
 
 /// The codec of vectors.
-const VECTOR: &str = "pco";
+const VECTOR: &str = "vector";
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(chosen(&plan, "obs/top", Kind::Image, &image()), "raw");
         assert_eq!(chosen(&plan, "obs/joints", Kind::Vector, &vector), "zstd");
         assert_eq!(chosen(&plan, "top", Kind::Image, &image()), "jpeg");
-        assert_eq!(chosen(&plan, "actions", Kind::Vector, &vector), "pco");
+        assert_eq!(chosen(&plan, "actions", Kind::Vector, &vector), "vector");
         assert_eq!(
             chosen(&Plan::lossless(), "top", Kind::Image, &image()),
             "predict"
