@@ -49,12 +49,12 @@ enum Command {
 
 /// The version, and whether this build is slow.
 fn version() -> &'static str {
-    if kino_codec::jpeg_simd() {
+    if kino_codec::jpeg_simd() && kino_codec::av1_simd() {
         env!("CARGO_PKG_VERSION")
     } else {
         concat!(
             env!("CARGO_PKG_VERSION"),
-            " (JPEG without SIMD: about 2.5 times slower; build with nasm to mend it)"
+            " (JPEG and AV1 without SIMD: several times slower; build with nasm to mend it)"
         )
     }
 }

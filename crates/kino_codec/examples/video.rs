@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p kino_codec --example video -- uint8[480,640,3] frames.bin av1:q=80,group=30
-//!   ready BYTES SECONDS          encoded; processor seconds
+//!   ready BYTES                  encoded
 //! > sequence                     every page, in order         → seconds per frame
 //! > random SEED                  frames chosen at random      → seconds per frame
 //! > write PATH                   the decoded frames, packed
@@ -32,12 +32,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bytes = std::fs::read(path)?;
     let codec = codec(spec)?;
     let mut encoded = Encoded::default();
-    let start = Instant::now();
     let frames = Frames::values(&frame, &bytes)?;
     let page_frames = codec.page_frames(&frame);
     codec.encode(&frames, page_frames, &mut encoded, &mut Scratch::new())?;
     let size: usize = encoded.pages.iter().map(|page| page.bytes.len()).sum();
-    println!("ready {size} {}", start.elapsed().as_secs_f64());
+    println!("ready {size}");
     let mut bench = Bench {
         decoder: codec.decoder(&frame, &encoded.shared)?,
         pages: encoded.pages,

@@ -91,21 +91,13 @@ fn shifts(u: u8, v: u8) -> [i16; 3] {
 
 /// The upper half of a product.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the upper half of a product of two 16-bit numbers has 16 bits; the cast makes it one instruction"
-)]
 fn high(a: i16, b: i16) -> i16 {
     ((i32::from(a) * i32::from(b)) >> 16) as i16
 }
 
 /// One colour of a pixel from its brightness and shift.
 #[inline(always)]
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "clamped to 0–255 in the same line"
-)]
+#[expect(clippy::cast_sign_loss, reason = "clamped to 0–255 in the same line")]
 fn colour(y: u8, shift: i16) -> u8 {
     ((i16::from(y) * 64 + shift + 32) >> 6).clamp(0, 255) as u8
 }
