@@ -17,6 +17,7 @@
 //! are untrusted: a wrong byte is an error, never a panic, and no size that the bytes claim is
 //! allocated before it has been compared with what the caller expects.
 
+mod camera;
 mod codec;
 mod error;
 mod frame;

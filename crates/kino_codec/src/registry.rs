@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::camera::Camera;
 use crate::codec::Codec;
 use crate::error::{CodecError, Result};
 use crate::jpeg::Jpeg;
@@ -44,6 +45,11 @@ const CODECS: &[CodecEntry] = &[
         name: "predict",
         summary: "lossless for 8-bit pictures",
         make: |spec| Ok(Arc::new(Predict::new(spec)?)),
+    },
+    CodecEntry {
+        name: "camera",
+        summary: "lossless for 8-bit pictures in short groups, each from the one before",
+        make: |spec| Ok(Arc::new(Camera::new(spec)?)),
     },
     CodecEntry {
         name: "jpeg",
@@ -94,6 +100,7 @@ mod tests {
             "zstd:level=19,shuffle=4",
             "pco:level=0",
             "predict:level=3",
+            "camera:level=3,group=8",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
             "text:level=1",
@@ -112,7 +119,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, pco, predict, jpeg, text"),
+            error.contains("raw, zstd, pco, predict, camera, jpeg, text"),
             "{error}"
         );
     }

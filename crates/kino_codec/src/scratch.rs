@@ -12,6 +12,8 @@ pub struct Scratch {
     pub(crate) bytes: Vec<u8>,
     /// A second one, for codecs with two stages.
     pub(crate) more_bytes: Vec<u8>,
+    /// A third one, for codecs that also need the frame before.
+    pub(crate) content: Vec<u8>,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
     /// The zstd library's contexts.
