@@ -4,11 +4,13 @@ use std::fmt::Debug;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use crate::bound::Bound;
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::{FrameType, MAX_FRAME_BYTES};
 use crate::frames::{Frames, FramesMut};
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
+use crate::view::PicturesMut;
 
 /// How much of a run a codec has to see at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,16 +19,6 @@ pub enum Scope {
     Page,
     /// Pages share what was learnt from the whole run (all frames of one stream of one episode).
     Run,
-}
-
-/// What a codec promises about decoded values.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub enum Bound {
-    /// Every bit comes back.
-    Lossless,
-    /// Close, without a number: the error is measured and recorded when a page is packed.
-    Unbounded,
 }
 
 /// The encoded form of frames: what the pages share, and the pages.
@@ -101,6 +93,35 @@ pub trait Decoder: Debug + Send + Sync {
         dest: &mut FramesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()>;
+
+    /// Decodes pictures `range` of `page` (untrusted bytes), scaled, cut and laid out as the view of `dest` says,
+    /// into its first places.
+    ///
+    /// As long as nothing better is known of a codec, whole frames are decoded and the wanted part is copied; a
+    /// scaled pixel is then the mean of those it stands for. JPEG scales while it decodes, with its own filter.
+    fn decode_pictures(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, dest.len())?;
+        let view = dest.view();
+        let mut picture = std::mem::take(&mut scratch.picture);
+        let mut decode = |place: usize, idx: usize| {
+            let stored = at_least(&mut picture, view.ty().frame_bytes());
+            let mut frame = FramesMut::packed(view.ty(), 1, stored)?;
+            self.decode(page, idx..idx + 1, &mut frame, scratch)?;
+            view.put(place, stored, dest);
+            Ok(())
+        };
+        let result = range
+            .enumerate()
+            .try_for_each(|(place, idx)| decode(place, idx));
+        scratch.picture = picture;
+        result
+    }
 
     /// Appends the text frames `range` of `page` to `out`; an error for streams of numbers.
     fn decode_text(

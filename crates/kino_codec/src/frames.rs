@@ -21,6 +21,7 @@ use crate::frame::{FrameType, ValueType};
 pub struct Frames<'a> {
     frame: &'a FrameType,
     data: FrameData<'a>,
+    protected: &'a [Range<usize>],
 }
 
 /// The frames themselves.
@@ -51,6 +52,7 @@ impl<'a> Frames<'a> {
         Ok(Self {
             frame,
             data: FrameData::Values(bytes),
+            protected: &[],
         })
     }
 
@@ -59,7 +61,32 @@ impl<'a> Frames<'a> {
         Self {
             frame,
             data: FrameData::Bytes(frames),
+            protected: &[],
         }
+    }
+
+    /// The same frames, of which those in `ranges` must come back bit for bit whatever the codec's bound.
+    ///
+    /// The ranges are in order, do not touch each other and lie inside the frames.
+    pub fn protect(self, ranges: &'a [Range<usize>]) -> Result<Self> {
+        let mut end = None;
+        for range in ranges {
+            let apart = end.is_none_or(|end| range.start > end);
+            if range.is_empty() || range.end > self.len() || !apart {
+                let what = format!("protected frames {range:?} of {} frames", self.len());
+                return Err(buffer(what));
+            }
+            end = Some(range.end);
+        }
+        Ok(Self {
+            protected: ranges,
+            ..self
+        })
+    }
+
+    /// The frames that must come back bit for bit.
+    pub fn protected(&self) -> &'a [Range<usize>] {
+        self.protected
     }
 
     /// The type of every frame.
@@ -303,6 +330,17 @@ mod tests {
             12
         );
         assert!(FramesMut::packed(&image(), 3, &mut bytes).is_err());
+    }
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+    fn protected_frames_are_in_order_apart_and_inside() {
+        let frame = FrameType::values(Dtype::U8, &[]).unwrap();
+        let frames = Frames::values(&frame, &[0; 9]).unwrap();
+        assert_eq!(frames.protect(&[0..2, 3..9]).unwrap().protected().len(), 2);
+        for bad in [&[0..10][..], &[3..3], &[4..5, 1..2], &[0..2, 2..3]] {
+            assert!(frames.protect(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

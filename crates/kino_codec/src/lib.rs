@@ -17,6 +17,7 @@
 //! are untrusted: a wrong byte is an error, never a panic, and no size that the bytes claim is
 //! allocated before it has been compared with what the caller expects.
 
+mod bound;
 mod camera;
 mod codec;
 mod error;
@@ -31,13 +32,15 @@ mod scratch;
 mod spec;
 mod text;
 mod varint;
+mod view;
 mod zstd;
 mod zstd_frame;
 
 #[cfg(test)]
 mod testing;
 
-pub use codec::{Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope};
+pub use bound::{AbsBound, Bound};
+pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, Scope};
 pub use error::{CodecError, Result};
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
 pub use frames::{FrameData, Frames, FramesMut};
@@ -45,3 +48,4 @@ pub use jpeg::{jpeg_shape, jpeg_simd};
 pub use registry::{CodecEntry, codec, codecs};
 pub use scratch::Scratch;
 pub use spec::CodecSpec;
+pub use view::{Crop, Layout, PicturesMut, Scale, Strides, View};

@@ -9,9 +9,8 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::codec::{
-    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_dest, check_range,
-};
+use crate::bound::Bound;
+use crate::codec::{Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_dest, check_range};
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::{FrameType, ValueType};
 use crate::frames::{Frames, FramesMut};

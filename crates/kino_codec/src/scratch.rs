@@ -14,6 +14,8 @@ pub struct Scratch {
     pub(crate) more_bytes: Vec<u8>,
     /// A third one, for codecs that also need the frame before.
     pub(crate) content: Vec<u8>,
+    /// A whole picture of which a part is wanted; kept apart, because decoding it uses the buffers above.
+    pub(crate) picture: Vec<u8>,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
     /// The zstd library's contexts.

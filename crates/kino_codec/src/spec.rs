@@ -5,7 +5,7 @@
 //! param = key [ "=" value ]
 //! ```
 //!
-//! Names, keys and values are made of `a–z 0–9 . + -`; keys do not repeat. The schema stores the canonical
+//! Names, keys and values are made of `a–z 0–9 . + -`, values also of `/`; keys do not repeat. The schema stores the canonical
 //! form, in which the codec has filled in its defaults, so that a file never depends on them.
 
 use std::fmt;
@@ -71,6 +71,16 @@ impl CodecSpec {
             })
     }
 
+    /// The value of `key` as a signal-to-noise ratio: from 10 to 90 dB.
+    pub(crate) fn decibels(&self, key: &str) -> Result<f64> {
+        let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        let text = self.get(key).filter(|text| digits(text));
+        let value: Option<f64> = text.and_then(|text| text.parse().ok());
+        value
+            .filter(|db| (10.0..=90.0).contains(db))
+            .ok_or_else(|| self.error(format!("`{key}` must be a number of dB from 10 to 90")))
+    }
+
     /// Refuses parameters other than `known`.
     pub(crate) fn allow(&self, known: &[&str]) -> Result<()> {
         match self
@@ -113,12 +123,11 @@ impl FromStr for CodecSpec {
         if text.len() > MAX_LEN {
             return Err(error("over 256 characters"));
         }
-        let is_word = |word: &str| {
-            !word.is_empty()
-                && word
-                    .bytes()
-                    .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'+' | b'-'))
+        let is_made_of = |word: &str, more: &[u8]| {
+            let known = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'+' | b'-');
+            word.bytes().all(|byte| known(byte) || more.contains(&byte))
         };
+        let is_word = |word: &str| !word.is_empty() && is_made_of(word, b"");
         let (name, rest) = text
             .split_once(':')
             .map_or((text, None), |(name, rest)| (name, Some(rest)));
@@ -128,7 +137,7 @@ impl FromStr for CodecSpec {
         let mut params: Vec<(String, String)> = Vec::new();
         for param in rest.into_iter().flat_map(|rest| rest.split(',')) {
             let (key, value) = param.split_once('=').unwrap_or((param, ""));
-            if !is_word(key) || !(value.is_empty() || is_word(value)) {
+            if !is_word(key) || !is_made_of(value, b"/") {
                 return Err(error("expected `key=value` or `key`, separated by commas"));
             }
             if params.iter().any(|(known, _)| known == key) {
@@ -169,6 +178,7 @@ mod tests {
             "jpeg:q=95,sub=444",
             "jpeg:carry",
             "pco:abs=1e-4",
+            "pco:abs=1e-4x7/0x3",
         ] {
             assert_eq!(text.parse::<CodecSpec>().unwrap().to_string(), text);
         }
@@ -185,6 +195,8 @@ mod tests {
             "zs td",
             "zstd:=3",
             "é",
+            "a/b",
+            "zstd:a/b=1",
         ] {
             assert!(text.parse::<CodecSpec>().is_err(), "{text:?}");
         }

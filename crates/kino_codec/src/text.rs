@@ -13,8 +13,9 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use crate::bound::Bound;
 use crate::codec::{
-    Bound, Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
+    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
 };
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::FrameType;

@@ -12,9 +12,10 @@
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use crate::bound::Bound;
 use crate::codec::{
-    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_dest, check_page_frames,
-    check_range, page_bytes,
+    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_dest, check_page_frames, check_range,
+    page_bytes,
 };
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::FrameType;

@@ -21,8 +21,9 @@ mod part;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use crate::bound::Bound;
 use crate::codec::{
-    Bound, Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_page_frames,
+    Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_page_frames,
     check_range, picture_row_stride,
 };
 use crate::error::{Result, buffer, corrupt};

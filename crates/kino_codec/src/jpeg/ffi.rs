@@ -17,6 +17,7 @@ use std::ptr::NonNull;
 use turbojpeg_sys as sys;
 
 use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::view::{Crop, Scale};
 
 use super::{NAME, Subsampling};
 
@@ -57,6 +58,43 @@ impl Picture {
             }
             _ => Err(buffer(format!("{bytes} bytes do not hold {self:?}"))),
         }
+    }
+}
+
+/// Which part of a file to decode.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    /// The height and width that the file must have.
+    pub(crate) stored: (usize, usize),
+    /// How much smaller to decode it.
+    pub(crate) scale: Scale,
+    /// The rectangle of the smaller picture; its left edge on a border of the file's units.
+    pub(crate) crop: Crop,
+}
+
+impl Part {
+    /// The whole picture.
+    pub(crate) fn whole(picture: Picture) -> Self {
+        Self {
+            stored: (picture.height, picture.width),
+            scale: Scale::Full,
+            crop: Crop {
+                top: 0,
+                left: 0,
+                height: picture.height,
+                width: picture.width,
+            },
+        }
+    }
+
+    /// Whether nothing of the (smaller) picture is left away.
+    fn is_uncut(&self) -> bool {
+        let divisor = self.scale.divisor();
+        let size = (
+            self.stored.0.div_ceil(divisor),
+            self.stored.1.div_ceil(divisor),
+        );
+        size == (self.crop.height, self.crop.width)
     }
 }
 
@@ -187,14 +225,18 @@ impl Decompressor {
         Ok(Self(instance))
     }
 
-    /// Decompresses `file` into `pixels`, if the file has exactly the size of `picture`.
+    /// Decompresses `part` of `file` into `pixels`, which lie as `picture` says.
     pub(crate) fn decompress(
         &mut self,
         file: &[u8],
+        part: Part,
         picture: Picture,
         pixels: &mut [u8],
     ) -> Result<()> {
         let (height, width, pitch, format) = picture.to_c(pixels.len())?;
+        if (picture.height, picture.width) != (part.crop.height, part.crop.width) {
+            return Err(buffer(format!("{part:?} does not fit {picture:?}")));
+        }
         let len = to_size(file.len())?;
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length.
         let failed = unsafe { sys::tj3DecompressHeader(self.0.0.as_ptr(), file.as_ptr(), len) };
@@ -211,12 +253,19 @@ impl Decompressor {
             get(sys::TJPARAM_TJPARAM_PRECISION),
             get(sys::TJPARAM_TJPARAM_LOSSLESS),
         ];
-        if found != [height, width, 8, 0] {
+        let stored = (found[0], found[1]);
+        let wanted = (
+            c_int::try_from(part.stored.0),
+            c_int::try_from(part.stored.1),
+        );
+        if (Ok(stored.0), Ok(stored.1)) != wanted || found[2..] != [8, 0] {
             return Err(corrupt(NAME, "the library reads another size in the file"));
         }
-        // SAFETY: the handle is a live decompressor without scaling or cropping, and `file` is readable
-        // for its length. The call reads the same bytes as the header call above, so it writes `height`
-        // rows of `width` pixels of `format`, `pitch` apart: inside `pixels`, as `to_c` checked.
+        self.select(part, (height, width))?;
+        // SAFETY: the handle is a live decompressor, and `file` is readable for its length. The call reads
+        // the same bytes as the header call above and was set to scale and cut as `part` says (`select`
+        // failed otherwise), so it writes `height` rows of `width` pixels of `format`, `pitch` apart:
+        // inside `pixels`, as `to_c` checked.
         let failed = unsafe {
             sys::tj3Decompress8(
                 self.0.0.as_ptr(),
@@ -231,6 +280,45 @@ impl Decompressor {
             return Err(self.damaged());
         }
         Ok(())
+    }
+
+    /// Sets what the next call decodes: `part`, which is `height` × `width` pixels. The header was read.
+    fn select(&mut self, part: Part, (height, width): (c_int, c_int)) -> Result<()> {
+        let handle = self.0.0.as_ptr();
+        let divisor = part.scale.divisor();
+        let factor = sys::tjscalingfactor {
+            num: 1,
+            denom: c_int::try_from(divisor).unwrap_or(1),
+        };
+        let uncut = sys::tjregion {
+            x: 0,
+            y: 0,
+            w: 0,
+            h: 0,
+        };
+        // SAFETY: the handle is a live decompressor; the structures are passed by value and checked by
+        // the library. What the last picture set is forgotten first.
+        let mut failed = unsafe {
+            sys::tj3SetCroppingRegion(handle, uncut) | sys::tj3SetScalingFactor(handle, factor)
+        };
+        if !part.is_uncut() {
+            let corner = [part.crop.left, part.crop.top].map(c_int::try_from);
+            let [Ok(x), Ok(y)] = corner else {
+                return Err(buffer(format!("{part:?} is too large")));
+            };
+            let region = sys::tjregion {
+                x,
+                y,
+                w: width,
+                h: height,
+            };
+            // SAFETY: as above; a rectangle outside the scaled picture is refused by the library.
+            failed |= unsafe { sys::tj3SetCroppingRegion(handle, region) };
+        }
+        match failed {
+            0 => Ok(()),
+            _ => Err(buffer(format!("libjpeg-turbo: {}", self.0.error()))),
+        }
     }
 
     fn damaged(&mut self) -> CodecError {

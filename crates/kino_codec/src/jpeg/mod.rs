@@ -2,28 +2,30 @@
 //!
 //! ```text
 //! page = one JPEG file (FFD8 … FFD9), one frame
+//!      | one page of `predict`, whose first byte is 1 to 4: only with `psnr`, where JPEG would miss the bound
 //! ```
 //!
-//! `jpeg:q=95,sub=444` compresses pixels with libjpeg-turbo; `jpeg:carry` stores files that already are
-//! JPEG, without another generation of loss. Both decode the same way, and the page can be handed to
-//! any other JPEG decoder (a GPU's) as it is.
+//! `jpeg:q=95,sub=444` compresses pixels with libjpeg-turbo; `jpeg:psnr=42,sub=420` gives every picture the
+//! lowest quality that keeps the bound; `jpeg:carry` stores files that already are JPEG, without another
+//! generation of loss. All decode the same way, and a file can be handed to any other JPEG decoder (a GPU's)
+//! as it is.
 
+mod decode;
+mod encode;
 mod ffi;
 mod header;
 
 use std::num::NonZeroUsize;
-use std::ops::Range;
 
-use crate::codec::{
-    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
-    picture_row_stride,
-};
+use crate::bound::Bound;
+use crate::codec::{Codec, Decoder, Encoded, EncodedPage, Scope, one_frame_per_page};
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::{FrameType, ValueType};
-use crate::frames::{FrameData, Frames, FramesMut};
+use crate::frames::{FrameData, Frames};
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
+use decode::JpegDecoder;
 use ffi::Picture;
 pub(crate) use ffi::{Compressor, Decompressor};
 use header::Header;
@@ -72,6 +74,8 @@ pub(crate) enum Subsampling {
 enum Source {
     /// Compressed here from pixels, at a quality.
     Pixels(i32, Subsampling),
+    /// Compressed here from pixels, at the lowest quality that keeps a signal-to-noise ratio in dB.
+    Bounded(f64, Subsampling),
     /// Given as files.
     Files,
 }
@@ -94,19 +98,31 @@ impl Jpeg {
                 });
             }
             Some(_) => return Err(spec.error("`carry` takes no value")),
-            None => spec.allow(&["q", "sub", "carry"])?,
+            None => spec.allow(&["q", "psnr", "sub", "carry"])?,
         }
-        let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
         let (sub, subsampling) = match spec.get("sub").unwrap_or("444") {
             "444" => ("444", Subsampling::S444),
             "422" => ("422", Subsampling::S422),
             "420" => ("420", Subsampling::S420),
             _ => return Err(spec.error("`sub` must be 444, 422 or 420")),
         };
-        let params = [("q", quality.to_string()), ("sub", sub.to_owned())];
+        let (key, value, source) = match spec.get("psnr") {
+            Some(_) if spec.get("q").is_some() => {
+                return Err(spec.error("give `q` or `psnr`, not both"));
+            }
+            Some(_) => {
+                let db = spec.decibels("psnr")?;
+                ("psnr", db.to_string(), Source::Bounded(db, subsampling))
+            }
+            None => {
+                let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
+                let source = Source::Pixels(quality, subsampling);
+                ("q", quality.to_string(), source)
+            }
+        };
         Ok(Self {
-            spec: CodecSpec::new(NAME, &params),
-            source: Source::Pixels(quality, subsampling),
+            spec: CodecSpec::new(NAME, &[(key, value), ("sub", sub.to_owned())]),
+            source,
         })
     }
 }
@@ -163,7 +179,10 @@ impl Codec for Jpeg {
     }
 
     fn bound(&self) -> Bound {
-        Bound::Unbounded
+        match self.source {
+            Source::Bounded(db, _) => Bound::Psnr(db),
+            Source::Pixels(..) | Source::Files => Bound::Unbounded,
+        }
     }
 
     fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
@@ -192,23 +211,22 @@ impl Codec for Jpeg {
                 }
             }
             (Source::Pixels(quality, subsampling), FrameData::Values(bytes)) => {
-                let compressor = match &mut scratch.jpeg_compressor {
-                    Some(compressor) => compressor,
-                    empty => empty.insert(Compressor::new()?),
-                };
                 for pixels in bytes.chunks_exact(picture.row_stride * picture.height) {
                     let how = (quality, subsampling);
-                    let work = &mut scratch.bytes;
-                    out.pages
-                        .push(one_page(compressor.compress(pixels, picture, how, work)?));
+                    let file = encode::compress(pixels, picture, how, scratch)?;
+                    out.pages.push(one_page(file));
                 }
+            }
+            (Source::Bounded(db, subsampling), FrameData::Values(_)) => {
+                let search = encode::Search::new(db, subsampling, picture)?;
+                search.encode(frames, out, scratch)?;
             }
             (Source::Files, FrameData::Values(_)) => {
                 return Err(buffer(
                     "`jpeg:carry` takes JPEG files; use `jpeg:q=…` for pixels",
                 ));
             }
-            (Source::Pixels(..), FrameData::Bytes(_)) => {
+            (Source::Pixels(..) | Source::Bounded(..), FrameData::Bytes(_)) => {
                 return Err(buffer(
                     "`jpeg:q=…` takes pixels; use `jpeg:carry` for JPEG files",
                 ));
@@ -221,8 +239,13 @@ impl Codec for Jpeg {
         if !shared.is_empty() {
             return Err(corrupt(NAME, "it shares nothing between pages"));
         }
+        let exact = match self.source {
+            Source::Bounded(..) => Some(encode::exact()?.decoder(frame, &[])?),
+            Source::Pixels(..) | Source::Files => None,
+        };
         Ok(Box::new(JpegDecoder {
             picture: picture(frame)?,
+            exact,
         }))
     }
 }
@@ -234,54 +257,15 @@ fn one_page(file: &[u8]) -> EncodedPage {
     }
 }
 
-#[derive(Debug)]
-struct JpegDecoder {
-    picture: Picture,
-}
-
-impl Decoder for JpegDecoder {
-    fn decode(
-        &self,
-        page: Page<'_>,
-        range: Range<usize>,
-        dest: &mut FramesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        check_range(page, &range, dest.len())?;
-        let (height, row_bytes) = (self.picture.height, self.picture.row_stride);
-        let row_stride = picture_row_stride(dest, height, row_bytes)?;
-        if page.frames != 1 {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
-        }
-        if range.is_empty() {
-            return Ok(());
-        }
-        let header = check_file(page.bytes, self.picture)?;
-        let picture = Picture {
-            row_stride,
-            ..self.picture
-        };
-        // Later scans may use tables that an instance remembers from other files: those get a new one.
-        let mut decompressor = match scratch.jpeg_decompressor.take() {
-            Some(used) if header.single_scan => used,
-            _ => Decompressor::new()?,
-        };
-        decompressor.decompress(page.bytes, picture, dest.frame_mut(0))?;
-        scratch.jpeg_decompressor = Some(decompressor);
-        Ok(())
-    }
-
-    fn bitstream<'p>(&self, page: Page<'p>, idx: usize) -> Option<&'p [u8]> {
-        (page.frames == 1 && idx == 0).then_some(page.bytes)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::codec;
+    use crate::codec::Page;
     use crate::frame::Dtype;
+    use crate::frames::FramesMut;
     use crate::testing::{assert_survives_damage, decode, encode, encode_frames, picture};
+    use crate::view::{Crop, Layout, PicturesMut, Scale, View};
 
     fn frame(height: usize, width: usize, channels: usize) -> FrameType {
         FrameType::values(Dtype::U8, &[height, width, channels]).unwrap()
@@ -328,6 +312,10 @@ mod tests {
             "jpeg:q=95,sub=444"
         );
         assert_eq!(
+            codec("jpeg:psnr=42.50").unwrap().spec().to_string(),
+            "jpeg:psnr=42.5,sub=444"
+        );
+        assert_eq!(
             codec("jpeg:carry").unwrap().spec().to_string(),
             "jpeg:carry"
         );
@@ -344,6 +332,10 @@ mod tests {
             "jpeg:sub=411",
             "jpeg:carry,q=9",
             "jpeg:carry=1",
+            "jpeg:q=90,psnr=40",
+            "jpeg:psnr=9",
+            "jpeg:psnr=inf",
+            "jpeg:psnr",
             "jpeg:level=1",
         ] {
             assert!(codec(text).is_err(), "{text}");
@@ -372,6 +364,159 @@ mod tests {
             }
             let best = encode("jpeg:q=100,sub=444", &frame, &pixels, 1);
             assert!(psnr(&decode_file(&best.pages[0].bytes, &frame).unwrap(), &pixels) > 45.0);
+        }
+    }
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+    fn a_bound_is_kept_by_the_lowest_quality_and_protected_frames_are_exact() {
+        let frame = frame(40, 56, 3);
+        let pixels: Vec<u8> = (0..6).flat_map(|seed| picture(40, 56, 3, seed)).collect();
+        let frames = Frames::values(&frame, &pixels).unwrap();
+        let encoded = encode_frames("jpeg:psnr=36", &frames.protect(&[2..4]).unwrap(), 1);
+        let decoder = codec("jpeg:psnr=36").unwrap().decoder(&frame, &[]).unwrap();
+        let ty = frame.as_values().unwrap();
+        for (idx, (page, original)) in encoded
+            .pages
+            .iter()
+            .zip(pixels.chunks_exact(ty.frame_bytes()))
+            .enumerate()
+        {
+            let page = Page {
+                bytes: &page.bytes,
+                frames: 1,
+            };
+            let got = decode(&*decoder, ty, page, 0..1).unwrap();
+            let protected = (2..4).contains(&idx);
+            assert_eq!(got == original, protected);
+            assert_eq!(decoder.bitstream(page, 0).is_none(), protected);
+            assert_eq!(
+                decode_file(page.bytes, &frame).is_err(),
+                protected,
+                "`q` has files only"
+            );
+            if protected {
+                continue;
+            }
+            assert!(psnr(&got, original) >= 36.0);
+            let sizes = |quality: i32| {
+                let file = encode(&format!("jpeg:q={quality}"), &frame, original, 1);
+                let bytes = &file.pages[0].bytes;
+                (
+                    bytes.len(),
+                    psnr(&decode_file(bytes, &frame).unwrap(), original),
+                )
+            };
+            let lowest = (1..=100).map(sizes).find(|(_, db)| *db >= 36.0).unwrap();
+            assert_eq!(
+                page.bytes.len(),
+                lowest.0,
+                "the first quality that keeps the bound"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bound_that_jpeg_cannot_keep_is_kept_exactly() {
+        let frame = frame(16, 16, 3);
+        let noise = crate::testing::arbitrary_bytes(1, 16 * 16 * 3);
+        for spec in ["jpeg:psnr=90", "jpeg:psnr=40,sub=420"] {
+            let encoded = encode(spec, &frame, &noise, 1);
+            let decoder = codec(spec).unwrap().decoder(&frame, &[]).unwrap();
+            let page = Page {
+                bytes: &encoded.pages[0].bytes,
+                frames: 1,
+            };
+            let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
+            assert_eq!(got, noise);
+            assert_survives_damage(spec, &frame, &encoded);
+        }
+    }
+
+    /// The part of a file that a view asks for.
+    fn decode_view(file: &[u8], view: &View) -> Vec<u8> {
+        let frame = FrameType::Values(view.ty().clone());
+        let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
+        let mut got = vec![0; view.frame_bytes()];
+        let mut dest = PicturesMut::packed(view, 1, &mut got).unwrap();
+        let page = Page {
+            bytes: file,
+            frames: 1,
+        };
+        decoder
+            .decode_pictures(page, 0..1, &mut dest, &mut Scratch::new())
+            .unwrap();
+        got
+    }
+
+    #[test]
+    fn a_cut_is_the_same_pixels_as_the_whole_picture_in_every_layout() {
+        for (sub, channels) in [("444", 3), ("422", 3), ("420", 3), ("444", 1)] {
+            let (height, width) = (61, 83);
+            let frame = frame(height, width, channels);
+            let spec = format!("jpeg:q=90,sub={sub}");
+            let pixels = picture(height, width, channels, 7);
+            let file = encode(&spec, &frame, &pixels, 1).pages.remove(0).bytes;
+            let whole_view = View::new(frame.as_values().unwrap()).unwrap();
+            for scale in Scale::ALL {
+                let view = whole_view.clone().scaled(scale).unwrap();
+                let whole = decode_view(&file, &view);
+                let (h, w) = view.scaled_size();
+                for (top, left) in [(0, 0), (1, 3), (h / 2, w / 2), (h - 1, w - 1)] {
+                    for (ch, cw) in [
+                        (1, 1),
+                        (h - top, w - left),
+                        ((h - top).min(9), (w - left).min(20)),
+                    ] {
+                        let crop = Crop {
+                            top,
+                            left,
+                            height: ch,
+                            width: cw,
+                        };
+                        let cut = view.clone().cropped(crop).unwrap();
+                        let expected: Vec<u8> = (top..top + ch)
+                            .flat_map(|y| &whole[(y * w + left) * channels..][..cw * channels])
+                            .copied()
+                            .collect();
+                        assert_eq!(
+                            decode_view(&file, &cut),
+                            expected,
+                            "{spec} {scale:?} {crop:?}"
+                        );
+                        let planar = decode_view(&file, &cut.laid_out(Layout::Chw));
+                        let sorted: Vec<u8> = (0..channels)
+                            .flat_map(|c| expected.iter().skip(c).step_by(channels))
+                            .copied()
+                            .collect();
+                        assert_eq!(planar, sorted, "{spec} {scale:?} {crop:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scaled_picture_is_near_the_mean_of_the_whole_one() {
+        let frame = frame(64, 96, 3);
+        let pixels = picture(64, 96, 3, 2);
+        let file = encode("jpeg:q=98", &frame, &pixels, 1)
+            .pages
+            .remove(0)
+            .bytes;
+        let whole = View::new(frame.as_values().unwrap()).unwrap();
+        for scale in Scale::ALL {
+            let view = whole.clone().scaled(scale).unwrap();
+            let raw = codec("raw").unwrap().decoder(&frame, &[]).unwrap();
+            let mut means = vec![0; view.frame_bytes()];
+            let mut dest = PicturesMut::packed(&view, 1, &mut means).unwrap();
+            let page = Page {
+                bytes: &pixels,
+                frames: 1,
+            };
+            raw.decode_pictures(page, 0..1, &mut dest, &mut Scratch::new())
+                .unwrap();
+            assert!(psnr(&decode_view(&file, &view), &means) > 30.0, "{scale:?}");
         }
     }
 

@@ -17,7 +17,8 @@ mod encode;
 
 use std::num::NonZeroUsize;
 
-use crate::codec::{Bound, Codec, Decoder, Encoded, Scope, check_page_frames};
+use crate::bound::Bound;
+use crate::codec::{Codec, Decoder, Encoded, Scope, check_page_frames};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType};
 use crate::frames::Frames;

@@ -17,8 +17,9 @@ mod planes;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
+use crate::bound::Bound;
 use crate::codec::{
-    Bound, Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
+    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
     picture_row_stride,
 };
 use crate::error::{Result, corrupt};

@@ -1,0 +1,177 @@
+//! Files to pixels: whole, or scaled and cut while they are decoded.
+
+use std::ops::Range;
+
+use crate::codec::{Decoder, Page, check_range, picture_row_stride};
+use crate::error::{Result, buffer, corrupt};
+use crate::frames::FramesMut;
+use crate::scratch::{Scratch, at_least};
+use crate::view::{Crop, PicturesMut, View};
+
+use super::ffi::{Decompressor, Part, Picture};
+use super::header::Header;
+use super::{NAME, check_file};
+
+/// Decodes pages of one stream.
+#[derive(Debug)]
+pub(super) struct JpegDecoder {
+    pub(super) picture: Picture,
+    /// The decoder of pictures that are not JPEG, where the codec's text allows them.
+    pub(super) exact: Option<Box<dyn Decoder>>,
+}
+
+impl JpegDecoder {
+    /// The decoder of this page, if it is no JPEG file.
+    fn exact(&self, page: Page<'_>) -> Option<&dyn Decoder> {
+        self.exact
+            .as_deref()
+            .filter(|_| page.bytes.first().is_some_and(|byte| *byte != 0xff))
+    }
+}
+
+/// Refuses a page of several frames.
+fn check_page(page: Page<'_>) -> Result<()> {
+    match page.frames {
+        1 => Ok(()),
+        frames => Err(corrupt(NAME, format!("{frames} frames in one page"))),
+    }
+}
+
+/// An instance of the library that knows nothing this file could wrongly use.
+fn decompressor(header: &Header, scratch: &mut Scratch) -> Result<Decompressor> {
+    // Later scans may use tables that an instance remembers from other files: those get a new one.
+    match scratch.jpeg_decompressor.take() {
+        Some(used) if header.single_scan => Ok(used),
+        _ => Decompressor::new(),
+    }
+}
+
+impl Decoder for JpegDecoder {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if let Some(exact) = self.exact(page) {
+            return exact.decode(page, range, dest, scratch);
+        }
+        check_range(page, &range, dest.len())?;
+        let (height, row_bytes) = (self.picture.height, self.picture.row_stride);
+        let row_stride = picture_row_stride(dest, height, row_bytes)?;
+        check_page(page)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let header = check_file(page.bytes, self.picture)?;
+        let picture = Picture {
+            row_stride,
+            ..self.picture
+        };
+        let mut decompressor = decompressor(&header, scratch)?;
+        let whole = Part::whole(self.picture);
+        decompressor.decompress(page.bytes, whole, picture, dest.frame_mut(0))?;
+        scratch.jpeg_decompressor = Some(decompressor);
+        Ok(())
+    }
+
+    fn decode_pictures(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if let Some(exact) = self.exact(page) {
+            return exact.decode_pictures(page, range, dest, scratch);
+        }
+        check_range(page, &range, dest.len())?;
+        check_page(page)?;
+        let view = dest.view();
+        let Picture {
+            height,
+            width,
+            channels,
+            ..
+        } = self.picture;
+        if view.stored_size() != (height, width, channels) {
+            return Err(buffer(format!(
+                "a view of {} for another picture",
+                view.ty()
+            )));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let header = check_file(page.bytes, self.picture)?;
+        let mut decompressor = decompressor(&header, scratch)?;
+        let part = part_of(view, header.unit_width);
+        let mut picture = Picture {
+            height: part.crop.height,
+            width: part.crop.width,
+            channels,
+            row_stride: part.crop.width * channels,
+        };
+        match dest.rows_mut(0).filter(|_| part.crop == view.crop()) {
+            Some((rows, row_stride)) => {
+                picture.row_stride = row_stride;
+                decompressor.decompress(page.bytes, part, picture, rows)?;
+            }
+            None => {
+                let pixels = at_least(&mut scratch.picture, picture.row_stride * picture.height);
+                decompressor.decompress(page.bytes, part, picture, pixels)?;
+                let Crop {
+                    top,
+                    left,
+                    height,
+                    width,
+                } = view.crop();
+                let skip = (left - part.crop.left) * channels;
+                let rows = pixels.chunks_exact(picture.row_stride);
+                let rows = rows.skip(top - part.crop.top).take(height);
+                for (y, row) in rows.enumerate() {
+                    dest.put_row(0, y, &row[skip..skip + width * channels]);
+                }
+            }
+        }
+        scratch.jpeg_decompressor = Some(decompressor);
+        Ok(())
+    }
+
+    fn bitstream<'p>(&self, page: Page<'p>, idx: usize) -> Option<&'p [u8]> {
+        let is_file = self.exact(page).is_none();
+        (is_file && page.frames == 1 && idx == 0).then_some(page.bytes)
+    }
+}
+
+/// The part of the file to decode for a view: its crop, grown to what the library can cut exactly.
+///
+/// The left edge has to lie on a border of units. One more unit on either side, and a unit's height above
+/// and below, keep the smoothing between colour samples from noticing the cut: the pixels are those of
+/// the whole picture.
+fn part_of(view: &View, unit_width: usize) -> Part {
+    let (height, width) = view.scaled_size();
+    let (stored_height, stored_width, _) = view.stored_size();
+    let unit = unit_width.div_ceil(view.scale().divisor());
+    let crop = view.crop();
+    let left = (crop.left / unit).saturating_sub(1) * unit;
+    let right = (crop.left + crop.width + unit).min(width);
+    let top = crop.top.saturating_sub(unit);
+    let bottom = (crop.top + crop.height + unit).min(height);
+    let whole = (crop.height, crop.width) == (height, width);
+    Part {
+        stored: (stored_height, stored_width),
+        scale: view.scale(),
+        crop: if whole {
+            crop
+        } else {
+            Crop {
+                top,
+                left,
+                height: bottom - top,
+                width: right - left,
+            }
+        },
+    }
+}

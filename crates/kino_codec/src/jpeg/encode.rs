@@ -1,0 +1,164 @@
+//! Pixels to files, and the search for the lowest quality that keeps a bound.
+
+use std::ops::Range;
+
+use crate::codec::{Codec, Encoded};
+use crate::error::{Result, buffer};
+use crate::frames::Frames;
+use crate::predict::Predict;
+use crate::scratch::{Scratch, at_least};
+
+use super::ffi::{Compressor, Decompressor, Part, Picture};
+use super::{NAME, Subsampling, one_page};
+
+/// Where the search starts: most robot cameras reach 40 dB near it.
+const FIRST_QUALITY: i32 = 90;
+
+/// The codec of pictures that have to come back bit for bit.
+pub(super) fn exact() -> Result<Predict> {
+    Predict::new(&"predict".parse()?)
+}
+
+/// The file of one packed picture, in a buffer of `scratch`.
+pub(super) fn compress<'s>(
+    pixels: &[u8],
+    picture: Picture,
+    how: (i32, Subsampling),
+    scratch: &'s mut Scratch,
+) -> Result<&'s [u8]> {
+    let compressor = match &mut scratch.jpeg_compressor {
+        Some(compressor) => compressor,
+        empty => empty.insert(Compressor::new()?),
+    };
+    compressor.compress(pixels, picture, how, &mut scratch.bytes)
+}
+
+/// The search for the lowest quality that keeps a signal-to-noise ratio.
+pub(super) struct Search {
+    subsampling: Subsampling,
+    picture: Picture,
+    /// The largest sum of squared differences that a picture may have.
+    limit: f64,
+    exact: Predict,
+}
+
+impl Search {
+    #[expect(clippy::cast_precision_loss, reason = "a picture has under 2⁵³ values")]
+    pub(super) fn new(db: f64, subsampling: Subsampling, picture: Picture) -> Result<Self> {
+        let values = (picture.row_stride * picture.height) as f64;
+        Ok(Self {
+            subsampling,
+            picture,
+            limit: values * 255.0 * 255.0 / 10_f64.powf(db / 10.0),
+            exact: exact()?,
+        })
+    }
+
+    /// Appends a page per frame: a file that keeps the bound, or the frame itself where none does or may.
+    pub(super) fn encode(
+        &self,
+        frames: &Frames<'_>,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let (_, bytes) = frames.as_values(NAME)?;
+        let size = self.picture.row_stride * self.picture.height;
+        let is_protected = |idx: usize| {
+            frames
+                .protected()
+                .iter()
+                .any(|range: &Range<usize>| range.contains(&idx))
+        };
+        let mut quality = FIRST_QUALITY;
+        for (idx, pixels) in bytes.chunks_exact(size).enumerate() {
+            let file = match is_protected(idx) {
+                true => None,
+                // Neighbouring pictures are alike, so the search starts where the last one ended.
+                false => self.search(pixels, quality, scratch)?,
+            };
+            match file {
+                Some((found, file)) => {
+                    quality = found;
+                    out.pages.push(one_page(&file));
+                }
+                None => {
+                    let frame = Frames::values(frames.frame(), pixels)?;
+                    let one = std::num::NonZeroUsize::MIN;
+                    self.exact.encode(&frame, one, out, scratch)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The lowest quality that keeps the bound, and its file; `None` if none does.
+    ///
+    /// Steps away from `start` by 1, 2, 4, … until the bound is crossed, then halves the gap.
+    fn search(
+        &self,
+        pixels: &[u8],
+        start: i32,
+        scratch: &mut Scratch,
+    ) -> Result<Option<(i32, Vec<u8>)>> {
+        let mut best: Option<(i32, Vec<u8>)> = None;
+        // Qualities up to `low` are known or taken to miss the bound, those from `high` on to keep it.
+        let (mut low, mut high) = (0, 101);
+        let (mut quality, mut step) = (start, 1);
+        while low + 1 < high {
+            let file = self.try_quality(pixels, quality, scratch)?;
+            match file {
+                Some(file) => {
+                    high = quality;
+                    best = Some((quality, file));
+                }
+                None => low = quality,
+            }
+            quality = match (low, high) {
+                (0, high) => (high - step).max(1),
+                (low, 101) => (low + step).min(100),
+                (low, high) => (low + high) / 2,
+            };
+            step *= 2;
+        }
+        Ok(best)
+    }
+
+    /// The file of this quality, decoded and compared: `None` if it misses the bound.
+    fn try_quality(
+        &self,
+        pixels: &[u8],
+        quality: i32,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<u8>>> {
+        let how = (quality, self.subsampling);
+        let file = compress(pixels, self.picture, how, scratch)?.to_vec();
+        let mut decompressor = match scratch.jpeg_decompressor.take() {
+            Some(used) => used,
+            None => Decompressor::new()?,
+        };
+        let decoded = at_least(&mut scratch.more_bytes, pixels.len());
+        decompressor.decompress(&file, Part::whole(self.picture), self.picture, decoded)?;
+        scratch.jpeg_decompressor = Some(decompressor);
+        if decoded.len() != pixels.len() {
+            return Err(buffer("a picture of another size"));
+        }
+        Ok((squared_error(pixels, decoded) <= self.limit).then_some(file))
+    }
+}
+
+/// The sum of squared differences.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a page has under 2³⁷ of them, each under 2¹⁶"
+)]
+fn squared_error(a: &[u8], b: &[u8]) -> f64 {
+    // Rows of 64 keep the sums in 32 bits, which the compiler turns into vector instructions.
+    let part = |(a, b): (&[u8], &[u8])| {
+        let squares = a
+            .iter()
+            .zip(b)
+            .map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2));
+        u64::from(squares.sum::<u32>())
+    };
+    a.chunks(4096).zip(b.chunks(4096)).map(part).sum::<u64>() as f64
+}
