@@ -20,6 +20,7 @@
 mod bound;
 mod camera;
 mod codec;
+mod depth;
 mod error;
 mod frame;
 mod frames;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::camera::Camera;
 use crate::codec::Codec;
+use crate::depth::Depth;
 use crate::error::{CodecError, Result};
 use crate::jpeg::Jpeg;
 use crate::pco::Pco;
@@ -50,6 +51,11 @@ const CODECS: &[CodecEntry] = &[
         name: "camera",
         summary: "lossless for 8-bit pictures in short groups, each from the one before",
         make: |spec| Ok(Arc::new(Camera::new(spec)?)),
+    },
+    CodecEntry {
+        name: "depth",
+        summary: "lossless or bounded for pictures of distances, 16-bit or floating point",
+        make: |spec| Ok(Arc::new(Depth::new(spec)?)),
     },
     CodecEntry {
         name: "jpeg",
@@ -101,6 +107,8 @@ mod tests {
             "pco:level=0",
             "predict:level=3",
             "camera:level=3,group=8",
+            "depth:level=3",
+            "depth:level=3,abs=1e-3",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
             "text:level=1",
@@ -119,7 +127,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, pco, predict, camera, jpeg, text"),
+            error.contains("raw, zstd, pco, predict, camera, depth, jpeg, text"),
             "{error}"
         );
     }

@@ -1,5 +1,6 @@
 //! Working memory that is reused from page to page, one per thread.
 
+use crate::depth::Room;
 use crate::jpeg::{Compressor, Decompressor};
 use crate::zstd_frame::ZstdContexts;
 
@@ -16,6 +17,12 @@ pub struct Scratch {
     pub(crate) content: Vec<u8>,
     /// A whole picture of which a part is wanted; kept apart, because decoding it uses the buffers above.
     pub(crate) picture: Vec<u8>,
+    /// Rows of whole numbers; their contents mean nothing between calls.
+    pub(crate) words: Vec<u64>,
+    /// Rows of ranks; their contents mean nothing between calls.
+    pub(crate) ranks: Vec<u16>,
+    /// What restoring a picture of depths works in.
+    pub(crate) depth_room: Room,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
     /// The zstd library's contexts.
