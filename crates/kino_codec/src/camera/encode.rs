@@ -35,9 +35,9 @@ pub(super) fn encode_group(
             continue;
         }
         if !parts.is_empty() {
-            let moved = encode_moved(effort, size, (&planes, &before), scratch)?;
+            let (moved, is_new) = encode_moved(effort, size, (&planes, &before), scratch)?;
             // Far below what a picture alone takes, there is no need to try it.
-            if moved.len() < alone / 2 {
+            if moved.len() < alone / 2 && !is_new {
                 parts.push(moved);
                 continue;
             }
@@ -112,20 +112,22 @@ fn encode_with(
     Ok(part)
 }
 
-/// The part of a picture that is made from the one before.
+/// The part of a picture that is made from the one before, and whether most of it was nowhere there.
 fn encode_moved(
     effort: Effort,
     size: Size,
     (planes, before): (&[u8], &[u8]),
     scratch: &mut Scratch,
-) -> Result<Vec<u8>> {
+) -> Result<(Vec<u8>, bool)> {
     let mut content = blocks::find(size, planes, before);
+    let new = content.iter().filter(|mode| **mode == blocks::LEFT);
+    let is_new = 2 * new.count() > content.len();
     let remainders = at_least(&mut scratch.bytes, size.bytes());
     blocks::subtract(size, &content, (planes, before), remainders);
     let layout = pairs::put(size, remainders, &mut content);
     let mut part = vec![Kind::Moved.id(layout)];
     scratch.zstd.compress(effort, &content, &mut part)?;
-    Ok(part)
+    Ok((part, is_new))
 }
 
 #[cfg(test)]

@@ -174,3 +174,155 @@ impl Decoder for CameraDecoder {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::pairs::Layout;
+    use super::part::Kind;
+    use super::*;
+    use crate::codec;
+    use crate::frame::Dtype;
+    use crate::predict::Guess;
+    use crate::testing::{
+        arbitrary_bytes, assert_same_as_raw, assert_survives_damage, encode, picture,
+    };
+    use proptest::prelude::*;
+
+    /// Pictures of a scene that stands still, in which something moves, or new ones each time.
+    fn film(shape: (usize, usize, usize), frames: usize, seed: u64) -> Vec<u8> {
+        let (height, width, channels) = shape;
+        let mut now = picture(height, width, channels, seed);
+        let mut film = Vec::new();
+        for idx in 0..frames {
+            film.extend_from_slice(&now);
+            match arbitrary_bytes(seed ^ idx as u64, 1)[0] % 4 {
+                0 => {}
+                1 => now = arbitrary_bytes(seed ^ idx as u64, now.len()),
+                2 => {
+                    let by = channels * (1 + idx % 3) % now.len();
+                    now.rotate_right(by);
+                }
+                _ => {
+                    let middle = now.len() / 2;
+                    now[middle] = now[middle].wrapping_add(100);
+                }
+            }
+        }
+        film
+    }
+
+    #[test]
+    fn never_change_these_constants() {
+        let text = codec("camera").unwrap().spec().to_string();
+        assert_eq!(text, "camera:level=3,group=8");
+        let ids = Guess::ALL.map(|guess| Kind::Alone(guess).id(Layout::Planes));
+        assert_eq!(ids, [1, 2, 3, 4]);
+        assert_eq!(Kind::Moved.id(Layout::Planes), 5);
+        assert_eq!(Kind::Same.id(Layout::Planes), 6);
+        assert_eq!(Kind::Moved.id(Layout::Paired), 21);
+        assert_eq!((blocks::BLOCK, blocks::STILL, blocks::LEFT), (8, 40, 81));
+        assert_eq!((pairs::ESCAPE, MAX_FRAMES), (0x88, 64));
+    }
+
+    #[test]
+    fn parameters_and_frames_that_do_not_suit_are_refused() {
+        for text in [
+            "camera:level=0",
+            "camera:group=0",
+            "camera:group=65",
+            "camera:q=3",
+        ] {
+            assert!(codec(text).is_err(), "{text}");
+        }
+        let check = |dtype, shape: &[usize]| {
+            codec("camera")
+                .unwrap()
+                .check(&FrameType::values(dtype, shape).unwrap())
+        };
+        assert!(check(Dtype::U8, &[4, 5]).is_ok());
+        assert!(check(Dtype::U8, &[4, 5, 2]).is_err());
+        assert!(check(Dtype::U16, &[4, 5]).is_err());
+        let frame = FrameType::values(Dtype::U8, &[2, 2]).unwrap();
+        let frames = Frames::values(&frame, &[0; 8]).unwrap();
+        let many = NonZeroUsize::new(65).unwrap();
+        let codec = codec("camera").unwrap();
+        let mut out = Encoded::default();
+        assert!(
+            codec
+                .encode(&frames, many, &mut out, &mut Scratch::new())
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn a_camera_that_stands_still_costs_next_to_nothing() {
+        let frame = FrameType::values(Dtype::U8, &[84, 84, 3]).unwrap();
+        let still = picture(84, 84, 3, 1);
+        let alone = encode("camera", &frame, &still, 8).pages[0].bytes.len();
+        let mut group = still.repeat(8);
+        assert!(encode("camera", &frame, &group, 8).pages[0].bytes.len() < alone + 30);
+        // One changed pixel in each.
+        for (idx, picture) in group.chunks_exact_mut(84 * 84 * 3).enumerate() {
+            picture[1000 * idx] ^= 1;
+        }
+        assert!(encode("camera", &frame, &group, 8).pages[0].bytes.len() < alone + 8 * 80);
+    }
+
+    #[test]
+    fn noise_costs_no_more_than_pictures_alone() {
+        let frame = FrameType::values(Dtype::U8, &[40, 40, 3]).unwrap();
+        let noise = arbitrary_bytes(5, 8 * 40 * 40 * 3);
+        let size = |text: &str, group| {
+            let pages = encode(text, &frame, &noise, group).pages;
+            pages.iter().map(|page| page.bytes.len()).sum::<usize>()
+        };
+        let alone = size("predict", 1);
+        assert!(size("camera", 8) <= alone + alone / 100);
+    }
+
+    #[test]
+    fn a_page_whose_first_picture_needs_another_is_refused() {
+        let frame = FrameType::values(Dtype::U8, &[4, 4]).unwrap();
+        let decoder = codec("camera").unwrap().decoder(&frame, &[]).unwrap();
+        let mut bytes = [0; 16];
+        let ty = frame.as_values().unwrap();
+        let mut dest = FramesMut::packed(ty, 1, &mut bytes).unwrap();
+        for page in [&[1, 6][..], &[0], &[1, 22], &[2, 6, 0], &[]] {
+            let page = Page {
+                bytes: page,
+                frames: 1,
+            };
+            assert!(
+                decoder
+                    .decode(page, 0..1, &mut dest, &mut Scratch::new())
+                    .is_err()
+            );
+        }
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_never_a_panic() {
+        let frame = FrameType::values(Dtype::U8, &[9, 7, 3]).unwrap();
+        let still = picture(9, 7, 3, 1);
+        let mut moved = still.clone();
+        moved[30..60].fill(9);
+        let encoded = encode("camera", &frame, &[still, moved].concat(), 2);
+        assert_survives_damage("camera", &frame, &encoded);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+        #[test]
+        fn decode_agrees_with_raw(
+            height in 1_usize..30, width in 1_usize..30, channels in 0_usize..4,
+            frames in 1_usize..12, group in 1_usize..9, seed: u64,
+        ) {
+            let shape = [height, width, [1, 1, 3, 4][channels]];
+            let shape = if channels == 0 { &shape[..2] } else { &shape[..] };
+            let frame = FrameType::values(Dtype::U8, shape).unwrap();
+            let depth = shape.get(2).copied().unwrap_or(1);
+            let bytes = film((height, width, depth), frames, seed);
+            assert_same_as_raw("camera:level=1", &frame, &bytes, group);
+        }
+    }
+}

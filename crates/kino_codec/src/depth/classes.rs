@@ -408,7 +408,7 @@ mod tests {
         let mut ranks = vec![0; 64 * 64];
         ranks[64 * 64 - 1] = 1;
         let mut streams = encode(Detail::Full, 64, &ranks);
-        assert_eq!(streams.runs, [255, 255, 255, 255, 1023 - 4 * 255]);
+        assert_eq!(streams.runs, [255, 255, 255, 255, 3]);
         let got = decode(Detail::Full, (64, 64), &mut streams, 2);
         assert_eq!(got, Some(ranks));
     }
