@@ -30,6 +30,7 @@ mod predict;
 mod raw;
 mod registry;
 mod scratch;
+mod simd;
 mod spec;
 mod text;
 mod varint;

@@ -11,6 +11,7 @@
 
 use crate::error::{Result, buffer};
 use crate::frame::{Dtype, ValueType};
+use crate::simd::vectorised;
 
 /// How much smaller than the stored picture: both sides are divided, and rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -392,24 +393,17 @@ impl<'a> PicturesMut<'a> {
     }
 }
 
-/// Pixels of this many bytes are split at a time: whole vector registers of every colour.
-const BLOCK: usize = 48;
-
 /// Sorts red, green and blue of a row into rows of their own.
 pub(crate) fn split_colours(row: &[u8], [r, g, b]: [&mut [u8]; 3]) {
-    let (blocks, rest) = row.as_chunks::<BLOCK>();
-    let (rs, r_rest) = r.as_chunks_mut::<{ BLOCK / 3 }>();
-    let (gs, g_rest) = g.as_chunks_mut::<{ BLOCK / 3 }>();
-    let (bs, b_rest) = b.as_chunks_mut::<{ BLOCK / 3 }>();
-    for (((block, r), g), b) in blocks.iter().zip(rs).zip(gs).zip(bs) {
-        *r = std::array::from_fn(|idx| block[3 * idx]);
-        *g = std::array::from_fn(|idx| block[3 * idx + 1]);
-        *b = std::array::from_fn(|idx| block[3 * idx + 2]);
-    }
-    let colours = r_rest.iter_mut().zip(g_rest).zip(b_rest);
-    for (pixel, ((r, g), b)) in rest.as_chunks::<3>().0.iter().zip(colours) {
-        [*r, *g, *b] = *pixel;
-    }
+    vectorised(
+        #[inline(always)]
+        || {
+            let colours = r.iter_mut().zip(g).zip(b);
+            for (pixel, ((r, g), b)) in row.as_chunks::<3>().0.iter().zip(colours) {
+                [*r, *g, *b] = *pixel;
+            }
+        },
+    );
 }
 
 #[cfg(test)]

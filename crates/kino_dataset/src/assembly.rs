@@ -19,6 +19,7 @@ use kino_format::{Clock, StreamSchema};
 use crate::assembler::Assembler;
 use crate::encode::{self, Block, Packed};
 use crate::error::{DatasetError, Result, codec_at, invalid};
+use crate::events::{EventRule, Protected};
 use crate::receipts::Receipts;
 use crate::writer::EpisodeInfo;
 
@@ -34,11 +35,17 @@ pub(crate) struct EpisodeDraft {
     pub(crate) info: EpisodeInfo,
     pub(crate) clocks: Vec<Clock>,
     pub(crate) streams: Vec<StreamDraft>,
+    /// Stretches of time around events, given or found so far.
+    pub(crate) protected: Vec<Protected>,
+    /// The rules by which events are looked for.
+    pub(crate) events: Vec<EventRule>,
 }
 
 impl EpisodeDraft {
-    pub(crate) fn new(info: EpisodeInfo) -> Self {
+    pub(crate) fn new(mut info: EpisodeInfo, events: &[EventRule]) -> Self {
         Self {
+            protected: std::mem::take(&mut info.protected),
+            events: events.to_vec(),
             info,
             clocks: Vec::new(),
             streams: Vec::new(),
@@ -56,6 +63,8 @@ pub(crate) struct StreamDraft {
     pub(crate) base: Option<usize>,
     pub(crate) base_first: u32,
     pub(crate) raw_bytes: u64,
+    /// Frames of its own that come back bit for bit although the codec is lossy.
+    pub(crate) protected_frames: u64,
 }
 
 /// Whose pages a block becomes, by position in the episode.

@@ -1,8 +1,12 @@
 //! An episode's id and attributes, as one text page of its shard.
 //!
 //! ```json
-//! {"id": "demo_0", "attributes": {"num_samples": 59, "model_file": "<mujoco …"}}
+//! {"id": "demo_0", "attributes": {"num_samples": 59, "model_file": "<mujoco …"},
+//!  "protected": [{"event": "gripper", "start_ns": 900000000, "end_ns": 1300000000}],
+//!  "events": [{"name": "gripper", "stream": "actions", "detect": "transition", …}]}
 //! ```
+//!
+//! `protected` and `events` are there if the plan looked for events: where they are, and by which rules.
 //!
 //! They lie with the episode and not in the table: a simulator's model file is a hundred kilobytes per episode,
 //! and a table is read whole when a dataset is opened.
@@ -13,6 +17,7 @@ use kino_codec::{CodecError, Encoded, FrameType, Frames, Page, Scratch, codec};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, codec_at, corrupt};
+use crate::events::{EventRule, Protected};
 use crate::writer::EpisodeInfo;
 
 /// A JSON object.
@@ -23,13 +28,36 @@ pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 struct Attributes {
     id: String,
     attributes: JsonMap,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    protected: Vec<Protected>,
+    /// Kept as they are: a later version may have settings that this one does not know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    events: Vec<serde_json::Value>,
+}
+
+/// What is kept with an episode beside its streams.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) id: String,
+    pub(crate) attributes: JsonMap,
+    pub(crate) protected: Vec<Protected>,
+    pub(crate) events: Vec<serde_json::Value>,
 }
 
 /// The page of an episode that is being written.
-pub(crate) fn encode(info: &EpisodeInfo, scratch: &mut Scratch) -> Result<Vec<u8>, CodecError> {
+pub(crate) fn encode(
+    info: &EpisodeInfo,
+    (protected, events): (&[Protected], &[EventRule]),
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>, CodecError> {
+    let events = events
+        .iter()
+        .map(|rule| serde_json::to_value(rule).unwrap_or_default());
     let attributes = Attributes {
         id: info.id.clone(),
         attributes: info.attributes.clone(),
+        protected: protected.to_vec(),
+        events: events.collect(),
     };
     let text = serde_json::to_vec(&attributes).unwrap_or_default();
     let mut encoded = Encoded::default();
@@ -43,12 +71,8 @@ pub(crate) fn encode(info: &EpisodeInfo, scratch: &mut Scratch) -> Result<Vec<u8
         .unwrap_or_default())
 }
 
-/// The id and attributes in a page's (untrusted) bytes.
-pub(crate) fn decode(
-    place: &str,
-    bytes: &[u8],
-    scratch: &mut Scratch,
-) -> Result<(String, JsonMap)> {
+/// What a page's (untrusted) bytes say of an episode.
+pub(crate) fn decode(place: &str, bytes: &[u8], scratch: &mut Scratch) -> Result<Kept> {
     let mut texts = Vec::new();
     let decoder = codec("text")
         .and_then(|codec| codec.decoder(&FrameType::Text, &[]))
@@ -59,5 +83,10 @@ pub(crate) fn decode(
     let text = texts.pop().unwrap_or_default();
     let parsed: Attributes =
         serde_json::from_str(&text).map_err(|error| corrupt(place, error.to_string()))?;
-    Ok((parsed.id, parsed.attributes))
+    Ok(Kept {
+        id: parsed.id,
+        attributes: parsed.attributes,
+        protected: parsed.protected,
+        events: parsed.events,
+    })
 }

@@ -1,19 +1,20 @@
 //! One block of frames on a worker thread: encode, decode again, compare, count.
 //!
-//! Every page is decoded right after it was encoded. Lossless must come back bit for bit, lossy is
-//! measured: a mistake in a codec stops the pack instead of spoiling a dataset, and the times are
-//! those that the summary shows.
+//! Every page is decoded right after it was encoded, and its bound is checked on what came out
+//! ([`Comparison`]): a mistake in a codec stops the pack instead of spoiling a dataset, and the times
+//! are those that the summary shows.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Bound, Codec, CodecError, Decoder, Encoded, FrameType, Frames, FramesMut, Page, Scratch,
-    ValueType,
+    Codec, CodecError, Decoder, Encoded, FrameType, Frames, FramesMut, Page, Scratch, ValueType,
 };
 
+use crate::compare::{Comparison, Deviation, broken};
 use crate::stats::StatsPart;
 
 /// Frames to encode, with all that is needed to do it.
@@ -25,6 +26,8 @@ pub(crate) struct Block {
     pub(crate) data: BlockData,
     /// Channels of the statistics; `None` if none are wanted.
     pub(crate) channels: Option<usize>,
+    /// Frames that come back bit for bit whatever the bound.
+    pub(crate) protected: Vec<Range<usize>>,
 }
 
 /// The frames of a block.
@@ -56,20 +59,6 @@ pub(crate) struct Packed {
     pub(crate) decode_time: Duration,
 }
 
-/// How far decoded numbers are from the original ones.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct Deviation {
-    pub(crate) max_abs: f64,
-    pub(crate) sum_squared: f64,
-}
-
-impl Deviation {
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.max_abs = self.max_abs.max(other.max_abs);
-        self.sum_squared += other.sum_squared;
-    }
-}
-
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
@@ -88,6 +77,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
             Frames::bytes(&block.frame, &slices)
         }
     };
+    let frames = frames.protect(&block.protected)?;
     let start = Instant::now();
     let mut encoded = Encoded::default();
     block
@@ -158,7 +148,8 @@ fn check_values(
 ) -> Result<(), CodecError> {
     let mut stats = block.channels.map(|channels| StatsPart::new(ty, channels));
     let mut decoded = Vec::new();
-    let mut position = 0;
+    let comparison = Comparison::new(&*block.codec, ty, &block.protected);
+    let (mut position, mut first_frame) = (0, 0);
     for page in &packed.encoded.pages {
         let len = page.frames * ty.frame_bytes();
         decoded.resize(len, 0);
@@ -169,15 +160,15 @@ fn check_values(
         match data {
             BlockData::Values(bytes) => {
                 let original = bytes.get(position..position + len).unwrap_or_default();
-                packed
-                    .error
-                    .merge(compare(&*block.codec, ty, original, &decoded)?);
+                let error = comparison.page(first_frame, original, &decoded)?;
+                packed.error.merge(error);
                 stats.iter_mut().for_each(|stats| stats.add(original));
             }
             // A carried bitstream is its own original: its statistics are those of its pixels.
             BlockData::Bytes(_) => stats.iter_mut().for_each(|stats| stats.add(&decoded)),
         }
         position += len;
+        first_frame += page.frames;
     }
     packed.stats = stats;
     Ok(())
@@ -187,95 +178,5 @@ fn page_of(page: &kino_codec::EncodedPage) -> Page<'_> {
     Page {
         bytes: &page.bytes,
         frames: page.frames,
-    }
-}
-
-/// The deviation of a page, or the error that a lossless page did not come back.
-fn compare(
-    codec: &dyn Codec,
-    ty: &ValueType,
-    original: &[u8],
-    decoded: &[u8],
-) -> Result<Deviation, CodecError> {
-    if original == decoded {
-        return Ok(Deviation::default());
-    }
-    if codec.bound() == Bound::Lossless {
-        return Err(broken(
-            codec,
-            "a lossless page did not come back as it was".to_owned(),
-        ));
-    }
-    Ok(deviation(ty, original, decoded))
-}
-
-/// Our own mistake, found before it could reach the dataset.
-fn broken(codec: &dyn Codec, what: String) -> CodecError {
-    let what = format!("{what}; nothing was written, please report it");
-    CodecError::Parameter {
-        spec: codec.spec().to_string(),
-        what,
-    }
-}
-
-fn deviation(ty: &ValueType, original: &[u8], decoded: &[u8]) -> Deviation {
-    use kino_codec::Dtype;
-    fn each<const N: usize>(a: &[u8], b: &[u8], value: fn([u8; N]) -> f64) -> Deviation {
-        let mut found = Deviation::default();
-        for (a, b) in a.as_chunks().0.iter().zip(b.as_chunks().0) {
-            let difference = (value(*a) - value(*b)).abs();
-            // NaN against NaN is no difference; NaN against a number is an infinite one.
-            let difference = if difference.is_nan() {
-                nan_difference(value(*a), value(*b))
-            } else {
-                difference
-            };
-            found.merge(Deviation {
-                max_abs: difference,
-                sum_squared: difference * difference,
-            });
-        }
-        found
-    }
-    match ty.dtype() {
-        Dtype::Bool | Dtype::U8 => bytes_deviation(original, decoded),
-        Dtype::I8 => each(original, decoded, |b| f64::from(i8::from_le_bytes(b))),
-        Dtype::U16 => each(original, decoded, |b| f64::from(u16::from_le_bytes(b))),
-        Dtype::I16 => each(original, decoded, |b| f64::from(i16::from_le_bytes(b))),
-        Dtype::U32 => each(original, decoded, |b| f64::from(u32::from_le_bytes(b))),
-        Dtype::I32 => each(original, decoded, |b| f64::from(i32::from_le_bytes(b))),
-        #[expect(clippy::cast_precision_loss, reason = "an error measure")]
-        Dtype::U64 => each(original, decoded, |b| u64::from_le_bytes(b) as f64),
-        #[expect(clippy::cast_precision_loss, reason = "an error measure")]
-        Dtype::I64 => each(original, decoded, |b| i64::from_le_bytes(b) as f64),
-        Dtype::F16 => each(original, decoded, |b| half::f16::from_le_bytes(b).to_f64()),
-        Dtype::F32 => each(original, decoded, |b| f64::from(f32::from_le_bytes(b))),
-        Dtype::F64 => each(original, decoded, f64::from_le_bytes),
-    }
-}
-
-fn nan_difference(a: f64, b: f64) -> f64 {
-    if a.is_nan() == b.is_nan() {
-        0.0
-    } else {
-        f64::MAX.sqrt()
-    }
-}
-
-/// The common case, pictures, in integers.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "sums of squares of a page are far below 2⁵³"
-)]
-fn bytes_deviation(original: &[u8], decoded: &[u8]) -> Deviation {
-    let (mut max, mut sum) = (0_u8, 0_u64);
-    for (a, b) in original.iter().zip(decoded) {
-        let difference = a.abs_diff(*b);
-        max = max.max(difference);
-        sum += u64::from(difference) * u64::from(difference);
-    }
-    Deviation {
-        max_abs: f64::from(max),
-        sum_squared: sum as f64,
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use kino_codec::Scratch;
 use kino_format::{EpisodeIndex, PageRecord, Schema, StreamSchema, page_checksum};
 
-use crate::attributes::{self, JsonMap};
+use crate::attributes::{self, JsonMap, Kept};
 use crate::dataset::Dataset;
 use crate::error::{Result, corrupt, format_at, not_found};
+use crate::events::Protected;
 use crate::hash::Hash;
 use crate::stream::Stream;
 
@@ -109,16 +110,40 @@ impl Episode {
 
     /// What the source said of it.
     pub fn read_attributes(&self) -> Result<JsonMap> {
+        Ok(self
+            .read_kept()?
+            .map(|kept| kept.attributes)
+            .unwrap_or_default())
+    }
+
+    /// The stretches of time around events, whose frames are exact in the streams that protect them.
+    pub fn read_protected(&self) -> Result<Vec<Protected>> {
+        Ok(self
+            .read_kept()?
+            .map(|kept| kept.protected)
+            .unwrap_or_default())
+    }
+
+    /// The rules by which events were looked for, as a plan has them.
+    pub fn read_events(&self) -> Result<Vec<serde_json::Value>> {
+        Ok(self
+            .read_kept()?
+            .map(|kept| kept.events)
+            .unwrap_or_default())
+    }
+
+    fn read_kept(&self) -> Result<Option<Kept>> {
         let Some(page) = self.inner.index.attributes() else {
-            return Ok(JsonMap::new());
+            return Ok(None);
         };
         let place = self.place("attributes");
         let bytes = self.read_page(&page, &place)?;
-        let (id, attributes) = attributes::decode(&place, &bytes, &mut Scratch::new())?;
-        if id != self.id() {
-            return Err(corrupt(place, format!("they are those of episode `{id}`")));
+        let kept = attributes::decode(&place, &bytes, &mut Scratch::new())?;
+        if kept.id != self.id() {
+            let what = format!("they are those of episode `{}`", kept.id);
+            return Err(corrupt(place, what));
         }
-        Ok(attributes)
+        Ok(Some(kept))
     }
 
     pub(crate) fn schema(&self) -> &Schema {

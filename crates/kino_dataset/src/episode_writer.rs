@@ -9,7 +9,8 @@ use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::encode::{Block, BlockData};
 use crate::error::{Result, codec_at, invalid};
 use crate::open_stream::OpenStream;
-use crate::plan::{Arrival, Choice};
+use crate::plan::Arrival;
+use crate::protection::{self, Held, Protection};
 use crate::stats::channels_of;
 use crate::stream_info::{SharedFrames, StreamInfo};
 use crate::writer::{DatasetWriter, EpisodeInfo};
@@ -20,14 +21,17 @@ pub struct EpisodeWriter<'w> {
     writer: &'w mut DatasetWriter,
     draft: Option<EpisodeDraft>,
     open: Option<OpenStream>,
+    protection: Protection,
 }
 
 impl<'w> EpisodeWriter<'w> {
     pub(crate) fn new(writer: &'w mut DatasetWriter, info: EpisodeInfo) -> Self {
+        let draft = EpisodeDraft::new(info, &writer.options.plan.events);
         Self {
             writer,
-            draft: Some(EpisodeDraft::new(info)),
+            draft: Some(draft),
             open: None,
+            protection: Protection::default(),
         }
     }
 
@@ -47,12 +51,12 @@ impl<'w> EpisodeWriter<'w> {
                 info.frames
             ))
         })?;
-        let Choice { codec, page_frames } =
+        let choice =
             self.writer
                 .options
                 .plan
                 .choose(&info.name, info.kind, &info.frame, info.arrival)?;
-        let schema = StreamSchema::new(&info.name, info.kind, &info.frame, codec.spec());
+        let schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
         // What is wrong with a schema in a file is damage; here it is what the caller asked for.
         schema
             .check()
@@ -68,6 +72,8 @@ impl<'w> EpisodeWriter<'w> {
         self.writer.check_type(&info.name, info.kind, &info.frame)?;
         let clock = self.clock(&place, info, frames)?;
         let (base, base_first, own_start) = self.shared(&place, info, frames)?;
+        let events = &self.writer.options.plan.events;
+        let recorders = self.protection.begin(events, info, &choice, &place)?;
         let ty = info.frame.as_values();
         let channels = ty.map(|ty| channels_of(matches!(info.kind, Kind::Image | Kind::Depth), ty));
         let shared_bytes = ty.map_or(0, |ty| ty.frame_bytes() as u64) * u64::from(own_start);
@@ -83,13 +89,14 @@ impl<'w> EpisodeWriter<'w> {
         };
         self.open = Some(OpenStream {
             frame: Arc::new(info.frame.clone()),
-            choice: Choice { codec, page_frames },
+            choice,
             channels: channels.filter(|_| ty.is_some_and(|ty| ty.frame_bytes() > 0)),
             frames,
             next,
             raw_bytes: shared_bytes,
             waiting,
             waiting_frames: 0,
+            recorders,
         });
         let draft = self.draft_mut()?;
         draft.streams.push(StreamDraft {
@@ -100,6 +107,7 @@ impl<'w> EpisodeWriter<'w> {
             base,
             base_first,
             raw_bytes: 0,
+            protected_frames: 0,
         });
         Ok(())
     }
@@ -165,6 +173,9 @@ impl<'w> EpisodeWriter<'w> {
     /// Ends the episode.
     pub fn finish(mut self) -> Result<()> {
         self.close_stream()?;
+        for job in self.protection.take_waiting() {
+            self.hand_over(job)?;
+        }
         let Some(draft) = self.draft.take() else {
             return Ok(());
         };
@@ -195,9 +206,16 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         let raw_bytes = open.raw_bytes;
+        let recorders = std::mem::take(&mut open.recorders);
         self.open = None;
-        if let Some(stream) = self.draft_mut()?.streams.last_mut() {
-            stream.raw_bytes = raw_bytes;
+        let draft = self.draft_mut()?;
+        let Some(stream) = draft.streams.last_mut() else {
+            return Ok(());
+        };
+        stream.raw_bytes = raw_bytes;
+        if let Some(clock) = draft.clocks.get(stream.clock) {
+            let found = protection::find(&recorders, clock, stream.own_start as usize);
+            draft.protected.extend(found);
         }
         Ok(())
     }
@@ -221,18 +239,41 @@ impl<'w> EpisodeWriter<'w> {
             page_frames: open.choice.page_frames,
             data: std::mem::replace(&mut open.waiting, empty),
             channels: open.channels,
+            protected: Vec::new(),
         };
+        let choice = open.choice.clone();
+        let job = Job {
+            run: Run::Stream(position),
+            first_frame,
+            place,
+            block,
+        };
+        match self.protection.hold_back(job, choice) {
+            Some(job) => self.hand_over(job),
+            None => Ok(()),
+        }
+    }
+
+    /// Hands a block to the workers, with the frames of it that come back bit for bit.
+    fn hand_over(&mut self, held: Held) -> Result<()> {
+        let Held { mut job, choice } = held;
+        if let (Run::Stream(position), false) = (job.run, choice.protect.is_empty()) {
+            let draft = self.draft_mut()?;
+            let clock = draft
+                .streams
+                .get(position)
+                .and_then(|stream| draft.clocks.get(stream.clock));
+            let ranges = clock.map_or_else(Vec::new, |clock| {
+                protection::frames_of(&job, clock, &draft.protected, &choice)
+            });
+            let frames: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+            if let Some(stream) = draft.streams.get_mut(position) {
+                stream.protected_frames += frames as u64;
+            }
+            job.block.protected = ranges;
+        }
         let (pool, assembler, receipts) = self.writer.parts();
-        pool.submit(
-            Job {
-                run: Run::Stream(position),
-                first_frame,
-                place,
-                block,
-            },
-            assembler,
-            receipts,
-        )
+        pool.submit(job, assembler, receipts)
     }
 
     /// The position of the stream's clock among the episode's, which is added if no stream has the same.
@@ -346,5 +387,6 @@ fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
         page_frames,
         data,
         channels: None,
+        protected: Vec::new(),
     })
 }

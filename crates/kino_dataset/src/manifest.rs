@@ -85,6 +85,14 @@ pub struct StreamSummary {
     pub sum_squared_error: f64,
     /// How many numbers its own pages hold.
     pub stored_values: u64,
+    /// How many frames come back bit for bit although the codec is lossy.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub protected_frames: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A file by its hash.
@@ -257,6 +265,7 @@ mod tests {
             max_abs_error: 0.1,
             sum_squared_error: 1e-300,
             stored_values: 14,
+            protected_frames: 0,
         });
         manifest
     }

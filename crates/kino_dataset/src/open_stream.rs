@@ -6,6 +6,7 @@ use kino_codec::{FrameType, Scope};
 
 use crate::encode::BlockData;
 use crate::error::{Result, invalid};
+use crate::events::Recorder;
 use crate::plan::Choice;
 
 /// Frames are handed to the workers in blocks of about this many bytes: enough to be worth a thread's while.
@@ -23,6 +24,8 @@ pub(crate) struct OpenStream {
     pub(crate) raw_bytes: u64,
     pub(crate) waiting: BlockData,
     pub(crate) waiting_frames: u32,
+    /// The rules that look for events in this stream.
+    pub(crate) recorders: Vec<Recorder>,
 }
 
 impl OpenStream {
@@ -57,6 +60,9 @@ impl OpenStream {
         if let BlockData::Values(waiting) = &mut self.waiting {
             waiting.extend_from_slice(packed);
         }
+        self.recorders
+            .iter_mut()
+            .for_each(|recorder| recorder.push(packed));
         self.count(frames);
     }
 

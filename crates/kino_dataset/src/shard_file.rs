@@ -12,7 +12,7 @@ use kino_format::{Clock, ClockRecord, NONE, Schema, ShardWriter, StreamRecord, S
 
 use crate::assembly::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
 use crate::attributes;
-use crate::encode::Deviation;
+use crate::compare::Deviation;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
@@ -170,7 +170,8 @@ impl ShardFile {
             ));
             self.count(stream, pages);
         }
-        let text = attributes::encode(&draft.info, &mut Scratch::new())
+        let events = (&*draft.protected, &*draft.events);
+        let text = attributes::encode(&draft.info, events, &mut Scratch::new())
             .map_err(codec_at(place.clone()))?;
         let attributes_page = self.page(&text, 0)?;
         let summary = self
@@ -227,6 +228,7 @@ impl ShardFile {
             used.stored_values += u64::from(stream.frames - stream.own_start) * elements;
             used.encode_time += pages.encode_time;
             used.decode_time += pages.decode_time;
+            used.protected_frames += stream.protected_frames;
         });
         if let Some(stats) = pages.stats {
             match self.contents.parts.get_mut(&stream.schema.name) {

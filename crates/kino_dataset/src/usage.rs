@@ -33,6 +33,9 @@ pub struct StreamUsage {
     pub sum_squared_error: f64,
     /// How many numbers its own pages hold.
     pub stored_values: u64,
+    /// Frames that come back bit for bit although the codec is lossy.
+    #[serde(default)]
+    pub protected_frames: u64,
     /// Time spent encoding, over all threads.
     pub encode_time: Duration,
     /// Time spent decoding to check, over all threads.
@@ -50,6 +53,7 @@ impl StreamUsage {
             max_abs_error: 0.0,
             sum_squared_error: 0.0,
             stored_values: 0,
+            protected_frames: 0,
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,
         }
@@ -79,6 +83,7 @@ impl StreamUsage {
         self.max_abs_error = self.max_abs_error.max(other.max_abs_error);
         self.sum_squared_error += other.sum_squared_error;
         self.stored_values += other.stored_values;
+        self.protected_frames += other.protected_frames;
         self.encode_time += other.encode_time;
         self.decode_time += other.decode_time;
     }
@@ -151,6 +156,7 @@ impl StreamSummary {
             max_abs_error: 0.0,
             sum_squared_error: 0.0,
             stored_values: 0,
+            protected_frames: 0,
         }
     }
 
@@ -165,5 +171,6 @@ impl StreamSummary {
         self.max_abs_error = self.max_abs_error.max(usage.max_abs_error);
         self.sum_squared_error += usage.sum_squared_error;
         self.stored_values += usage.stored_values;
+        self.protected_frames += usage.protected_frames;
     }
 }

@@ -25,6 +25,7 @@ use crate::assembly::Pool;
 use crate::commit::{self, Base, Committed};
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};
+use crate::events::Protected;
 use crate::plan::Plan;
 use crate::receipts::Receipts;
 use crate::store::Store;
@@ -93,6 +94,8 @@ pub struct EpisodeInfo {
     pub source: Option<String>,
     /// BLAKE3 of that file.
     pub source_hash: Option<String>,
+    /// Stretches of time whose frames come back bit for bit in streams that protect their event.
+    pub protected: Vec<Protected>,
     /// What the source said of it, kept in the shard.
     pub attributes: serde_json::Map<String, serde_json::Value>,
     /// Columns of the episode table.
@@ -125,6 +128,7 @@ impl DatasetWriter {
         {
             return Err(invalid(format!("quality {quality} is not from 1 to 100")));
         }
+        options.plan.check()?;
         let store = match start {
             Start::New | Start::Resume => Store::create(path)?,
             Start::Append => Store::open(path)?,

@@ -145,20 +145,22 @@ impl Decoder for JpegDecoder {
     }
 }
 
+/// How far the smoothing between colour samples reaches, in pixels.
+const REACH: usize = 2;
+
 /// The part of the file to decode for a view: its crop, grown to what the library can cut exactly.
 ///
-/// The left edge has to lie on a border of units. One more unit on either side, and a unit's height above
-/// and below, keep the smoothing between colour samples from noticing the cut: the pixels are those of
-/// the whole picture.
+/// The left edge has to lie on a border of units. As many pixels more as smoothing reaches keep it from
+/// noticing the cut: the pixels are those of the whole picture.
 fn part_of(view: &View, unit_width: usize) -> Part {
     let (height, width) = view.scaled_size();
     let (stored_height, stored_width, _) = view.stored_size();
     let unit = unit_width.div_ceil(view.scale().divisor());
     let crop = view.crop();
-    let left = (crop.left / unit).saturating_sub(1) * unit;
-    let right = (crop.left + crop.width + unit).min(width);
-    let top = crop.top.saturating_sub(unit);
-    let bottom = (crop.top + crop.height + unit).min(height);
+    let left = crop.left.saturating_sub(REACH) / unit * unit;
+    let right = (crop.left + crop.width + REACH).min(width);
+    let top = crop.top.saturating_sub(REACH);
+    let bottom = (crop.top + crop.height + REACH).min(height);
     let whole = (crop.height, crop.width) == (height, width);
     Part {
         stored: (stored_height, stored_width),

@@ -266,6 +266,7 @@ mod tests {
     use crate::frames::FramesMut;
     use crate::testing::{assert_survives_damage, decode, encode, encode_frames, picture};
     use crate::view::{Crop, Layout, PicturesMut, Scale, View};
+    use proptest::prelude::*;
 
     fn frame(height: usize, width: usize, channels: usize) -> FrameType {
         FrameType::values(Dtype::U8, &[height, width, channels]).unwrap()
@@ -493,6 +494,30 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_is_the_same_pixels_as_the_whole_picture(
+            (height, width) in (1_usize..70, 1_usize..70), sub in 0_usize..3, scale in 0_usize..4,
+            corner in (0.0..1.0, 0.0..1.0), side in (0.0..1.0, 0.0..1.0), seed in 0_u64..9,
+        ) {
+            let frame = frame(height, width, 3);
+            let spec = format!("jpeg:q=92,sub={}", ["444", "422", "420"][sub]);
+            let pixels = picture(height, width, 3, seed);
+            let file = encode(&spec, &frame, &pixels, 1).pages.remove(0).bytes;
+            let view = View::new(frame.as_values().unwrap()).unwrap().scaled(Scale::ALL[scale]).unwrap();
+            let (h, w) = view.scaled_size();
+            let below = |part: f64, len: usize| (0..len).rfind(|idx| *idx as f64 <= part * len as f64).unwrap();
+            let (top, left) = (below(corner.0, h), below(corner.1, w));
+            let crop = Crop { top, left, height: 1 + below(side.0, h - top), width: 1 + below(side.1, w - left) };
+            let whole = decode_view(&file, &view);
+            let expected: Vec<u8> = (top..top + crop.height)
+                .flat_map(|y| &whole[(y * w + left) * 3..][..crop.width * 3])
+                .copied()
+                .collect();
+            prop_assert_eq!(decode_view(&file, &view.cropped(crop).unwrap()), expected);
         }
     }
 

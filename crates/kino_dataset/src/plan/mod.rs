@@ -8,10 +8,19 @@
 //!
 //! [[stream]]
 //! kind = "vector"
-//! codec = "pco:level=8"
-//! bound = "lossless"           # refused if the codec does not promise it
+//! bound = "abs(1e-4)"          # without `codec`, the best that keeps the bound
+//! protect = ["gripper"]        # frames around these events come back bit for bit
 //! page_frames = 128
+//!
+//! [[event]]                    # see `events`
+//! name = "gripper"
+//! stream = "actions"
+//! elements = [6]
+//! detect = "transition"
 //! ```
+
+mod bound;
+mod glob;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -21,6 +30,15 @@ use kino_format::{Kind, MAX_PAGE_FRAMES};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, codec_at, invalid};
+use crate::events::EventRule;
+
+pub use bound::PlanBound;
+pub(crate) use glob::glob;
+
+use bound::keeps;
+
+/// The codec of vectors.
+const VECTOR: &str = "pco";
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -32,6 +50,9 @@ pub struct Plan {
     /// The rules; the first that matches decides.
     #[serde(default, rename = "stream")]
     pub rules: Vec<Rule>,
+    /// Moments around which streams can be kept bit for bit.
+    #[serde(default, rename = "event", skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventRule>,
 }
 
 /// One rule of a plan. A rule without `match` and `kind` matches every stream.
@@ -44,23 +65,21 @@ pub struct Rule {
     /// The stream's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// The codec's text.
-    pub codec: String,
+    /// The codec's text; the best of the stream's kind that keeps the bound if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
     /// What the codec must promise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<PlanBound>,
+    /// How many millimetres one unit of a distance is, for `mm(…)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit_mm: Option<f64>,
+    /// Events around which frames come back bit for bit; `*` for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
     /// Frames per page; the codec's own choice if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_frames: Option<NonZeroUsize>,
-}
-
-/// A bound as a plan asks for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum PlanBound {
-    /// Every bit comes back.
-    Lossless,
 }
 
 /// How frames of a stream arrive.
@@ -79,6 +98,15 @@ pub struct Choice {
     pub codec: Arc<dyn Codec>,
     /// Frames per page.
     pub page_frames: NonZeroUsize,
+    /// Events around which frames come back bit for bit.
+    pub protect: Vec<String>,
+}
+
+impl Choice {
+    /// Whether frames around this event come back bit for bit.
+    pub(crate) fn protects(&self, event: &str) -> bool {
+        self.protect.iter().any(|name| name == "*" || name == event)
+    }
 }
 
 impl Plan {
@@ -91,7 +119,7 @@ impl Plan {
     pub fn quality(quality: u8) -> Self {
         Self {
             quality: Some(quality),
-            rules: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -105,11 +133,25 @@ impl Plan {
     pub fn from_toml(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)
             .map_err(|error| invalid(format!("the plan is not valid: {error}")))?;
-        for rule in &plan.rules {
-            kino_codec::codec(&rule.codec)
-                .map_err(codec_at("the plan names a codec that cannot be used"))?;
-        }
+        plan.check()?;
         Ok(plan)
+    }
+
+    /// Refuses rules that mean nothing: a codec that is not there, an event that nothing defines.
+    pub fn check(&self) -> Result<()> {
+        for rule in &self.rules {
+            rule.check()?;
+            let is_known = |name: &String| {
+                name == "*" || name == GIVEN || self.events.iter().any(|event| event.name == *name)
+            };
+            if let Some(unknown) = rule.protect.iter().find(|name| !is_known(name)) {
+                return Err(invalid(format!(
+                    "the plan protects event `{unknown}`, which no [[event]] defines; `{GIVEN}` are those \
+                     that come with an episode, `*` are all"
+                )));
+            }
+        }
+        self.events.iter().try_for_each(EventRule::check)
     }
 
     /// The rules that match none of these streams: most likely a slip of the pen.
@@ -132,25 +174,38 @@ impl Plan {
     ) -> Result<Choice> {
         let place = || format!("stream `{name}` ({frame})");
         let rule = self.rules.iter().find(|rule| rule.matches(name, kind));
-        let codec = match rule {
-            Some(rule) => checked(&rule.codec, frame).map_err(codec_at(place()))?,
-            None => self
-                .default_codec(kind, frame, arrival)
-                .map_err(codec_at(place()))?,
+        let wanted = rule.and_then(|rule| rule.bound_of(frame));
+        let text = match rule {
+            Some(rule) => rule
+                .codec_text(kind, wanted.as_ref())
+                .map_err(|what| invalid(format!("{}: {what}", place())))?,
+            None => None,
         };
-        if rule.is_some_and(|rule| rule.bound == Some(PlanBound::Lossless))
-            && codec.bound() != Bound::Lossless
-        {
-            let spec = codec.spec();
+        let codec = match text {
+            Some(text) => checked(&text, frame),
+            // A bound that was asked for is not given away to the plan's quality.
+            None => self.default_codec(kind, frame, arrival, wanted.is_none()),
+        }
+        .map_err(codec_at(place()))?;
+        let spec = codec.spec();
+        let elements = frame.as_values().map_or(1, |ty| ty.elements());
+        if let Some(wanted) = wanted.filter(|wanted| !keeps(&codec.bound(), wanted, elements)) {
+            let promised = codec.bound();
             return Err(invalid(format!(
-                "{}: the plan asks for lossless, `{spec}` is not",
+                "{}: the plan asks for {wanted}, `{spec}` is {promised}",
                 place()
             )));
         }
-        if arrival == Arrival::Jpeg && codec.spec().get("carry").is_none() {
-            let spec = codec.spec();
+        if arrival == Arrival::Jpeg && spec.get("carry").is_none() {
             return Err(invalid(format!(
                 "{} arrives as JPEG; only `jpeg:carry` takes it as it is, not `{spec}`",
+                place()
+            )));
+        }
+        let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
+        if !protect.is_empty() && codec.bound() == Bound::Unbounded {
+            return Err(invalid(format!(
+                "{}: `{spec}` cannot protect frames; use a codec with a bound, for pictures `psnr(42)`",
                 place()
             )));
         }
@@ -163,7 +218,11 @@ impl Plan {
                 place()
             )));
         }
-        Ok(Choice { codec, page_frames })
+        Ok(Choice {
+            codec,
+            page_frames,
+            protect,
+        })
     }
 
     /// The first codec of the kind's list that can store such frames.
@@ -172,11 +231,13 @@ impl Plan {
         kind: Kind,
         frame: &FrameType,
         arrival: Arrival,
+        may_lose: bool,
     ) -> Result<Arc<dyn Codec>, CodecError> {
         let width = frame.as_values().map_or(1, |ty| ty.dtype().size());
         let zstd = format!("zstd:level=3,shuffle={width}");
         let jpeg = self
             .quality
+            .filter(|_| may_lose)
             .map(|quality| format!("jpeg:q={quality},sub=444"));
         let candidates: Vec<String> = match (kind, arrival) {
             (_, Arrival::Jpeg) => vec!["jpeg:carry".to_owned()],
@@ -185,7 +246,7 @@ impl Plan {
                 .into_iter()
                 .chain(["predict".to_owned(), zstd])
                 .collect(),
-            (Kind::Vector, _) => vec!["pco".to_owned(), zstd],
+            (Kind::Vector, _) => vec![VECTOR.to_owned(), zstd],
             _ => vec![zstd],
         };
         let last = candidates.len() - 1;
@@ -199,6 +260,22 @@ impl Plan {
     }
 }
 
+/// The name of the stretches that come with an episode instead of from a rule.
+pub(crate) const GIVEN: &str = "given";
+
+fn is_lossless(text: &str) -> bool {
+    kino_codec::codec(text).is_ok_and(|codec| codec.bound() == Bound::Lossless)
+}
+
+fn takes(text: &str, parameter: &str) -> bool {
+    kino_codec::codec(&with_parameter(text, parameter)).is_ok()
+}
+
+fn with_parameter(text: &str, parameter: &str) -> String {
+    let separator = if text.contains(':') { ',' } else { ':' };
+    format!("{text}{separator}{parameter}")
+}
+
 /// The codec that `text` names, if it can store such frames.
 fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> {
     let codec = kino_codec::codec(text)?;
@@ -207,6 +284,51 @@ fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> 
 }
 
 impl Rule {
+    fn check(&self) -> Result<()> {
+        if let Some(text) = &self.codec {
+            kino_codec::codec(text)
+                .map_err(codec_at("the plan names a codec that cannot be used"))?;
+        }
+        match self.unit_mm {
+            Some(unit) if !(unit > 0.0 && unit.is_finite()) => {
+                Err(invalid("`unit_mm` of a plan is a number above 0"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The bound in the unit of such frames.
+    fn bound_of(&self, frame: &FrameType) -> Option<Bound> {
+        let bound = self.bound.as_ref()?;
+        Some(bound.in_unit_of(frame.as_values(), self.unit_mm))
+    }
+
+    /// The text of the codec that keeps the bound; `None` for the lossless one of the stream's kind.
+    fn codec_text(&self, kind: Kind, bound: Option<&Bound>) -> Result<Option<String>, String> {
+        let (parameter, name) = match (bound, kind) {
+            (Some(Bound::Abs(bound)), Kind::Depth) => (format!("abs={bound}"), Some("depth")),
+            (Some(Bound::Abs(bound)), Kind::Vector) => (format!("abs={bound}"), Some(VECTOR)),
+            (Some(Bound::Abs(bound)), _) => (format!("abs={bound}"), None),
+            (Some(Bound::Psnr(db)), Kind::Image) => (format!("psnr={db}"), Some("jpeg")),
+            (Some(Bound::Psnr(db)), _) => (format!("psnr={db}"), None),
+            _ => return Ok(self.codec.clone()),
+        };
+        let key = parameter.split('=').next().unwrap_or_default();
+        match (&self.codec, name) {
+            // The rule's own parameter stands, and is compared with the bound.
+            (Some(text), _) if text.contains(&format!("{key}=")) => Ok(Some(text.clone())),
+            (Some(text), _) if is_lossless(text) && !takes(text, &parameter) => {
+                Ok(Some(text.clone()))
+            }
+            (Some(text), _) => Ok(Some(with_parameter(text, &parameter))),
+            (None, Some(name)) => Ok(Some(with_parameter(name, &parameter))),
+            (None, None) => Err(format!(
+                "no codec of the kind `{}` is bounded by `{key}`; vectors and depth take abs(…), pictures psnr(…)",
+                kind.name()
+            )),
+        }
+    }
+
     fn matches(&self, name: &str, kind: Kind) -> bool {
         let name_matches = self
             .pattern
@@ -214,36 +336,6 @@ impl Rule {
             .is_none_or(|pattern| glob(pattern.as_bytes(), name.as_bytes()));
         name_matches && self.kind.is_none_or(|wanted| wanted == kind)
     }
-}
-
-/// Whether `name` matches `pattern`, in which `*` stands for any bytes but `/` and `**` for any bytes.
-///
-/// Keeps one place to go back to per kind of star, so hostile patterns take at most len(pattern) × len(name)
-/// steps twice over, never exponentially many.
-fn glob(pattern: &[u8], name: &[u8]) -> bool {
-    // reachable[i]: the pattern so far can have consumed name[..i].
-    let mut reachable = vec![false; name.len() + 1];
-    reachable[0] = true;
-    let mut rest = pattern;
-    while let Some((&byte, tail)) = rest.split_first() {
-        let mut next = vec![false; name.len() + 1];
-        if byte == b'*' {
-            let crosses = tail.first() == Some(&b'*');
-            rest = if crosses { &tail[1..] } else { tail };
-            let mut on = false;
-            for idx in 0..=name.len() {
-                on = reachable[idx] || (on && (crosses || name[idx - 1] != b'/'));
-                next[idx] = on;
-            }
-        } else {
-            rest = tail;
-            for idx in 0..name.len() {
-                next[idx + 1] = reachable[idx] && name[idx] == byte;
-            }
-        }
-        reachable = next;
-    }
-    reachable[name.len()]
 }
 
 #[cfg(test)]
@@ -262,28 +354,6 @@ mod tests {
             .spec()
             .name()
             .to_owned()
-    }
-
-    #[test]
-    fn stars_match_as_documented() {
-        for (pattern, name, expected) in [
-            ("obs/*_image", "obs/agentview_image", true),
-            ("obs/*_image", "obs/a/b_image", false),
-            ("obs/**_image", "obs/a/b_image", true),
-            ("**", "anything/at/all", true),
-            ("*", "a/b", false),
-            ("actions", "actions", true),
-            ("actions", "actions2", false),
-            ("*a*a*a*", "aaaa", true),
-            ("", "", true),
-            ("*", "", true),
-        ] {
-            assert_eq!(
-                glob(pattern.as_bytes(), name.as_bytes()),
-                expected,
-                "{pattern} {name}"
-            );
-        }
     }
 
     #[test]
@@ -314,7 +384,12 @@ mod tests {
             ("[[stream]]\ncodec = \"no-such\"", "no-such"),
             ("[[stream]]\ncodec = \"raw\"\nspeed = 3", "speed"),
             ("[[streams]]\ncodec = \"raw\"", "streams"),
-            ("[[stream]]\nmatch = \"x\"", "codec"),
+            ("[[stream]]\nbound = \"cm(1)\"", "cm(1)"),
+            ("[[stream]]\nprotect = [\"grasp\"]", "grasp"),
+            (
+                "[[event]]\nname = \"x\"\nstream = \"*\"\ndetect = \"magic\"",
+                "magic",
+            ),
         ] {
             let error = Plan::from_toml(text).unwrap_err();
             let chain = format!("{error}: {:?}", std::error::Error::source(&error));

@@ -1,0 +1,236 @@
+//! Moments that a policy is sensitive to: where they are found, and what around them is protected.
+//!
+//! ```text
+//! gripper   ▔▔▔▔▔▔▔▔╲▁▁▁▁▁▁▁▁▁▁▁▁╱▔▔▔▔▔▔      transition: the value goes from one third of its range
+//!              before│  │after                to the other
+//! force     ▁▁▁▁▁▁▁▁▁▁▁▁▁╱╲▂▂▂▂▂▁▁▁▁▁▁▁▁▁      onset: the value leaves its running mean by far more than
+//!                   before│  │after           its noise
+//! ```
+//!
+//! In a plan:
+//!
+//! ```toml
+//! [[event]]
+//! name = "gripper"                    # what a stream's rule names in `protect`
+//! stream = "obs/*gripper*"            # where it shows; the streams that are protected may be others
+//! detect = "transition"               # or "onset"
+//! before_s = 0.2
+//! after_s = 0.2
+//! ```
+//!
+//! Detection is plain arithmetic in a fixed order on the values as they came, so the same recording has the
+//! same events everywhere. What was found is kept with each episode; the rules are kept in the manifest.
+
+mod onset;
+mod ranges;
+mod record;
+mod transition;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Result, invalid};
+use crate::plan::glob;
+
+pub(crate) use ranges::frames_in;
+pub(crate) use record::Recorder;
+
+/// How an event is found, and how much around it is protected.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventRule {
+    /// What the rules of streams call it.
+    pub name: String,
+    /// A pattern for the streams in which it shows.
+    pub stream: String,
+    /// Which numbers of a frame to look at; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elements: Option<Vec<usize>>,
+    /// How it is found.
+    pub detect: Detect,
+    /// Transition: the lower zone ends at this part of the episode's range.
+    #[serde(default = "low")]
+    pub low: f64,
+    /// Transition: the upper zone begins at this part of the episode's range.
+    #[serde(default = "high")]
+    pub high: f64,
+    /// Transition: a value that moves by less than this in an episode does not move.
+    #[serde(default = "min_range")]
+    pub min_range: f64,
+    /// Onset: how far from its running mean, in the stream's unit; by default `noise` times the median distance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<f64>,
+    /// Onset: how many times the median distance counts as far.
+    #[serde(default = "noise")]
+    pub noise: f64,
+    /// Onset: seconds that the running mean covers.
+    #[serde(default = "window_s")]
+    pub window_s: f64,
+    /// Onset: how many frames in a row have to be far.
+    #[serde(default = "hold")]
+    pub hold: usize,
+    /// Seconds before the event that are protected with it.
+    #[serde(default = "around_s")]
+    pub before_s: f64,
+    /// Seconds after the event that are protected with it.
+    #[serde(default = "around_s")]
+    pub after_s: f64,
+}
+
+/// How an event is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Detect {
+    /// A value goes from one zone of its range to the other, as a gripper's does.
+    Transition,
+    /// Values leave their running mean by far more than their noise, as forces do at contact.
+    Onset,
+}
+
+fn low() -> f64 {
+    1.0 / 3.0
+}
+
+fn high() -> f64 {
+    2.0 / 3.0
+}
+
+fn min_range() -> f64 {
+    1e-3
+}
+
+fn noise() -> f64 {
+    8.0
+}
+
+fn window_s() -> f64 {
+    0.25
+}
+
+fn hold() -> usize {
+    3
+}
+
+fn around_s() -> f64 {
+    0.2
+}
+
+/// A stretch of time whose frames come back bit for bit in the streams that protect the event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Protected {
+    /// The event's name.
+    pub event: String,
+    /// The first protected moment.
+    pub start_ns: i64,
+    /// The last protected moment.
+    pub end_ns: i64,
+}
+
+impl EventRule {
+    pub(crate) fn matches(&self, stream: &str) -> bool {
+        glob(self.stream.as_bytes(), stream.as_bytes())
+    }
+
+    /// Refuses settings that mean nothing.
+    pub(crate) fn check(&self) -> Result<()> {
+        let refuse = |what: &str| {
+            Err(invalid(format!(
+                "event `{}` of the plan: {what}",
+                self.name
+            )))
+        };
+        let seconds = [self.before_s, self.after_s, self.window_s];
+        if self.name.is_empty() {
+            return refuse("it has no name");
+        }
+        if seconds.iter().any(|s| !(0.0..=1e6).contains(s)) {
+            return refuse("`before_s`, `after_s` and `window_s` are seconds, from 0 to a million");
+        }
+        if !(0.0..=1.0).contains(&self.low) || !(self.low..=1.0).contains(&self.high) {
+            return refuse("`low` and `high` are parts of the range: 0 ≤ low ≤ high ≤ 1");
+        }
+        if !(self.min_range >= 0.0 && self.noise > 0.0) {
+            return refuse("`min_range` is at least 0 and `noise` above it");
+        }
+        if self
+            .threshold
+            .is_some_and(|value| value <= 0.0 || value.is_nan())
+            || self.hold == 0
+        {
+            return refuse("`threshold` is above 0 and `hold` at least 1");
+        }
+        if self.elements.as_ref().is_some_and(Vec::is_empty) {
+            return refuse("`elements` names none; leave it out for all of them");
+        }
+        Ok(())
+    }
+
+    /// The stretches of time around events among values that have one row per time.
+    pub(crate) fn find(&self, values: &[f64], times: &[i64]) -> Vec<Protected> {
+        let columns = values.len().checked_div(times.len()).unwrap_or(0);
+        if columns == 0 {
+            return Vec::new();
+        }
+        let moments = match self.detect {
+            Detect::Transition => transition::find(self, values, columns),
+            Detect::Onset => onset::find(self, values, (columns, times)),
+        };
+        let protect = |(first, last): (usize, usize)| Protected {
+            event: self.name.clone(),
+            start_ns: times[first].saturating_sub(nanoseconds(self.before_s)),
+            end_ns: times[last].saturating_add(nanoseconds(self.after_s)),
+        };
+        moments.into_iter().map(protect).collect()
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "checked to be under a million seconds"
+)]
+pub(crate) fn nanoseconds(seconds: f64) -> i64 {
+    (seconds * 1e9).round() as i64
+}
+
+#[cfg(test)]
+pub(crate) fn rule(detect: &str) -> EventRule {
+    let text = format!("name = \"e\"\nstream = \"*\"\ndetect = \"{detect}\"");
+    toml::from_str(&text).unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_that_mean_nothing_are_refused() {
+        let changes: [fn(&mut EventRule); 8] = [
+            |rule| rule.name.clear(),
+            |rule| rule.before_s = -1.0,
+            |rule| rule.after_s = f64::NAN,
+            |rule| rule.low = 0.9,
+            |rule| rule.noise = 0.0,
+            |rule| rule.threshold = Some(0.0),
+            |rule| rule.hold = 0,
+            |rule| rule.elements = Some(Vec::new()),
+        ];
+        rule("onset").check().unwrap();
+        for change in changes {
+            let mut bad = rule("transition");
+            change(&mut bad);
+            assert!(bad.check().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn time_around_an_event_is_protected() {
+        let values = [0.0, 0.0, 1.0, 1.0];
+        let times = [0, 100_000_000, 200_000_000, 300_000_000];
+        let found = rule("transition").find(&values, &times);
+        assert_eq!(
+            (found[0].start_ns, found[0].end_ns),
+            (-100_000_000, 400_000_000)
+        );
+        assert!(rule("transition").find(&[], &[]).is_empty());
+    }
+}

@@ -1,0 +1,130 @@
+//! Keeps what events are found in, while a stream is written.
+
+use kino_codec::{Dtype, ValueType};
+
+use crate::error::{Result, invalid};
+
+use super::{EventRule, Protected};
+
+/// The values of one stream that one rule looks at.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    rule: EventRule,
+    dtype: Dtype,
+    frame_bytes: usize,
+    elements: Vec<usize>,
+    values: Vec<f64>,
+}
+
+impl Recorder {
+    /// Starts to record a stream for a rule; `place` is for messages.
+    pub(crate) fn new(rule: &EventRule, ty: Option<&ValueType>, place: &str) -> Result<Self> {
+        let refuse = |what: String| {
+            let name = &rule.name;
+            Err(invalid(format!(
+                "{place}: event `{name}` of the plan {what}"
+            )))
+        };
+        let Some(ty) = ty else {
+            return refuse("is looked for in numbers, not in text".to_owned());
+        };
+        let elements = match &rule.elements {
+            Some(elements) => elements.clone(),
+            None => (0..ty.elements()).collect(),
+        };
+        if let Some(outside) = elements.iter().find(|element| **element >= ty.elements()) {
+            let there = ty.elements();
+            return refuse(format!(
+                "names element {outside} of frames of {there} numbers"
+            ));
+        }
+        Ok(Self {
+            rule: rule.clone(),
+            dtype: ty.dtype(),
+            frame_bytes: ty.frame_bytes(),
+            elements,
+            values: Vec::new(),
+        })
+    }
+
+    /// Takes whole frames of packed numbers.
+    pub(crate) fn push(&mut self, packed: &[u8]) {
+        for frame in packed.chunks_exact(self.frame_bytes.max(1)) {
+            let values = self
+                .elements
+                .iter()
+                .map(|element| number(self.dtype, frame, *element));
+            self.values.extend(values);
+        }
+    }
+
+    /// What is protected because of what was recorded.
+    pub(crate) fn find(&self, times: &[i64]) -> Vec<Protected> {
+        self.rule.find(&self.values, times)
+    }
+}
+
+/// Number `element` of a packed frame.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "to find events in, not to store"
+)]
+fn number(dtype: Dtype, frame: &[u8], element: usize) -> f64 {
+    fn at<const N: usize>(frame: &[u8], element: usize) -> [u8; N] {
+        frame.as_chunks().0.get(element).copied().unwrap_or([0; N])
+    }
+    match dtype {
+        Dtype::Bool | Dtype::U8 => f64::from(u8::from_le_bytes(at(frame, element))),
+        Dtype::I8 => f64::from(i8::from_le_bytes(at(frame, element))),
+        Dtype::U16 => f64::from(u16::from_le_bytes(at(frame, element))),
+        Dtype::I16 => f64::from(i16::from_le_bytes(at(frame, element))),
+        Dtype::U32 => f64::from(u32::from_le_bytes(at(frame, element))),
+        Dtype::I32 => f64::from(i32::from_le_bytes(at(frame, element))),
+        Dtype::U64 => u64::from_le_bytes(at(frame, element)) as f64,
+        Dtype::I64 => i64::from_le_bytes(at(frame, element)) as f64,
+        Dtype::F16 => half::f16::from_le_bytes(at(frame, element)).to_f64(),
+        Dtype::F32 => f64::from(f32::from_le_bytes(at(frame, element))),
+        Dtype::F64 => f64::from_le_bytes(at(frame, element)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::rule;
+
+    #[test]
+    fn only_the_named_numbers_are_looked_at() {
+        let ty = ValueType::new(Dtype::F32, &[3]).unwrap();
+        let mut second = rule("transition");
+        second.elements = Some(vec![1]);
+        let mut recorder = Recorder::new(&second, Some(&ty), "here").unwrap();
+        for values in [[0.0_f32, 5.0, 9.0], [1.0, 5.0, 0.0], [0.0, 7.0, 9.0]] {
+            let bytes: Vec<u8> = values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect();
+            recorder.push(&bytes);
+        }
+        assert_eq!(recorder.find(&[0, 1, 2]).len(), 1);
+        second.elements = Some(vec![3]);
+        assert!(Recorder::new(&second, Some(&ty), "here").is_err());
+        assert!(Recorder::new(&second, None, "here").is_err());
+    }
+
+    #[test]
+    fn every_dtype_is_read() {
+        for dtype in Dtype::ALL {
+            let mut frame = vec![0; dtype.size() * 2];
+            let one: &[u8] = match dtype {
+                Dtype::F16 => &[0, 0x3c],
+                Dtype::F32 => &[0, 0, 0x80, 0x3f],
+                Dtype::F64 => &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f],
+                _ => &[1],
+            };
+            frame[dtype.size()..][..one.len()].copy_from_slice(one);
+            assert_eq!(number(dtype, &frame, 0), 0.0, "{dtype:?}");
+            assert_eq!(number(dtype, &frame, 1), 1.0, "{dtype:?}");
+        }
+    }
+}
