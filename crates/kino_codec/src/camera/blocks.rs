@@ -226,10 +226,13 @@ fn restore_row_of<const PLANES: usize>(
             if x > 0 {
                 left = rows.each_ref().map(|row| row[x - 1]);
             }
-            for x in x..end {
-                for nr in 0..PLANES {
-                    left[nr] = left[nr].wrapping_add(rows[nr][x]);
-                    rows[nr][x] = left[nr];
+            let mut parts = rows.each_mut().map(|row| row[x..end].iter_mut());
+            for _ in x..end {
+                for (left, part) in left.iter_mut().zip(&mut parts) {
+                    if let Some(value) = part.next() {
+                        *left = left.wrapping_add(*value);
+                        *value = *left;
+                    }
                 }
             }
         }
@@ -344,7 +347,8 @@ mod tests {
             let size = size(height, width, [1, 3, 4][channels]);
             let before = arbitrary_bytes(seed, size.bytes());
             let mut planes = before.clone();
-            planes.rotate_left(seed as usize % 64 % size.bytes());
+            let by = usize::try_from(seed % 64).unwrap();
+            planes.rotate_left(by % size.bytes());
             let mut map = find(size, &planes, &before);
             prop_assert!(is_valid(size, &map));
             if arbitrary {

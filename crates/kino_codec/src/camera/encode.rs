@@ -164,7 +164,9 @@ mod tests {
         touched[1000..1030].fill(7);
         // Nothing in common with the others.
         let other = crate::testing::arbitrary_bytes(9, still.len());
-        let smooth: Vec<u8> = (0..still.len()).map(|idx| (idx / 120) as u8).collect();
+        let smooth: Vec<u8> = (0..still.len())
+            .map(|idx| u8::try_from(idx / 120).unwrap())
+            .collect();
         let got = kinds(size, &[still.clone(), still, touched, other, smooth]);
         assert!(got[0] <= 4);
         assert_eq!(got[1], Kind::SAME);

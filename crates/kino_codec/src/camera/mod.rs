@@ -29,9 +29,10 @@ use crate::codec::{
 use crate::error::{Result, buffer, corrupt};
 use crate::frame::FrameType;
 use crate::frames::{Frames, FramesMut};
-use crate::predict::{DEFAULT_LEVEL, MIN_MATCH, Size, join_row};
-use crate::scratch::Scratch;
+use crate::predict::{DEFAULT_LEVEL, MIN_MATCH, Size, check_view, join_row, put_row};
+use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
+use crate::view::{PicturesMut, Scale};
 use crate::zstd_frame::{Effort, LEVELS};
 
 use part::{Parts, Planes};
@@ -135,6 +136,43 @@ struct CameraDecoder {
     size: Size,
 }
 
+impl CameraDecoder {
+    /// Decodes the pictures that `range` needs and calls `put` for each of its rows: place, row, planes so far.
+    ///
+    /// Of the last picture only the first `last_rows` are restored: no other needs the rest.
+    fn decode_rows(
+        &self,
+        page: Page<'_>,
+        (range, last_rows): (Range<usize>, usize),
+        scratch: &mut Scratch,
+        mut put: impl FnMut(usize, usize, &[u8]),
+    ) -> Result<()> {
+        let parts = Parts::new(page, self.size, &mut scratch.offsets)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let buffers = [
+            &mut scratch.bytes,
+            &mut scratch.more_bytes,
+            &mut scratch.content,
+        ];
+        let mut planes = Planes::new(self.size, buffers);
+        for idx in parts.start_for(range.start)?..range.end {
+            planes.open(parts.get(idx)?, &mut scratch.zstd)?;
+            let is_last = idx + 1 == range.end;
+            let rows = if is_last { last_rows } else { self.size.height };
+            // Row by row, so that what is restored is still in the nearest cache when it is put out.
+            for y in 0..rows {
+                planes.restore_row(y);
+                if let Some(place) = idx.checked_sub(range.start) {
+                    put(place, y, planes.values());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Decoder for CameraDecoder {
     fn decode(
         &self,
@@ -147,31 +185,42 @@ impl Decoder for CameraDecoder {
         check_range(page, &range, dest.len())?;
         let row_bytes = size.width * size.channels;
         let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
-        let parts = Parts::new(page, size, &mut scratch.offsets)?;
-        if range.is_empty() {
-            return Ok(());
-        }
-        let first = parts.start_for(range.start)?;
-        let buffers = [
-            &mut scratch.bytes,
-            &mut scratch.more_bytes,
-            &mut scratch.content,
-        ];
-        let mut planes = Planes::new(size, buffers);
-        for idx in first..range.end {
-            planes.open(parts.get(idx)?, &mut scratch.zstd)?;
-            if idx < range.start {
-                (0..size.height).for_each(|y| planes.restore_row(y));
-                continue;
-            }
-            // Row by row, so that what is restored is still in the nearest cache when it is joined.
-            let rows = dest.frame_mut(idx - range.start).chunks_mut(row_stride);
-            for (y, row) in rows.take(size.height).enumerate() {
-                planes.restore_row(y);
-                join_row(size, planes.values(), y * size.width, &mut row[..row_bytes]);
-            }
-        }
-        Ok(())
+        self.decode_rows(page, (range, size.height), scratch, |place, y, planes| {
+            let row = &mut dest.frame_mut(place)[y * row_stride..][..row_bytes];
+            join_row(size, planes, y * size.width, row);
+        })
+    }
+
+    fn decode_pictures(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = self.size;
+        check_range(page, &range, dest.len())?;
+        check_view(size, dest)?;
+        let mut picture = std::mem::take(&mut scratch.picture);
+        let view = dest.view();
+        let result = if view.scale() == Scale::Full {
+            let rows = view.crop().top + view.crop().height;
+            self.decode_rows(page, (range, rows), scratch, |place, y, planes| {
+                put_row(size, planes, y, (dest, place), &mut picture);
+            })
+        } else {
+            let row_bytes = size.width * size.channels;
+            self.decode_rows(page, (range, size.height), scratch, |place, y, planes| {
+                let whole = at_least(&mut picture, size.bytes());
+                let row = &mut whole[y * row_bytes..][..row_bytes];
+                join_row(size, planes, y * size.width, row);
+                if y + 1 == size.height {
+                    view.put(place, whole, dest);
+                }
+            })
+        };
+        scratch.picture = picture;
+        result
     }
 }
 
@@ -184,7 +233,8 @@ mod tests {
     use crate::frame::Dtype;
     use crate::predict::Guess;
     use crate::testing::{
-        arbitrary_bytes, assert_same_as_raw, assert_survives_damage, encode, picture,
+        arbitrary_bytes, assert_same_as_raw, assert_same_views, assert_survives_damage, encode,
+        picture,
     };
     use proptest::prelude::*;
 
@@ -266,6 +316,15 @@ mod tests {
             picture[1000 * idx] ^= 1;
         }
         assert!(encode("camera", &frame, &group, 8).pages[0].bytes.len() < alone + 8 * 80);
+    }
+
+    #[test]
+    fn every_view_is_the_same_as_of_raw_pictures() {
+        for (channels, seed) in [(1, 1), (3, 2), (3, 3), (4, 4)] {
+            let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
+            let bytes = film((13, 37, channels), 5, seed);
+            assert_same_views("camera", &frame, &bytes, 4);
+        }
     }
 
     #[test]

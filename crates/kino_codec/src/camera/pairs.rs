@@ -164,9 +164,9 @@ mod tests {
                 }
                 let (pixels, width) = (size.pixels(), size.width);
                 // Escapes on few pixels, whatever the sizes.
-                for idx in pixels..3 * pixels {
+                for (idx, value) in planes[pixels..3 * pixels].iter_mut().enumerate() {
                     if idx % pixels % width > width / 16 {
-                        planes[idx] = planes[idx] & 7;
+                        *value &= 7;
                     }
                 }
             }

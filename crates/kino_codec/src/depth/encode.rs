@@ -40,7 +40,7 @@ pub(super) fn encode_picture(
     };
     let levels = distinct(size.numbers, &keys, limit)
         .map(|distinct| Levels::new(size.numbers, &distinct, eps))
-        .filter(|levels| levels.keys.len() <= most.max(1).min(MAX_LEVELS));
+        .filter(|levels| levels.keys.len() <= most.clamp(1, MAX_LEVELS));
     if let Some(levels) = levels {
         encode_ranks(effort, size, (&levels, &keys), &mut best, zstd)?;
     }

@@ -212,6 +212,7 @@ pub(super) fn distinct(numbers: Keys, keys: &[u64], most: usize) -> Option<Vec<u
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "samples are small numbers")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

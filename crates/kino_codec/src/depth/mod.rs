@@ -435,6 +435,11 @@ fn put_levels<const SIZE: usize>(table: &[u8], ranks: &[u16], to: &mut [u8]) {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "samples are small numbers"
+)]
 mod tests {
     use super::*;
     use crate::codec;
@@ -523,6 +528,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
     fn protected_frames_come_back_bit_for_bit() {
         let frame = FrameType::values(Dtype::F32, &[20, 20]).unwrap();
         let ty = frame.as_values().unwrap();

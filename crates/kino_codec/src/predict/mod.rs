@@ -27,10 +27,11 @@ use crate::frame::FrameType;
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::zstd_frame::{Effort, LEVELS, check_frame};
+use crate::view::{PicturesMut, Scale};
+use crate::zstd_frame::{Effort, LEVELS, ZstdContexts, check_frame};
 
 pub(crate) use guess::Guess;
-pub(crate) use planes::{Size, join_row, restore_row, split_planes};
+pub(crate) use planes::{Size, check_view, join_row, put_row, restore_row, split_planes};
 
 const NAME: &str = "predict";
 
@@ -163,6 +164,34 @@ struct PredictDecoder {
     size: Size,
 }
 
+impl PredictDecoder {
+    /// Unpacks the remainders of the one picture of `page`.
+    fn open<'s>(
+        &self,
+        page: Page<'_>,
+        buffer: &'s mut Vec<u8>,
+        zstd: &mut ZstdContexts,
+    ) -> Result<(Guess, &'s mut [u8])> {
+        let (&id, frame) = page
+            .bytes
+            .split_first()
+            .ok_or_else(|| corrupt(NAME, "it is empty"))?;
+        let guess = Guess::from_id(id).ok_or_else(|| corrupt(NAME, format!("guess {id}")))?;
+        check_frame(NAME, frame, self.size.bytes())?;
+        let planes = at_least(buffer, self.size.bytes());
+        zstd.decompress(NAME, frame, planes)?;
+        Ok((guess, planes))
+    }
+}
+
+/// Refuses pages of several frames.
+fn check_one(page: Page<'_>) -> Result<()> {
+    match page.frames {
+        1 => Ok(()),
+        more => Err(corrupt(NAME, format!("{more} frames in one page"))),
+    }
+}
+
 impl Decoder for PredictDecoder {
     fn decode(
         &self,
@@ -175,26 +204,52 @@ impl Decoder for PredictDecoder {
         check_range(page, &range, dest.len())?;
         let row_bytes = size.width * size.channels;
         let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
-        if page.frames != 1 {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
-        }
+        check_one(page)?;
         if range.is_empty() {
             return Ok(());
         }
-        let (&id, frame) = page
-            .bytes
-            .split_first()
-            .ok_or_else(|| corrupt(NAME, "it is empty"))?;
-        let guess = Guess::from_id(id).ok_or_else(|| corrupt(NAME, format!("guess {id}")))?;
-        check_frame(NAME, frame, size.bytes())?;
-        let planes = at_least(&mut scratch.bytes, size.bytes());
-        scratch.zstd.decompress(NAME, frame, planes)?;
+        let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
         let rows = dest.frame_mut(0).chunks_mut(row_stride);
         // Row by row, so that what is restored is still in the nearest cache when it is joined.
         for (y, row) in rows.take(size.height).enumerate() {
-            let row = &mut row[..row_bytes];
             restore_row(guess, size, planes, y);
-            join_row(size, planes, y * size.width, row);
+            join_row(size, planes, y * size.width, &mut row[..row_bytes]);
+        }
+        Ok(())
+    }
+
+    fn decode_pictures(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = self.size;
+        check_range(page, &range, dest.len())?;
+        check_view(size, dest)?;
+        check_one(page)?;
+        if range.is_empty() {
+            return Ok(());
+        }
+        let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
+        if dest.view().scale() != Scale::Full {
+            let picture = at_least(&mut scratch.picture, size.bytes());
+            for (y, row) in picture
+                .chunks_exact_mut(size.width * size.channels)
+                .enumerate()
+            {
+                restore_row(guess, size, planes, y);
+                join_row(size, planes, y * size.width, row);
+            }
+            dest.view().put(0, picture, dest);
+            return Ok(());
+        }
+        // Rows below the cut are not needed for those above.
+        let crop = dest.view().crop();
+        for y in 0..crop.top + crop.height {
+            restore_row(guess, size, planes, y);
+            put_row(size, planes, y, (dest, 0), &mut scratch.picture);
         }
         Ok(())
     }
@@ -205,7 +260,9 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::frame::Dtype;
-    use crate::testing::{assert_same_as_raw, assert_survives_damage, encode, picture};
+    use crate::testing::{
+        assert_same_as_raw, assert_same_views, assert_survives_damage, encode, picture,
+    };
     use proptest::prelude::*;
 
     #[test]
@@ -235,6 +292,15 @@ mod tests {
             (Dtype::U8, &[9]),
         ] {
             assert!(check(dtype, shape).is_err());
+        }
+    }
+
+    #[test]
+    fn every_view_is_the_same_as_of_raw_pictures() {
+        for channels in [1, 3, 4] {
+            let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
+            let bytes = picture(13, 37, channels, 5);
+            assert_same_views("predict", &frame, &bytes, 1);
         }
     }
 
