@@ -105,3 +105,27 @@ fn keep_shorter(page: Vec<u8>, best: &mut Option<Vec<u8>>) {
         *best = Some(page);
     }
 }
+
+/// The page of a picture as choices, whether that is short or not.
+#[cfg(test)]
+pub(super) fn encode_choices(
+    effort: Effort,
+    size: Size,
+    picture: &[u8],
+    detail: Detail,
+) -> Vec<u8> {
+    let keys: Vec<u64> = picture
+        .chunks_exact(size.numbers.size())
+        .map(|number| size.numbers.key(number))
+        .collect();
+    let distinct = distinct(size.numbers, &keys, MAX_LEVELS).unwrap();
+    let levels = Levels::new(size.numbers, &distinct, 0.0);
+    let mut zstd = ZstdContexts::default();
+    let mut page = vec![Kind::Choices(detail).id()];
+    put_stream(effort, &levels.to_bytes(size.numbers), &mut page, &mut zstd).unwrap();
+    let mut streams = classes::encode(detail, size.width, &levels.ranks(&keys));
+    for stream in streams.in_order(detail) {
+        put_stream(effort, stream, &mut page, &mut zstd).unwrap();
+    }
+    page
+}

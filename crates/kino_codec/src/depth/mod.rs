@@ -583,6 +583,31 @@ mod tests {
     }
 
     #[test]
+    fn choices_of_either_detail_come_back_whether_they_are_short_or_not() {
+        let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
+        let size = Size::new(&frame).unwrap();
+        let bytes = depths(Dtype::U16, (9, 14), 1, 0);
+        let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
+        for detail in [Detail::Full, Detail::Little] {
+            let page = encode::encode_choices(Effort::level(3), size, &bytes, detail);
+            let encoded = Encoded {
+                shared: Vec::new(),
+                pages: vec![EncodedPage {
+                    frames: 1,
+                    bytes: page,
+                }],
+            };
+            let page = Page {
+                bytes: &encoded.pages[0].bytes,
+                frames: 1,
+            };
+            let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
+            assert!(got == bytes, "{detail:?}");
+            assert_survives_damage("depth", &frame, &encoded);
+        }
+    }
+
+    #[test]
     fn flipping_any_bit_is_an_error_never_a_panic() {
         let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
         for kind in 0..4 {
