@@ -168,49 +168,46 @@ fn spread(mut runs: &[u8], bytes: &[u8], mut to: &mut [u8]) -> Option<()> {
     runs.is_empty().then_some(())
 }
 
-/// Four choices as four bytes, for every byte.
-static CHOICES: [[u8; 4]; 256] = {
-    let mut choices = [[0; 4]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut idx = 0;
-        while idx < 4 {
-            choices[byte][idx] = byte.to_le_bytes()[0] >> (2 * idx) & 3;
-            idx += 1;
-        }
-        byte += 1;
-    }
-    choices
-};
-
-/// The escapes among the four choices of a byte.
-struct Escapes {
-    count: u8,
-    columns: [u8; 4],
+/// What a byte says of its group.
+#[derive(Clone, Copy)]
+struct Group {
+    /// The columns of its escapes inside the group: four 16-bit numbers, of which the first `escapes` count.
+    columns: u64,
+    choices: [u8; 4],
+    escapes: u8,
 }
 
-/// The escapes of every byte.
-static ESCAPES: [Escapes; 256] = {
-    let mut all = [const {
-        Escapes {
-            count: 0,
-            columns: [0; 4],
-        }
-    }; 256];
+/// What every byte says.
+static GROUPS: [Group; 256] = {
+    let none = Group {
+        columns: 0,
+        choices: [0; 4],
+        escapes: 0,
+    };
+    let mut groups = [none; 256];
     let mut byte = 0;
     while byte < 256 {
-        let mut idx = 0_u8;
-        while idx < 4 {
-            if CHOICES[byte][idx as usize] == 3 {
-                all[byte].columns[all[byte].count as usize] = idx;
-                all[byte].count += 1;
+        let group = &mut groups[byte];
+        let mut column = 0;
+        while column < 4 {
+            let choice = byte.to_le_bytes()[0] >> (2 * column) & 3;
+            group.choices[column] = choice;
+            if choice == 3 {
+                group.columns |= (column as u64) << (16 * group.escapes);
+                group.escapes += 1;
             }
-            idx += 1;
+            column += 1;
         }
         byte += 1;
     }
-    all
+    groups
 };
+
+/// A picture may be this wide: columns are kept as 16-bit numbers.
+pub(super) const MAX_WIDTH: usize = (1 << 16) - 4;
+
+/// The same 16-bit number four times.
+const FOUR_TIMES: u64 = 0x0001_0001_0001_0001;
 
 /// Where the row above changes from a column to the next.
 #[inline(always)]
@@ -293,7 +290,7 @@ pub(crate) struct Room {
     /// What is kept of the rank to the left: all bits or none.
     masks: Vec<u16>,
     /// The columns of the escapes of the row at hand, and room for those of a group.
-    places: Vec<usize>,
+    places: Vec<u8>,
 }
 
 impl Room {
@@ -306,7 +303,7 @@ impl Room {
         self.choices.clear();
         self.choices.resize(padded, 0);
         self.places.clear();
-        self.places.resize(padded + 4, 0);
+        self.places.resize(2 * (padded + 4), 0);
     }
 }
 
@@ -331,6 +328,9 @@ impl<'r> Rows<'r> {
         levels: usize,
         room: &'r mut Room,
     ) -> Option<Self> {
+        if width > MAX_WIDTH {
+            return None;
+        }
         room.fit(width);
         // What is not in the other contexts is in context 0.
         let others: usize = streams.bytes.iter().skip(1).map(|bytes| bytes.len()).sum();
@@ -374,14 +374,14 @@ impl<'r> Rows<'r> {
             places,
             ..
         } = &mut *self.room;
-        let places = &places[..used];
+        let places = places.as_chunks::<2>().0.get(..used)?;
         vectorised(
             #[inline(always)]
             || make_rests(choices, above, masks, row),
         );
         for (place, escape) in places.iter().zip(escapes.get(self.next_escape..)?) {
             // A place for each escape of the row: all are inside.
-            row[*place] = *escape;
+            row[usize::from(u16::from_le_bytes(*place))] = *escape;
         }
         let next = self.next_escape + places.len();
         if next > escapes.len() {
@@ -414,21 +414,21 @@ impl<'r> Rows<'r> {
             || find_changes(above, choices),
         );
         let mut next = self.next;
-        let mut used = 0;
-        for (nr, group) in choices.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let (mut used, mut column) = (0, 0);
+        for group in choices.as_chunks_mut::<4>().0 {
             // Four bytes of 0 or 1 become four bits in the uppermost byte.
             let changes = u32::from_le_bytes(*group).wrapping_mul(0x0102_0408) >> 24;
             let changes = usize::try_from(changes).unwrap_or(0);
             let next = &mut next[self.detail.context(changes) % CONTEXTS];
-            let byte = usize::from(*bytes.get(*next)?);
+            let stored = &GROUPS[usize::from(*bytes.get(*next)?)];
             *next += 1;
-            *group = CHOICES[byte];
-            // All four that there might be are written, and as many as there are stay: no branch.
-            let Escapes { count, columns } = &ESCAPES[byte];
-            for (place, column) in places.get_mut(used..used + 4)?.iter_mut().zip(columns) {
-                *place = 4 * nr + usize::from(*column);
-            }
-            used += usize::from(*count);
+            *group = stored.choices;
+            // Four escapes are written, and as many as there are stay: no branch.
+            let columns = stored.columns + column * FOUR_TIMES;
+            let places = places.get_mut(2 * used..2 * used + 8)?;
+            places.copy_from_slice(&columns.to_le_bytes());
+            used += usize::from(stored.escapes);
+            column += 4;
         }
         self.next = next;
         Some(used)

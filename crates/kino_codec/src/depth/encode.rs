@@ -74,7 +74,8 @@ fn encode_ranks(
     let mut head = vec![0];
     let table = levels.to_bytes(size.numbers);
     put_stream(effort, &table, &mut head, zstd)?;
-    for detail in [Detail::Full, Detail::Little] {
+    let details = [Detail::Full, Detail::Little].into_iter();
+    for detail in details.filter(|_| size.width <= classes::MAX_WIDTH) {
         let mut page = head.clone();
         page[0] = Kind::Choices(detail).id();
         let mut streams = classes::encode(detail, size.width, &ranks);

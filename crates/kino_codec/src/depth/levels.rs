@@ -173,18 +173,17 @@ fn cover(numbers: Keys, keys: &[u64], eps: f64) -> (usize, u64) {
     (1, first)
 }
 
-/// The packed little-endian numbers of the levels whose steps are in `bytes`.
-pub(super) fn read(numbers: Keys, bytes: &[u8], out: &mut Vec<u8>) {
-    out.clear();
+/// Writes the packed little-endian numbers of the levels whose steps are in `bytes` to the beginning of `out`.
+pub(super) fn read(numbers: Keys, bytes: &[u8], out: &mut [u8]) {
     let count = bytes.len() / numbers.size();
     let mut key = 0_u64;
-    for idx in 0..count {
+    for (idx, number) in out.chunks_exact_mut(numbers.size()).enumerate().take(count) {
         let mut step = [0; 8];
         for (plane, byte) in step.iter_mut().take(numbers.size()).enumerate() {
             *byte = bytes[plane * count + idx];
         }
         key = key.wrapping_add(u64::from_le_bytes(step)) & numbers.mask();
-        out.extend_from_slice(&numbers.bits(key).to_le_bytes()[..numbers.size()]);
+        number.copy_from_slice(&numbers.bits(key).to_le_bytes()[..numbers.size()]);
     }
 }
 
@@ -296,7 +295,7 @@ mod tests {
                     prop_assert_eq!(*key, level);
                 }
             }
-            let mut out = Vec::new();
+            let mut out = vec![0; levels.keys.len() * numbers.size()];
             read(numbers, &levels.to_bytes(numbers), &mut out);
             for (bytes, key) in out.chunks_exact(numbers.size()).zip(&levels.keys) {
                 prop_assert_eq!(numbers.key(bytes), *key);

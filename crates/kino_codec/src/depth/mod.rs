@@ -30,7 +30,7 @@ use crate::error::{CodecError, Result, corrupt};
 use crate::frame::FrameType;
 use crate::frames::{Frames, FramesMut};
 use crate::predict::Guess;
-use crate::scratch::Scratch;
+use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::zstd_frame::{Effort, LEVELS, ZstdContexts};
 
@@ -372,7 +372,11 @@ fn take_levels(
     if !len.is_multiple_of(number) {
         return Err(corrupt(NAME, format!("{len} bytes of levels")));
     }
-    levels::read(size.numbers, &buffer[..len], table);
+    levels::read(
+        size.numbers,
+        &buffer[..len],
+        at_least(table, MAX_LEVELS * number),
+    );
     Ok(len / number)
 }
 
@@ -428,7 +432,10 @@ fn put_keys(numbers: Keys, keys: &[u64], to: &mut [u8]) {
 
 /// Writes the level of each rank; all ranks have one.
 fn put_levels<const SIZE: usize>(table: &[u8], ranks: &[u16], to: &mut [u8]) {
-    let table = table.as_chunks::<SIZE>().0;
+    // A place for every 16-bit number: none has to be compared with the number of levels.
+    let Some(table) = table.as_chunks::<SIZE>().0.first_chunk::<MAX_LEVELS>() else {
+        return;
+    };
     for (to, rank) in to.as_chunks_mut::<SIZE>().0.iter_mut().zip(ranks) {
         *to = table[usize::from(*rank)];
     }
