@@ -3,7 +3,7 @@
 use std::mem::swap;
 
 use super::blocks;
-use super::pairs;
+use super::pairs::{self, Layout};
 use super::part::Kind;
 use crate::error::Result;
 use crate::predict::{BAND_PIXELS, Guess, MIN_MATCH, Size, split_planes};
@@ -15,6 +15,9 @@ use crate::zstd_frame::Effort;
 ///
 /// A picture that stands alone makes the ones after it cheaper to read.
 const WORTH: usize = 32;
+
+/// Both layouts are tried if there are more bytes of escapes than one for so many pixels.
+const SOME: usize = 32;
 
 /// The page of a group of packed pictures.
 pub(super) fn encode_group(
@@ -105,10 +108,34 @@ fn encode_with(
     {
         guess.subtract(size.width, plane, to);
     }
-    scratch.content.clear();
-    let layout = pairs::put(size, remainders, &mut scratch.content);
-    let mut part = vec![Kind::Alone(guess).id(layout)];
-    scratch.zstd.compress(effort, &scratch.content, &mut part)?;
+    pack(effort, size, (Kind::Alone(guess), &[]), scratch)
+}
+
+/// The part of the remainders in `scratch.bytes`, in the layout that is shorter.
+fn pack(
+    effort: Effort,
+    size: Size,
+    (kind, map): (Kind, &[u8]),
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let remainders = &scratch.bytes[..size.bytes()];
+    let content = &mut scratch.content;
+    content.clear();
+    content.extend_from_slice(map);
+    let layout = pairs::put(size, remainders, content);
+    let mut part = vec![kind.id(layout)];
+    scratch.zstd.compress(effort, content, &mut part)?;
+    let escapes = content.len() - map.len() - layout.len(size);
+    // With hardly an escape, pairs are shorter for sure.
+    if layout == Layout::Paired && escapes > size.pixels() / SOME {
+        content.truncate(map.len());
+        content.extend_from_slice(remainders);
+        let mut planes = vec![kind.id(Layout::Planes)];
+        scratch.zstd.compress(effort, content, &mut planes)?;
+        if planes.len() < part.len() {
+            return Ok(planes);
+        }
+    }
     Ok(part)
 }
 
@@ -119,15 +146,12 @@ fn encode_moved(
     (planes, before): (&[u8], &[u8]),
     scratch: &mut Scratch,
 ) -> Result<(Vec<u8>, bool)> {
-    let mut content = blocks::find(size, planes, before);
-    let new = content.iter().filter(|mode| **mode == blocks::LEFT);
-    let is_new = 2 * new.count() > content.len();
+    let map = blocks::find(size, planes, before);
+    let new = map.iter().filter(|mode| **mode == blocks::LEFT);
+    let is_new = 2 * new.count() > map.len();
     let remainders = at_least(&mut scratch.bytes, size.bytes());
-    blocks::subtract(size, &content, (planes, before), remainders);
-    let layout = pairs::put(size, remainders, &mut content);
-    let mut part = vec![Kind::Moved.id(layout)];
-    scratch.zstd.compress(effort, &content, &mut part)?;
-    Ok((part, is_new))
+    blocks::subtract(size, &map, (planes, before), remainders);
+    Ok((pack(effort, size, (Kind::Moved, &map), scratch)?, is_new))
 }
 
 #[cfg(test)]

@@ -219,7 +219,7 @@ fn find_changes(above: &[u16], changes: &mut [u8]) {
 
 /// What each pixel is without its left neighbour, and whether that counts: all bits of its mask, or none.
 #[inline(always)]
-fn make_rests(choices: &[u8], above: &[u16], masks: &mut [u16], rests: &mut [u16]) {
+fn make_rests(choices: &[u8], above: &[u16], rests: &mut [u16], masks: &mut [u16]) {
     let neighbours = above.iter().zip(&above[1..]);
     let places = rests.iter_mut().zip(masks);
     for ((choice, (up, right)), (rest, mask)) in choices.iter().zip(neighbours).zip(places) {
@@ -234,45 +234,64 @@ fn make_rests(choices: &[u8], above: &[u16], masks: &mut [u16], rests: &mut [u16
 /// Pixels that are added up at a time.
 const LANES: usize = 8;
 
-/// Adds to each sum the one `STEP` pixels to its left where its mask is set, and joins the masks likewise.
-#[inline(always)]
-fn add_before<const STEP: usize>(
-    sum: [u16; LANES],
-    mask: [u16; LANES],
-) -> ([u16; LANES], [u16; LANES]) {
-    let before: [u16; LANES] = from_fn(|idx| idx.checked_sub(STEP).map_or(0, |idx| sum[idx]));
-    let masks: [u16; LANES] =
-        from_fn(|idx| idx.checked_sub(STEP).map_or(u16::MAX, |idx| mask[idx]));
-    (
-        from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx])),
-        from_fn(|idx| mask[idx] & masks[idx]),
-    )
+/// Sums of pixels with those to their left, and masks of whether all between them count; [`LANES`] more in front.
+#[derive(Debug, Default)]
+struct Sums {
+    sums: Vec<u16>,
+    masks: Vec<u16>,
 }
 
-/// Adds to each pixel the one to its left where its mask says so, in order; the highest that comes out.
+impl Sums {
+    fn fit(&mut self, len: usize) {
+        for row in [&mut self.sums, &mut self.masks] {
+            row.clear();
+            row.resize(LANES + len, 0);
+        }
+    }
+
+    /// Adds to each sum of `from` the one `step` to its left where its mask is set.
+    #[inline(always)]
+    fn add_before(&mut self, step: usize, from: &Self) {
+        let (sums, masks) = (&from.sums, &from.masks);
+        let sums = sums[LANES..].iter().zip(&sums[LANES - step..]);
+        let masks = masks[LANES..].iter().zip(&masks[LANES - step..]);
+        let to = self.sums[LANES..].iter_mut().zip(&mut self.masks[LANES..]);
+        for (((sum, sum_before), (mask, mask_before)), (to, to_mask)) in sums.zip(masks).zip(to) {
+            *to = sum.wrapping_add(sum_before & mask);
+            *to_mask = mask & mask_before;
+        }
+    }
+}
+
+/// Adds to each pixel of `sums` the one to its left where its mask says so, in order; the highest that comes out.
 ///
 /// One by one, each would wait for the one before. Here each adds what is 1, 2 and 4 pixels to its left, as far
-/// as the masks between are set, and then only the last of eight is waited for.
+/// as the masks between are set; then eight at a time wait for the eight before them.
 #[inline(always)]
-fn add_lefts(mut left: u16, masks: &[u16], row: &mut [u16]) -> u16 {
-    let (masks, masks_rest) = masks.as_chunks::<LANES>();
+fn add_lefts(sums: &mut Sums, more: &mut Sums, row: &mut [u16]) -> u16 {
+    more.sums[..LANES].copy_from_slice(&sums.sums[..LANES]);
+    more.add_before(1, sums);
+    sums.add_before(2, more);
+    more.add_before(4, sums);
+    let (sums, masks) = (more.sums.as_chunks::<LANES>().0, &more.masks[LANES..]);
+    let Some((before, sums)) = sums.split_first() else {
+        return 0;
+    };
+    let (mut before, mut highest) = (*before, [0; LANES]);
+    let masks = masks.as_chunks::<LANES>().0;
     let (blocks, rest) = row.as_chunks_mut::<LANES>();
-    let mut highest = [0; LANES];
-    for (block, mask) in blocks.iter_mut().zip(masks) {
-        let (sum, mask) = add_before::<1>(*block, *mask);
-        let (sum, mask) = add_before::<2>(sum, mask);
-        let (sum, mask) = add_before::<4>(sum, mask);
-        *block = from_fn(|idx| sum[idx].wrapping_add(left & mask[idx]));
-        highest = from_fn(|idx| highest[idx].max(block[idx]));
-        left = sum[LANES - 1].wrapping_add(left & mask[LANES - 1]);
+    let last = blocks.len();
+    for ((block, sum), mask) in blocks.iter_mut().zip(sums).zip(masks) {
+        before = from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx]));
+        highest = from_fn(|idx| highest[idx].max(before[idx]));
+        *block = before;
     }
-    let mut highest = highest.into_iter().fold(0, u16::max);
-    for (value, mask) in rest.iter_mut().zip(masks_rest) {
-        left = value.wrapping_add(left & mask);
-        *value = left;
-        highest = highest.max(left);
+    if let (Some(sum), Some(mask)) = (sums.get(last), masks.get(last)) {
+        before = from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx]));
+        rest.copy_from_slice(&before[..rest.len()]);
     }
-    highest
+    let highest = highest.into_iter().chain(rest.iter().copied());
+    highest.fold(0, u16::max)
 }
 
 /// Room that [`Rows`] works in, kept between pictures.
@@ -287,8 +306,9 @@ pub(crate) struct Room {
     row: Vec<u16>,
     /// Where the row above changes; then the choices of the row at hand.
     choices: Vec<u8>,
-    /// What is kept of the rank to the left: all bits or none.
-    masks: Vec<u16>,
+    /// What [`add_lefts`] works on.
+    sums: Sums,
+    more_sums: Sums,
     /// The columns of the escapes of the row at hand, and room for those of a group.
     places: Vec<u8>,
 }
@@ -296,10 +316,13 @@ pub(crate) struct Room {
 impl Room {
     fn fit(&mut self, width: usize) {
         let padded = padded(width);
-        for row in [&mut self.above, &mut self.row, &mut self.masks] {
+        for row in [&mut self.above, &mut self.row] {
             row.clear();
             row.resize(padded + 1, 0);
         }
+        let len = (padded + 1).next_multiple_of(LANES);
+        self.sums.fit(len);
+        self.more_sums.fit(len);
         self.choices.clear();
         self.choices.resize(padded, 0);
         self.places.clear();
@@ -369,7 +392,8 @@ impl<'r> Rows<'r> {
             above,
             row,
             choices,
-            masks,
+            sums,
+            more_sums,
             escapes,
             places,
             ..
@@ -377,20 +401,29 @@ impl<'r> Rows<'r> {
         let places = places.as_chunks::<2>().0.get(..used)?;
         vectorised(
             #[inline(always)]
-            || make_rests(choices, above, masks, row),
+            || {
+                make_rests(
+                    choices,
+                    above,
+                    &mut sums.sums[LANES..],
+                    &mut sums.masks[LANES..],
+                )
+            },
         );
         for (place, escape) in places.iter().zip(escapes.get(self.next_escape..)?) {
             // A place for each escape of the row: all are inside.
-            row[usize::from(u16::from_le_bytes(*place))] = *escape;
+            sums.sums[LANES + usize::from(u16::from_le_bytes(*place))] = *escape;
         }
         let next = self.next_escape + places.len();
         if next > escapes.len() {
             return None;
         }
         self.next_escape = next;
+        // To the left of a row is the rank above its first pixel.
+        sums.sums[LANES - 1] = above[0];
         let highest = vectorised(
             #[inline(always)]
-            || add_lefts(above[0], masks, row),
+            || add_lefts(sums, more_sums, row),
         );
         if let [.., before, last] = row.as_mut_slice() {
             *last = *before;
