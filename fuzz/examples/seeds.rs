@@ -4,15 +4,23 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use kino_codec::{Encoded, FrameType, Frames, Scratch, codec};
-use kino_fuzz::{distances, picture, vector};
+use kino_fuzz::{distances, picture, shuffle, vector};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for kind in 0..=u8::MAX {
         let ty = vector(kind);
         let bytes = smooth(ty.frame_bytes() * 300, ty.dtype().size());
         let frame = FrameType::Values(ty);
-        for (text, target) in [("pco", "codec_pco"), ("zstd", "codec_zstd")] {
-            write(target, text, kind, &Frames::values(&frame, &bytes)?, 280)?;
+        let frames = Frames::values(&frame, &bytes)?;
+        for text in ["pco", "raw", "vector", "vector:abs=0.5"] {
+            let name = text.split(':').next().unwrap_or(text);
+            write(&format!("codec_{name}"), text, kind, &frames, 280)?;
+        }
+        for name in ["zstd", "lz4", "deflate"] {
+            let text = format!("{name}:shuffle={}", shuffle(kind));
+            if codec(&text)?.check(&frame).is_ok() {
+                write(&format!("codec_{name}"), &text, kind, &frames, 280)?;
+            }
         }
         let ty = picture(kind);
         let bytes = smooth(ty.frame_bytes(), 1);
@@ -32,14 +40,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 write("codec_jpeg", text, kind, &frames, 1)?;
             }
         }
+        let frames = [bytes.as_slice(), &bytes[1..], &[7]].concat();
+        let frames = Frames::values(&frame, &frames)?;
+        for text in ["av1:q=30,speed=10", "av1:q=90,speed=10,sub=444", "av1:psnr=90,speed=10"] {
+            if codec(text)?.check(&frame).is_ok() {
+                write("codec_av1", text, kind, &frames, 2)?;
+            }
+        }
         let texts = ["pick up the cube", "pick up the cube", "", "größer"].map(str::as_bytes);
         let texts = &texts[..usize::from(kind % 4) + 1];
         write("codec_text", "text", kind, &Frames::bytes(&FrameType::Text, texts), 4)?;
     }
-    for text in ["zstd:level=3,shuffle=4", "jpeg:q=95,sub=444", "jpeg:carry", "pco:level=8"] {
+    for text in [
+        "zstd:level=3,shuffle=4",
+        "deflate:level=6,strategy=rle,shuffle=bits2",
+        "jpeg:q=95,sub=444",
+        "jpeg:carry",
+        "pco:level=8",
+        "vector:level=8,abs=1e-4x7/0x3,quat=3",
+    ] {
         let folder = Path::new("corpus/codec_spec");
         std::fs::create_dir_all(folder)?;
-        std::fs::write(folder.join(text.replace(':', "_")), text)?;
+        std::fs::write(folder.join(text.replace([':', '/'], "_")), text)?;
     }
     Ok(())
 }

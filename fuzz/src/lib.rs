@@ -60,6 +60,18 @@ impl<'a> Input<'a> {
         scratch: &mut Scratch,
         then: impl FnOnce(Input<'_>, &mut Scratch),
     ) {
+        // A page of the `zstd` codec is exactly one frame.
+        self.wrapped_by("zstd:level=1", (keep, content_len), scratch, then);
+    }
+
+    /// The same with a page of another codec of bytes in place of the zstd frame.
+    pub fn wrapped_by(
+        &self,
+        text: &str,
+        (keep, content_len): (usize, Option<usize>),
+        scratch: &mut Scratch,
+        then: impl FnOnce(Input<'_>, &mut Scratch),
+    ) {
         let Some((kept, content)) = self.page.split_at_checked(keep) else {
             return;
         };
@@ -70,8 +82,20 @@ impl<'a> Input<'a> {
             return;
         }
         let content: Vec<u8> = content.iter().copied().cycle().take(len.get()).collect();
-        let page = [kept, &zstd_frame(&content, scratch)].concat();
-        then(self.with_page(&page), scratch);
+        let byte = FrameType::values(Dtype::U8, &[]).expect("a scalar");
+        let frames = Frames::values(&byte, &content).expect("whole bytes");
+        let mut out = Encoded::default();
+        codec(text)
+            .and_then(|codec| codec.encode(&frames, len, &mut out, scratch))
+            .expect("bytes can be compressed");
+        let page = [kept, &out.pages[0].bytes].concat();
+        then(
+            Input {
+                page: &page,
+                ..*self
+            },
+            scratch,
+        );
     }
 
     /// The page's bytes.
@@ -171,6 +195,18 @@ pub fn vector(kind: u8) -> ValueType {
     let kind = usize::from(kind);
     let dtype = Dtype::ALL[kind % Dtype::ALL.len()];
     ValueType::new(dtype, shapes[kind / Dtype::ALL.len() % shapes.len()]).expect("small shapes")
+}
+
+/// A value of parameter `shuffle` for every `kind`: mostly one that suits [`vector`] of the same kind.
+pub fn shuffle(kind: u8) -> String {
+    let size = vector(kind).dtype().size();
+    match kind / 60 {
+        0 => "1".to_owned(),
+        1 => size.to_string(),
+        2 => format!("bits{size}"),
+        3 => "2".to_owned(),
+        _ => "bits4".to_owned(),
+    }
 }
 
 /// A picture type for every `kind`.

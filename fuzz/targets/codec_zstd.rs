@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use kino_codec::Scratch;
-use kino_fuzz::{Input, vector};
+use kino_fuzz::{Input, shuffle, vector};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -15,9 +15,8 @@ thread_local! {
 
 fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else { return };
-    let texts = ["zstd", "zstd:shuffle=2", "zstd:shuffle=4", "zstd:shuffle=8"];
-    let text = texts[usize::from(input.kind / 60) % texts.len()];
-    let codec = kino_codec::codec(text).expect("a known codec");
+    let text = format!("zstd:shuffle={}", shuffle(input.kind));
+    let codec = kino_codec::codec(&text).expect("a known codec");
     let ty = vector(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);

@@ -53,6 +53,8 @@ class Episode:
     def rates_hz(self) -> list[float | None]: ...
     def stream(self, name: str) -> Stream: ...
     def read_attributes(self) -> str: ...
+    def read_protected(self) -> list[tuple[str, int, int]]: ...
+    def read_events(self) -> str: ...
 
 @final
 class Stream:
@@ -124,6 +126,7 @@ class EpisodeArgs(TypedDict):
     source: str | None
     attributes: str
     labels: dict[str, bool | int | float | str]
+    protect: list[tuple[str, float, float]]
 
 @type_check_only
 class StreamArgs(TypedDict):

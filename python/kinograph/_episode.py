@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kinograph._errors import InvalidArgumentError
 from kinograph._stream import Stream
@@ -14,6 +14,14 @@ from kinograph._table import BUILT_IN_COLUMNS
 if TYPE_CHECKING:
     from kinograph import _core
     from kinograph._dataset import Dataset
+
+
+class Protected(NamedTuple):
+    """A stretch of time around an event, in seconds from the episode's first frame."""
+
+    event: str
+    start_s: float
+    end_s: float
 
 
 class Episode(Mapping[str, Stream]):
@@ -96,6 +104,23 @@ class Episode(Mapping[str, Stream]):
         """What its source said of it; read from disk each time."""
         attributes: dict[str, Any] = json.loads(self._core.read_attributes())
         return attributes
+
+    @property
+    def protected(self) -> list[Protected]:
+        """The stretches of time around events, whose frames are exact in streams that protect them; read from disk each time.
+
+        >>> episode.protected
+        []
+        """
+        start = self.start_ns
+        parts = self._core.read_protected()
+        return [Protected(e, (a - start) / 1e9, (b - start) / 1e9) for e, a, b in parts]
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The rules by which events were looked for when it was packed; read from disk each time."""
+        events: list[dict[str, Any]] = json.loads(self._core.read_events())
+        return events
 
     def __getitem__(self, name: str) -> Stream:
         """Open a stream by its name."""

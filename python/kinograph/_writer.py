@@ -120,6 +120,7 @@ class Writer:
         attributes: Mapping[str, Any] | None = None,
         labels: Mapping[str, Label] | None = None,
         kinds: Mapping[str, str] | None = None,
+        protect: Iterable[tuple[float, float]] = (),
         licence: str | None = None,
         consent: str | None = None,
         source: str | None = None,
@@ -144,6 +145,8 @@ class Writer:
         :param attributes: anything that JSON can hold; kept with the episode.
         :param labels: columns of the episode table: numbers, text, yes or no.
         :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell.
+        :param protect: stretches of time, as first and last second from the episode's first frame, whose frames come back
+            bit for bit in streams that a plan stores with a bound and ``protect = ["given"]`` or ``["*"]``.
         :param licence: an SPDX expression.
         :param consent: what the people recorded agreed to.
         :param source: the file it comes from.
@@ -161,6 +164,7 @@ class Writer:
             "source": source,
             "attributes": _to_json("attributes of the episode", attributes or {}),
             "labels": {name: _to_label(name, value) for name, value in (labels or {}).items()},
+            "protect": [_to_stretch(stretch) for stretch in protect],
         }
         times = Times(rate_hz, timestamps_ns)
         self._core.add_episode(episode, to_streams(streams, times, kinds or {}))
@@ -293,6 +297,21 @@ def _to_success(success: object) -> bool | None:
     if success is None or isinstance(success, bool | np.bool_):
         return None if success is None else bool(success)
     raise InvalidArgumentError(f"success is True, False or None, not {success!r}")
+
+
+def _to_stretch(stretch: object) -> tuple[str, float, float]:
+    """Turn a pair of seconds into what the core takes: the stretches that come with an episode are `given`."""
+    try:
+        start_s, end_s = (float(second) for second in stretch)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"protect has {stretch!r}; a stretch of time is its first and last second: (1.5, 2.0)"
+        ) from None
+    if not 0 <= start_s <= end_s < 1e9:
+        raise InvalidArgumentError(
+            f"protect has {stretch!r}; a stretch begins at second 0 or later and ends after that"
+        )
+    return "given", start_s, end_s
 
 
 def _to_label(name: str, value: object) -> Label:

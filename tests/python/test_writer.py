@@ -222,7 +222,8 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
     for plan, message in [
         ({"stream": [{"codec": "no-such"}]}, "no-such"),
         ({"streams": []}, "streams"),
-        ({"stream": [{"match": "x"}]}, "codec"),
+        ({"stream": [{"bound": "cm(1)"}]}, r"cm\(1\)"),
+        ({"stream": [{"protect": ["grasp"]}]}, "grasp"),
         ({"stream": {1, 2}}, "cannot be stored as JSON"),
         (3, "must be a path or a dict"),
     ]:

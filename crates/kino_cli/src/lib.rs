@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use clap::{Parser, Subcommand};
 
-use commands::{cat, info, pack, verify};
+use commands::{bench, cat, info, pack, verify};
 
 /// What a command did, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +43,8 @@ enum Command {
     Verify(verify::Args),
     /// Print frames of a stream
     Cat(cat::Args),
+    /// Measure what things cost on this machine
+    Bench(bench::Args),
 }
 
 /// The version, and whether this build is slow.
@@ -72,6 +74,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
+        Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(Outcome::Done) => 0,

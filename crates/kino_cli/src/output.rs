@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use anyhow::Result;
+use kino_codec::{CodecSpec, FrameType};
+use kino_dataset::CostRecord;
 
 /// Writes to stdout; a closed pipe comes back as an error that `run` takes for success.
 pub(crate) fn print(text: &str) -> Result<()> {
@@ -126,6 +128,15 @@ pub(crate) fn speed(count: u64, seconds: f64) -> String {
         return "–".to_owned();
     }
     format!("{:.0}", count as f64 / 1e6 / seconds)
+}
+
+/// Microseconds to decode one such frame on this machine, or a dash where nothing like it was measured.
+pub(crate) fn decode_us(costs: &CostRecord, codec: &CodecSpec, frame: &FrameType) -> String {
+    let cost = costs.cost(codec, frame);
+    cost.map_or("–".to_owned(), |cost| {
+        let micros = cost.decode_ns / 1e3;
+        format!("{micros:.*}", if micros < 99.95 { 1 } else { 0 })
+    })
 }
 
 /// A frame type as a schema says it: `uint8 84×84×3`.

@@ -17,6 +17,7 @@
 //! are untrusted: a wrong byte is an error, never a panic, and no size that the bytes claim is
 //! allocated before it has been compared with what the caller expects.
 
+mod av1;
 mod bound;
 mod camera;
 mod codec;
@@ -24,6 +25,7 @@ mod depth;
 mod error;
 mod frame;
 mod frames;
+mod general;
 mod jpeg;
 mod pco;
 mod predict;
@@ -34,13 +36,14 @@ mod simd;
 mod spec;
 mod text;
 mod varint;
+mod vector;
 mod view;
-mod zstd;
 mod zstd_frame;
 
 #[cfg(test)]
 mod testing;
 
+pub use av1::av1_simd;
 pub use bound::{AbsBound, Bound};
 pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, Scope};
 pub use error::{CodecError, Result};

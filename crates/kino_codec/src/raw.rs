@@ -128,11 +128,14 @@ impl Decoder for RawDecoder {
                 ),
             ));
         }
-        for (place, idx) in range.enumerate() {
-            dest.put(
-                place,
-                &page.bytes[idx * self.frame_bytes..(idx + 1) * self.frame_bytes],
-            );
+        let wanted = &page.bytes[range.start * self.frame_bytes..range.end * self.frame_bytes];
+        if let Some(packed) = dest.as_packed() {
+            // One copy: many frames are smaller than the call that copies them.
+            packed[..wanted.len()].copy_from_slice(wanted);
+            return Ok(());
+        }
+        for (place, frame) in wanted.chunks_exact(self.frame_bytes.max(1)).enumerate() {
+            dest.put(place, frame);
         }
         Ok(())
     }

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use crate::av1::Av1;
 use crate::camera::Camera;
 use crate::codec::Codec;
 use crate::depth::Depth;
 use crate::error::{CodecError, Result};
+use crate::general::{Deflate, General, Lz4, Zstd};
 use crate::jpeg::Jpeg;
 use crate::pco::Pco;
 use crate::predict::Predict;
 use crate::raw::Raw;
 use crate::spec::CodecSpec;
 use crate::text::Text;
-use crate::zstd::Zstd;
+use crate::vector::Vector;
 
 /// One row of the registry.
 #[derive(Debug, Clone, Copy)]
@@ -35,12 +37,27 @@ const CODECS: &[CodecEntry] = &[
     CodecEntry {
         name: "zstd",
         summary: "general lossless: depth, large arrays",
-        make: |spec| Ok(Arc::new(Zstd::new(spec)?)),
+        make: |spec| Ok(Arc::new(General::<Zstd>::new(spec)?)),
+    },
+    CodecEntry {
+        name: "lz4",
+        summary: "general lossless: the fastest to decode, the least small",
+        make: |spec| Ok(Arc::new(General::<Lz4>::new(spec)?)),
+    },
+    CodecEntry {
+        name: "deflate",
+        summary: "general lossless: zlib and its strategies, for comparison",
+        make: |spec| Ok(Arc::new(General::<Deflate>::new(spec)?)),
     },
     CodecEntry {
         name: "pco",
         summary: "lossless for vectors: joints, actions, forces, times",
         make: |spec| Ok(Arc::new(Pco::new(spec)?)),
+    },
+    CodecEntry {
+        name: "vector",
+        summary: "lossless or bounded for vectors: joints, actions, forces, times",
+        make: |spec| Ok(Arc::new(Vector::new(spec)?)),
     },
     CodecEntry {
         name: "predict",
@@ -61,6 +78,11 @@ const CODECS: &[CodecEntry] = &[
         name: "jpeg",
         summary: "lossy for 8-bit pictures, or JPEG files carried as they are",
         make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
+    },
+    CodecEntry {
+        name: "av1",
+        summary: "lossy for 8-bit pictures in sequence: the smallest",
+        make: |spec| Ok(Arc::new(Av1::new(spec)?)),
     },
     CodecEntry {
         name: "text",
@@ -104,13 +126,20 @@ mod tests {
         let texts = [
             "raw",
             "zstd:level=19,shuffle=4",
+            "zstd:level=1,shuffle=bits2",
+            "lz4:shuffle=8",
+            "deflate:level=9,strategy=filtered,shuffle=bits1",
             "pco:level=0",
+            "vector:level=8",
+            "vector:level=8,abs=1e-4x7/0x3,quat=3",
             "predict:level=3",
             "camera:level=3,group=8",
             "depth:level=3",
             "depth:level=3,abs=1e-3",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
+            "av1:q=80,group=30,speed=9,sub=420",
+            "av1:psnr=42.5,group=8,speed=10,sub=444",
             "text:level=1",
         ];
         let defaults = codecs().iter().map(|entry| entry.name);
@@ -127,7 +156,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, pco, predict, camera, depth, jpeg, text"),
+            error.contains("pco, vector, predict, camera, depth, jpeg, av1, text"),
             "{error}"
         );
     }

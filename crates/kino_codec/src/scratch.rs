@@ -1,7 +1,10 @@
 //! Working memory that is reused from page to page, one per thread.
 
+use crate::av1::{Index, Instance};
 use crate::depth::Room;
+use crate::general::Inflater;
 use crate::jpeg::{Compressor, Decompressor};
+use crate::vector::VectorScratch;
 use crate::zstd_frame::ZstdContexts;
 
 /// Buffers and library contexts that codecs keep between calls, so that decoding a frame allocates nothing.
@@ -25,12 +28,20 @@ pub struct Scratch {
     pub(crate) depth_room: Room,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
+    /// For vectors: the parts of a page.
+    pub(crate) vector: VectorScratch,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
+    /// The state of decoding deflate.
+    pub(crate) inflater: Inflater,
     /// The JPEG library's instance for encoding, once one was needed.
     pub(crate) jpeg_compressor: Option<Compressor>,
     /// The JPEG library's instance for decoding, once one was needed.
     pub(crate) jpeg_decompressor: Option<Decompressor>,
+    /// The AV1 decoder, once one was needed.
+    pub(crate) av1: Option<Instance>,
+    /// Where the parts of an AV1 page lie.
+    pub(crate) av1_index: Index,
 }
 
 impl Scratch {

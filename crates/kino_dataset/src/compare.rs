@@ -85,7 +85,7 @@ const PSNR_ROUNDING: f64 = 1e-9;
 impl Deviation {
     /// The peak signal-to-noise ratio over `values` 8-bit numbers, or `None` if nothing was lost.
     #[expect(clippy::cast_precision_loss, reason = "a page has under 2⁵³ numbers")]
-    fn psnr_db(&self, values: usize) -> Option<f64> {
+    pub(crate) fn psnr_db(&self, values: usize) -> Option<f64> {
         let mean = self.sum_squared / values.max(1) as f64;
         (mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
     }

@@ -17,6 +17,7 @@ mod assembly;
 mod attributes;
 mod commit;
 mod compare;
+mod costs;
 mod dataset;
 mod encode;
 mod episode;
@@ -41,6 +42,7 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::Committed;
+pub use costs::{Cost, CostRecord, Effort, Measured, Sample, candidates, measure, processor};
 pub use dataset::Dataset;
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;

@@ -177,4 +177,17 @@ impl Episode {
         let attributes = py.detach(|| self.inner.read_attributes()).map_err(to_py)?;
         Ok(Value::Object(attributes).to_string())
     }
+
+    /// Event, start and end of the stretches of time that are protected, in nanoseconds.
+    fn read_protected(&self, py: Python<'_>) -> PyResult<Vec<(String, i64, i64)>> {
+        let protected = py.detach(|| self.inner.read_protected()).map_err(to_py)?;
+        let parts = |part: kino_dataset::Protected| (part.event, part.start_ns, part.end_ns);
+        Ok(protected.into_iter().map(parts).collect())
+    }
+
+    /// The rules by which events were looked for, as JSON.
+    fn read_events(&self, py: Python<'_>) -> PyResult<String> {
+        let events = py.detach(|| self.inner.read_events()).map_err(to_py)?;
+        Ok(Value::Array(events).to_string())
+    }
 }

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Start,
-    StreamInfo, Times, WriterOptions,
+    Arrival, DatasetWriter, EpisodeInfo, EpisodeWriter, JsonMap, Kind, Label, Plan, Protected,
+    Start, StreamInfo, Times, WriterOptions,
 };
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
@@ -50,6 +50,8 @@ struct EpisodeArgs {
     source: Option<String>,
     attributes: String,
     labels: BTreeMap<String, LabelArg>,
+    /// Names, starts and ends, in seconds from the first frame.
+    protect: Vec<(String, f64, f64)>,
 }
 
 /// A value in a user column.
@@ -124,7 +126,6 @@ impl Writer {
         episode: EpisodeArgs,
         streams: Vec<StreamArgs<'_>>,
     ) -> PyResult<()> {
-        let info = episode.into_info()?;
         // Streams with a rate start with the earliest of those that have times of their own.
         let first = |stream: &StreamArgs<'_>| {
             stream
@@ -136,6 +137,7 @@ impl Writer {
                 .copied()
         };
         let start_ns = streams.iter().filter_map(first).min().unwrap_or(0);
+        let info = episode.into_info(start_ns)?;
         let jobs: Vec<StreamJob<'_>> = streams
             .iter()
             .map(|stream| stream.to_job(start_ns))
@@ -220,8 +222,14 @@ impl Options {
 }
 
 impl EpisodeArgs {
-    fn into_info(self) -> PyResult<EpisodeInfo> {
+    fn into_info(self, start_ns: i64) -> PyResult<EpisodeInfo> {
+        let protect = |(event, start_s, end_s): (String, f64, f64)| Protected {
+            event,
+            start_ns: start_ns.saturating_add(nanoseconds(start_s)),
+            end_ns: start_ns.saturating_add(nanoseconds(end_s)),
+        };
         Ok(EpisodeInfo {
+            protected: self.protect.into_iter().map(protect).collect(),
             id: self.id.unwrap_or_default(),
             splits: self.splits,
             task: self.task,
@@ -341,13 +349,16 @@ fn kind(name: &str) -> PyResult<Kind> {
     })
 }
 
+/// Whole nanoseconds; beyond what they can count, the first or the last.
+#[expect(clippy::cast_possible_truncation, reason = "the nearest that there is")]
+fn nanoseconds(seconds: f64) -> i64 {
+    (seconds * 1e9).round() as i64
+}
+
 fn plan_from_json(text: &str) -> PyResult<Plan> {
     let plan: Plan = serde_json::from_str(text)
         .map_err(|error| invalid(format!("the plan is not valid: {error}")))?;
-    for rule in &plan.rules {
-        kino_codec::codec(&rule.codec)
-            .map_err(|error| invalid(format!("the plan is not valid: {error}")))?;
-    }
+    plan.check().map_err(to_py)?;
     Ok(plan)
 }
 

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use kino_dataset::{Clock, Dataset, StreamSummary};
+use kino_codec::FrameType;
+use kino_dataset::{Clock, CostRecord, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, bytes, frame_type, print, print_json, ratio};
+use crate::output::{Align, Table, bytes, decode_us, frame_type, print, print_json, ratio};
 
 /// Show what a dataset holds.
 #[derive(Debug, clap::Args)]
@@ -83,8 +84,9 @@ fn streams(dataset: &Dataset) -> String {
         ("after", Align::Right),
         ("ratio", Align::Right),
         ("error", Align::Right),
+        ("decode µs", Align::Right),
     ]);
-    let rates = rates(dataset);
+    let (rates, costs) = (rates(dataset), CostRecord::load());
     for stream in &dataset.manifest().streams {
         table.row(vec![
             stream.name.clone(),
@@ -97,9 +99,22 @@ fn streams(dataset: &Dataset) -> String {
             bytes(stream.bytes),
             ratio(stream.raw_bytes, stream.bytes),
             error(stream),
+            cost(&costs, stream),
         ]);
     }
-    table.render()
+    let mut text = table.render();
+    let protected = dataset
+        .manifest()
+        .streams
+        .iter()
+        .filter(|s| s.protected_frames > 0);
+    for stream in protected {
+        let (name, frames) = (&stream.name, stream.protected_frames);
+        text.push_str(&format!(
+            "\n{name}: {frames} frames around events are exact"
+        ));
+    }
+    text
 }
 
 /// The rate of each stream of the first episode; a damaged one has none, and `verify` says why.
@@ -118,10 +133,27 @@ fn rates(dataset: &Dataset) -> HashMap<String, String> {
         .collect()
 }
 
+/// What decoding a frame costs by the machine's record; of the first codec, if there are several.
+fn cost(costs: &CostRecord, stream: &StreamSummary) -> String {
+    let spec = stream.codecs.first().and_then(|codec| codec.parse().ok());
+    let frame = match stream.dtype.as_str() {
+        "text" => Some(FrameType::Text),
+        dtype => dtype
+            .parse()
+            .ok()
+            .and_then(|dtype| FrameType::values(dtype, &stream.shape).ok()),
+    };
+    match (spec, frame) {
+        (Some(spec), Some(frame)) => decode_us(costs, &spec, &frame),
+        _ => String::new(),
+    }
+}
+
+/// What was lost, measured when it was packed: pictures in dB and at most, other numbers at most.
 fn error(stream: &StreamSummary) -> String {
     match stream.psnr_db() {
-        Some(psnr) => format!("{psnr:.1} dB"),
-        None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
+        Some(psnr) => format!("{psnr:.1} dB, ≤ {}", stream.max_abs_error),
+        None if stream.max_abs_error > 0.0 => format!("≤ {:.3e}", stream.max_abs_error),
         None => "none".to_owned(),
     }
 }
@@ -167,6 +199,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
             "bytes": stream.bytes,
             "max_abs_error": stream.max_abs_error,
             "psnr_db": stream.psnr_db(),
+            "protected_frames": stream.protected_frames,
         })
     });
     let mut value = json!({

@@ -1,5 +1,6 @@
 //! One file per verb.
 
+pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod info;
 pub(crate) mod pack;

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use kino_dataset::{Dataset, Plan, Start, StreamUsage, WriterOptions};
+use kino_dataset::{CostRecord, Dataset, Plan, Start, StreamUsage, WriterOptions};
 use kino_import::{ImportOptions, Incomplete, PackOptions, Packed, Source};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, bytes, frame_type, note, print, print_json, ratio, speed};
+use crate::output::{
+    Align, Table, bytes, decode_us, frame_type, note, print, print_json, ratio, speed,
+};
 use crate::progress::Progress;
 
 /// Pack a recording into a dataset.
@@ -181,11 +183,21 @@ fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
         .episodes()
         .iter()
         .flat_map(|episode| &episode.streams);
-    for rule in plan.unused_rules(streams.map(|stream| (stream.name.as_str(), stream.kind))) {
+    for rule in plan.unused_rules(
+        streams
+            .clone()
+            .map(|stream| (stream.name.as_str(), stream.kind)),
+    ) {
         let pattern = rule.pattern.as_deref().unwrap_or("*");
+        let codec = rule.codec.as_deref().unwrap_or("no codec named");
         note(&format!(
-            "note: the plan's rule for `{pattern}` ({}) matches no stream",
-            rule.codec
+            "note: the plan's rule for `{pattern}` ({codec}) matches no stream"
+        ));
+    }
+    for event in plan.unused_events(streams.map(|stream| stream.name.as_str())) {
+        note(&format!(
+            "note: the plan's event `{}` is looked for in `{}`, which matches no stream",
+            event.name, event.stream
         ));
     }
 }
@@ -200,7 +212,10 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
         ("kind", Align::Left),
         ("type", Align::Left),
         ("codec", Align::Left),
+        ("bound", Align::Left),
+        ("decode µs", Align::Right),
     ]);
+    let costs = CostRecord::load();
     let mut streams = Vec::new();
     for stream in &first.streams {
         let arrival = if stream.carried {
@@ -215,8 +230,14 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
             stream.kind.name().to_owned(),
             stream.frame.to_string(),
             codec.clone(),
+            choice.codec.bound().to_string(),
+            decode_us(&costs, choice.codec.spec(), &stream.frame),
         ]);
-        streams.push(json!({"name": stream.name, "kind": stream.kind.name(), "frame": stream.frame.to_string(), "codec": codec}));
+        let cost = costs.cost(choice.codec.spec(), &stream.frame);
+        streams.push(json!({
+            "name": stream.name, "kind": stream.kind.name(), "frame": stream.frame.to_string(), "codec": codec,
+            "bound": choice.codec.bound().to_string(), "decode_ns": cost.map(|cost| cost.decode_ns),
+        }));
     }
     let format = source.describe().format;
     let episodes = source.episodes().len();
@@ -230,8 +251,13 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
             args.source.display(),
             first.id
         );
+        let hint = if costs.costs().is_empty() {
+            "What decoding costs on this machine is not known yet: run `kinograph bench codecs`.\n"
+        } else {
+            ""
+        };
         print(&format!(
-            "{head}\n{}\nNothing was written.\n",
+            "{head}\n{}\n{hint}Nothing was written.\n",
             table.render()
         ))?;
     }

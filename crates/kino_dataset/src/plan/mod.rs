@@ -38,7 +38,7 @@ pub(crate) use glob::glob;
 use bound::keeps;
 
 /// The codec of vectors.
-const VECTOR: &str = "pco";
+const VECTOR: &str = "vector";
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -162,6 +162,15 @@ impl Plan {
         let is_unused =
             |rule: &&Rule| !streams.clone().any(|(name, kind)| rule.matches(name, kind));
         self.rules.iter().filter(is_unused).collect()
+    }
+
+    /// The events that show in none of these streams.
+    pub fn unused_events<'a>(
+        &self,
+        streams: impl Iterator<Item = &'a str> + Clone,
+    ) -> Vec<&EventRule> {
+        let is_unused = |event: &&EventRule| !streams.clone().any(|name| event.matches(name));
+        self.events.iter().filter(is_unused).collect()
     }
 
     /// The codec and page length for a stream.
@@ -367,7 +376,7 @@ mod tests {
         assert_eq!(chosen(&plan, "obs/top", Kind::Image, &image()), "raw");
         assert_eq!(chosen(&plan, "obs/joints", Kind::Vector, &vector), "zstd");
         assert_eq!(chosen(&plan, "top", Kind::Image, &image()), "jpeg");
-        assert_eq!(chosen(&plan, "actions", Kind::Vector, &vector), "pco");
+        assert_eq!(chosen(&plan, "actions", Kind::Vector, &vector), "vector");
         assert_eq!(
             chosen(&Plan::lossless(), "top", Kind::Image, &image()),
             "predict"

@@ -1,0 +1,280 @@
+//! `kinograph bench`: what things cost on this machine.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kino_codec::{FrameType, codec};
+use kino_dataset::{
+    CostRecord, Dataset, Effort, Kind, Measured, Sample, candidates, measure, processor,
+};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::output::{Align, Table, note, print, print_json};
+use crate::progress::Progress;
+
+/// Measure what things cost on this machine.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Measure codecs: size, time, error
+    Codecs(CodecArgs),
+}
+
+/// Measure codecs: size, time, error.
+///
+/// On the streams of a dataset, on a file of frames, or without either on made-up samples of every kind.
+/// Times are of one thread, the best of several passes; what is timed is checked. What was measured is kept in
+/// the machine's cost record (in ~/.cache/kinograph), from which `pack --dry-run` and `info` tell what
+/// decoding will cost.
+#[derive(Debug, clap::Args)]
+struct CodecArgs {
+    /// The dataset's folder
+    dataset: Option<PathBuf>,
+    /// Only streams whose name matches this pattern
+    #[arg(long, value_name = "PATTERN", default_value = "**")]
+    stream: String,
+    /// Only these codecs (may be given several times); those that suit each stream otherwise
+    #[arg(long, value_name = "CODEC")]
+    codec: Vec<String>,
+    /// A file of packed little-endian frames instead of a dataset
+    #[arg(long, value_name = "FILE", requires = "ty", conflicts_with = "dataset")]
+    frames: Option<PathBuf>,
+    /// The type of its frames, as in uint8[84,84,3]
+    #[arg(long = "type", value_name = "TYPE", id = "ty")]
+    ty: Option<String>,
+    /// Frames per page; the codec's own choice unless given
+    #[arg(long, value_name = "N")]
+    page: Option<NonZeroUsize>,
+    /// How long each figure is measured
+    #[arg(long, value_name = "S", default_value_t = 0.2)]
+    seconds: f64,
+    /// The most megabytes of each stream that are measured
+    #[arg(long, value_name = "MB", default_value_t = 16)]
+    max_mb: usize,
+    /// Leave the machine's cost record alone
+    #[arg(long)]
+    no_cache: bool,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    match &args.what {
+        What::Codecs(args) => run_codecs(args),
+    }
+}
+
+/// A stream, and what each codec made of it or why it could not.
+type Rows = Vec<(String, Result<Measured, String>)>;
+
+fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
+    let budget = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
+    let effort = Effort {
+        budget,
+        page_frames: args.page,
+    };
+    let samples = samples(args)?;
+    let mut record = CostRecord::load();
+    let mut results: Vec<(&Sample, Rows)> = Vec::new();
+    let mut progress = Progress::new("bench");
+    let total: usize = samples
+        .iter()
+        .map(|sample| sample.values.len().max(1))
+        .sum();
+    let mut done = 0;
+    for sample in &samples {
+        let mut rows = Rows::new();
+        for text in codecs_for(args, sample) {
+            progress.update(
+                done as u64,
+                total as u64,
+                &format!("{} {text}", sample.name),
+            );
+            let measured = measure_one(&text, sample, effort);
+            if let Ok(measured) = &measured {
+                record.add(measured);
+            }
+            rows.push((text, measured.map_err(|error| format!("{error:#}"))));
+        }
+        done += sample.values.len().max(1);
+        results.push((sample, rows));
+    }
+    progress.finish();
+    if args.json {
+        print_json(&to_json(&results))?;
+    } else {
+        print(&to_text(&results))?;
+    }
+    if !args.no_cache {
+        let path = record.save()?;
+        note(&format!("kept in {}", path.display()));
+    }
+    let all = results.iter().flat_map(|(_, rows)| rows);
+    // Codecs that were asked for by name have to work.
+    let failed = !args.codec.is_empty() && all.into_iter().any(|(_, row)| row.is_err());
+    Ok(if failed {
+        Outcome::Failed
+    } else {
+        Outcome::Done
+    })
+}
+
+fn codecs_for(args: &CodecArgs, sample: &Sample) -> Vec<String> {
+    match args.codec.as_slice() {
+        [] => candidates(sample.kind, &sample.frame),
+        given => given.to_vec(),
+    }
+}
+
+fn measure_one(text: &str, sample: &Sample, effort: Effort) -> Result<Measured> {
+    let codec = codec(text)?;
+    codec.check(&sample.frame)?;
+    Ok(sample.with_frames(|frames| measure(&*codec, frames, effort))?)
+}
+
+fn samples(args: &CodecArgs) -> Result<Vec<Sample>> {
+    let max_bytes = args.max_mb.saturating_mul(1_000_000);
+    let samples = match (&args.dataset, &args.frames, &args.ty) {
+        (Some(path), ..) => {
+            let dataset = Dataset::open(path)?;
+            let found = Sample::of_dataset(&dataset, &args.stream, max_bytes)?;
+            if found.is_empty() {
+                bail!("no stream of {} matches `{}`", path.display(), args.stream);
+            }
+            found
+        }
+        (None, Some(path), Some(ty)) => vec![from_file(path, ty, max_bytes)?],
+        _ => Sample::built_in()?,
+    };
+    Ok(samples
+        .into_iter()
+        .filter(|sample| !sample.is_empty())
+        .collect())
+}
+
+/// The frames of a file.
+fn from_file(path: &Path, ty: &str, max_bytes: usize) -> Result<Sample> {
+    let frame =
+        parse_type(ty).with_context(|| format!("--type {ty}: a type looks like uint8[84,84,3]"))?;
+    let size = frame.as_values().map_or(1, |ty| ty.frame_bytes()).max(1);
+    let mut values =
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if values.is_empty() || !values.len().is_multiple_of(size) {
+        bail!(
+            "{} is no whole number of frames of {size} bytes",
+            path.display()
+        );
+    }
+    values.truncate((max_bytes / size).max(1) * size);
+    let is_picture = frame.as_values().is_some_and(|ty| ty.as_image().is_some());
+    let is_flat = frame.as_values().is_some_and(|ty| ty.shape().len() == 2);
+    let kind = match (is_picture, is_flat) {
+        (true, _) => Kind::Image,
+        (false, true) => Kind::Depth,
+        (false, false) => Kind::Vector,
+    };
+    Ok(Sample {
+        name: path.display().to_string(),
+        kind,
+        frame,
+        values,
+        texts: Vec::new(),
+    })
+}
+
+/// Reads `uint8[84,84,3]`.
+fn parse_type(text: &str) -> Result<FrameType> {
+    let (dtype, shape) = text
+        .strip_suffix(']')
+        .and_then(|text| text.split_once('['))
+        .context("no brackets")?;
+    let sides = shape
+        .split(',')
+        .map(str::trim)
+        .filter(|side| !side.is_empty());
+    let shape: Vec<usize> = sides.map(str::parse).collect::<Result<_, _>>()?;
+    Ok(FrameType::values(dtype.trim().parse()?, &shape)?)
+}
+
+fn micros(time: Duration) -> String {
+    let value = time.as_secs_f64() * 1e6;
+    format!("{value:.*}", usize::from(value < 99.95))
+}
+
+fn error(measured: &Measured) -> String {
+    match measured.psnr_db {
+        Some(db) => format!("{db:.1} dB, ≤ {}", measured.max_abs_error),
+        None if measured.max_abs_error > 0.0 => format!("≤ {:.3e}", measured.max_abs_error),
+        None => "none".to_owned(),
+    }
+}
+
+fn to_text(results: &[(&Sample, Rows)]) -> String {
+    let mut text = format!("{}, one thread; MB before encoding\n", processor());
+    for (sample, rows) in results {
+        text.push_str(&format!(
+            "\n{}: {} frames of {}\n",
+            sample.name,
+            sample.len(),
+            sample.frame
+        ));
+        let mut table = Table::new(&[
+            ("codec", Align::Left),
+            ("ratio", Align::Right),
+            ("encode MB/s", Align::Right),
+            ("decode MB/s", Align::Right),
+            ("frame µs", Align::Right),
+            ("window µs", Align::Right),
+            ("error", Align::Right),
+        ]);
+        for (codec, row) in rows {
+            table.row(match row {
+                Ok(row) => vec![
+                    row.codec.clone(),
+                    format!("{:.2}", row.ratio()),
+                    format!("{:.0}", row.mb_s(row.encode)),
+                    format!("{:.0}", row.mb_s(row.decode)),
+                    micros(row.random),
+                    micros(row.window),
+                    error(row),
+                ],
+                Err(why) => {
+                    let mut cells = vec![format!("{codec}: {why}")];
+                    cells.resize(7, String::new());
+                    cells
+                }
+            });
+        }
+        text.push_str(&table.render());
+    }
+    text
+}
+
+fn to_json(results: &[(&Sample, Rows)]) -> Value {
+    let streams = results.iter().map(|(sample, rows)| {
+        let codecs = rows.iter().map(|(codec, row)| match row {
+            Ok(row) => json!({
+                "codec": row.codec, "frames": row.frames, "raw_bytes": row.raw_bytes, "bytes": row.bytes,
+                "shared_bytes": row.shared_bytes, "page_frames": row.page_frames, "ratio": row.ratio(),
+                "encode_mb_s": row.mb_s(row.encode), "decode_mb_s": row.mb_s(row.decode),
+                "frame_us": row.random.as_secs_f64() * 1e6, "window_us": row.window.as_secs_f64() * 1e6,
+                "window_frames": row.window_frames, "max_abs_error": row.max_abs_error, "psnr_db": row.psnr_db,
+            }),
+            Err(why) => json!({"codec": codec, "error": why}),
+        });
+        json!({
+            "stream": sample.name, "kind": sample.kind.name(), "frame": sample.frame.to_string(),
+            "codecs": codecs.collect::<Vec<_>>(),
+        })
+    });
+    json!({"machine": processor(), "streams": streams.collect::<Vec<_>>()})
+}

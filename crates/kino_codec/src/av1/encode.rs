@@ -1,0 +1,150 @@
+//! Frames to units: rav1e, set up so that a group is closed and the same frames always give the same bytes.
+
+use std::ops::Range;
+
+use rav1e::Config;
+use rav1e::prelude::{
+    ChromaSampling, ColorDescription, ColorPrimaries, Context, EncoderConfig, EncoderStatus,
+    FrameType, MatrixCoefficients, PixelRange, SceneDetectionSpeed, SegmentationLevel,
+    TransferCharacteristics, Tune,
+};
+
+use crate::error::{CodecError, Result, buffer};
+
+use super::Size;
+use super::colour::{Planes, Split, colour_side};
+
+/// How to encode.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Settings {
+    /// 1 (finest) to 255.
+    pub(super) quantizer: usize,
+    /// 0 (slowest) to 10.
+    pub(super) speed: u8,
+    pub(super) planes: Planes,
+}
+
+/// The frames of one page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group<'a> {
+    pub(super) size: Size,
+    /// The packed pictures.
+    pub(super) pixels: &'a [u8],
+    /// The number of the first frame in its run.
+    pub(super) first: usize,
+    /// The frames of the run that are stored exactly, too.
+    pub(super) protected: &'a [Range<usize>],
+}
+
+impl Group<'_> {
+    /// How many frames there are.
+    pub(super) fn frames(&self) -> usize {
+        self.pixels.len() / self.size.bytes()
+    }
+
+    /// Whether frame `idx` of the group is stored exactly, too.
+    pub(super) fn is_exact(&self, idx: usize) -> bool {
+        let idx = self.first + idx;
+        self.protected.iter().any(|range| range.contains(&idx))
+    }
+
+    /// A unit for each frame, the first of which refers to nothing before it.
+    pub(super) fn encode(&self, settings: Settings) -> Result<Vec<Vec<u8>>> {
+        let size = self.size;
+        let mut encoder = encoder(size, self.frames(), settings)?;
+        let (_, width) = size.coded();
+        for pixels in self.pixels.chunks_exact(size.bytes()) {
+            let pixels = filled_up(size, pixels);
+            let split = match settings.planes {
+                Planes::Grey => Split {
+                    y: pixels,
+                    ..Split::default()
+                },
+                planes => Split::from_pixels(planes, width, &pixels),
+            };
+            let mut frame = encoder.new_frame();
+            let colour = colour_side(settings.planes, width);
+            let planes = [(split.y, width), (split.u, colour), (split.v, colour)];
+            for (plane, (values, stride)) in frame.planes.iter_mut().zip(planes) {
+                if !values.is_empty() {
+                    plane.copy_from_raw_u8(&values, stride, 1);
+                }
+            }
+            encoder.send_frame(frame).map_err(failed)?;
+        }
+        encoder.flush();
+        let units = receive(&mut encoder)?;
+        if units.len() != self.frames() {
+            return Err(buffer("the AV1 encoder lost a frame"));
+        }
+        Ok(units)
+    }
+}
+
+/// All units of an encoder that got its last frame.
+fn receive(encoder: &mut Context<u8>) -> Result<Vec<Vec<u8>>> {
+    let mut units = Vec::new();
+    loop {
+        match encoder.receive_packet() {
+            Ok(packet) if units.is_empty() == (packet.frame_type == FrameType::KEY) => {
+                units.push(packet.data);
+            }
+            Ok(_) => return Err(buffer("the encoder put a key frame where none belongs")),
+            Err(EncoderStatus::Encoded) => {}
+            Err(EncoderStatus::LimitReached) => return Ok(units),
+            Err(status) => return Err(failed(status)),
+        }
+    }
+}
+
+/// An encoder for one group of `frames` frames, on this thread only.
+fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>> {
+    let mut config = EncoderConfig::with_speed_preset(settings.speed);
+    (config.height, config.width) = size.coded();
+    config.chroma_sampling = match settings.planes {
+        Planes::Grey => ChromaSampling::Cs400,
+        Planes::Half => ChromaSampling::Cs420,
+        Planes::Full => ChromaSampling::Cs444,
+    };
+    config.pixel_range = PixelRange::Full;
+    // For players: this is what our own decoder does anyway.
+    config.color_description = Some(ColorDescription {
+        color_primaries: ColorPrimaries::BT709,
+        transfer_characteristics: TransferCharacteristics::SRGB,
+        matrix_coefficients: MatrixCoefficients::BT601,
+    });
+    config.quantizer = settings.quantizer;
+    config.tune = Tune::Psnr;
+    // One key frame, at the start, wherever a scene may change.
+    let frames = u64::try_from(frames).unwrap_or(u64::MAX);
+    config.set_key_frame_interval(frames, frames);
+    config.speed_settings.scene_detection_mode = SceneDetectionSpeed::None;
+    // Measured on cameras: neither gains bytes or decibels, and without them both sides are faster.
+    config.speed_settings.cdef = false;
+    config.speed_settings.segmentation = SegmentationLevel::Disabled;
+    Config::new()
+        .with_encoder_config(config)
+        .with_threads(1)
+        .new_context()
+        .map_err(|error| buffer(format!("the AV1 encoder refuses: {error}")))
+}
+
+/// A picture that is not of whole blocks repeats its last row and column.
+fn filled_up(size: Size, pixels: &[u8]) -> Vec<u8> {
+    let (height, width) = size.coded();
+    if (height, width) == (size.height, size.width) {
+        return pixels.to_vec();
+    }
+    let mut filled = Vec::with_capacity(height * width * size.channels);
+    for y in 0..height {
+        let row = &pixels[y.min(size.height - 1) * size.row_bytes()..][..size.row_bytes()];
+        filled.extend_from_slice(row);
+        let last = &row[row.len() - size.channels..];
+        (size.width..width).for_each(|_| filled.extend_from_slice(last));
+    }
+    filled
+}
+
+fn failed(status: EncoderStatus) -> CodecError {
+    buffer(format!("the AV1 encoder failed: {status}"))
+}

@@ -1,0 +1,166 @@
+//! How coarse a group is stored: by a quality for all, or as coarse as a PSNR allows, found group by group.
+//!
+//! A page that promises a PSNR is decoded again, and stored finer until it keeps the promise. The search steps to
+//! both sides of the promise and then draws a line between them; three encodings do for most groups.
+
+use crate::bound::Bound;
+use crate::error::Result;
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+
+use super::encode::{Group, Settings};
+use super::{DEFAULT_QUALITY, decode_units};
+
+/// The coarsest step of the quantiser.
+const COARSEST: usize = 255;
+
+/// A group that is this much better than promised is good enough.
+const SLACK_DB: f64 = 0.15;
+
+/// After so many encodings, one that keeps the promise is good enough.
+const TRIES: usize = 7;
+
+/// What a page has to reach.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    /// A step of the quantiser.
+    Quantizer(usize),
+    /// Decibels over all values of the page.
+    Psnr(f64),
+}
+
+impl Target {
+    /// From the parameters; with the one that says so in canonical form.
+    pub(super) fn parse(spec: &CodecSpec) -> Result<(Self, (&'static str, String))> {
+        match (spec.get("psnr"), spec.get("q")) {
+            (Some(_), Some(_)) => Err(spec.error("give `q` or `psnr`, not both")),
+            (Some(_), None) => {
+                let decibels = spec.decibels("psnr")?;
+                Ok((Self::Psnr(decibels), ("psnr", decibels.to_string())))
+            }
+            (None, _) => {
+                let quality = spec.integer("q", 1..=100, DEFAULT_QUALITY)?;
+                let coarseness = usize::try_from(100 - quality).unwrap_or_default();
+                let quantizer = (coarseness * COARSEST / 100).max(1);
+                Ok((Self::Quantizer(quantizer), ("q", quality.to_string())))
+            }
+        }
+    }
+
+    pub(super) fn bound(self) -> Bound {
+        match self {
+            Self::Quantizer(_) => Bound::Unbounded,
+            Self::Psnr(decibels) => Bound::Psnr(decibels),
+        }
+    }
+
+    /// The units of one group; `None` if no step of the quantiser keeps the promise.
+    pub(super) fn encode(
+        self,
+        group: &Group<'_>,
+        settings: impl Fn(usize) -> Settings,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        let decibels = match self {
+            Self::Quantizer(quantizer) => return group.encode(settings(quantizer)).map(Some),
+            Self::Psnr(decibels) => decibels,
+        };
+        let mut kept: Option<(Try, Vec<Vec<u8>>)> = None;
+        let mut broken: Option<Try> = None;
+        let mut next = first_guess(decibels);
+        for tries in 0.. {
+            let units = group.encode(settings(next))?;
+            let over = psnr(group, &units, scratch)? - decibels;
+            let this = Try {
+                quantizer: next,
+                over,
+            };
+            if over >= 0.0 {
+                kept = Some((this, units));
+            } else {
+                broken = Some(this);
+            }
+            let finest = kept.as_ref().map(|(kept, _)| *kept);
+            let low = finest.map_or(0, |kept| kept.quantizer);
+            let high = broken.map_or(COARSEST + 1, |broken| broken.quantizer);
+            let done = finest.is_some_and(|kept| kept.over < SLACK_DB || tries >= TRIES);
+            if done || high <= low + 1 {
+                break;
+            }
+            next = between(this, finest, broken).clamp(low + 1, high - 1);
+        }
+        Ok(kept.map(|(_, units)| units))
+    }
+}
+
+/// A step of the quantiser that was tried, and how many decibels it is above the promise.
+#[derive(Debug, Clone, Copy)]
+struct Try {
+    quantizer: usize,
+    over: f64,
+}
+
+/// Where most cameras need about this much.
+fn first_guess(decibels: f64) -> usize {
+    to_step(50.0 + (42.0 - decibels) * 20.0).min(240)
+}
+
+/// The next step to try: where a line through the coarsest that keeps the promise and the finest that breaks it
+/// says, or, as long as there is only one of them, as far on as is usual.
+fn between(last: Try, kept: Option<Try>, broken: Option<Try>) -> usize {
+    let (Some(kept), Some(broken)) = (kept, broken) else {
+        // A decibel is about that many steps; twice as many, so that the other side is found soon.
+        let slope = 24.0 + 0.2 * to_float(last.quantizer);
+        return to_step(to_float(last.quantizer) + slope * last.over);
+    };
+    if !kept.over.is_finite() {
+        return (kept.quantizer + broken.quantizer) / 2;
+    }
+    // A little towards the safe side, so that the last try is seldom a miss.
+    let part = (kept.over - SLACK_DB / 2.0).max(0.0) / (kept.over - broken.over);
+    let gap = to_float(broken.quantizer - kept.quantizer);
+    to_step(to_float(kept.quantizer) + part * gap)
+}
+
+/// The PSNR over all values of a group but those of exact frames; infinite if nothing differs.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a page has under 2²⁸ values, each square under 2¹⁶"
+)]
+fn psnr(group: &Group<'_>, units: &[Vec<u8>], scratch: &mut Scratch) -> Result<f64> {
+    let size = group.size;
+    let mut pixels = vec![0; size.row_bytes()];
+    let (mut squares, mut values) = (0_u64, 0_usize);
+    let units = units.iter().map(Vec::as_slice);
+    decode_units(size, units, &mut scratch.av1, |idx, picture| {
+        if group.is_exact(idx) {
+            return;
+        }
+        values += size.bytes();
+        let original = &group.pixels[idx * size.bytes()..][..size.bytes()];
+        for (y, original) in original.chunks_exact(size.row_bytes()).enumerate() {
+            picture.row(y, (0, size.width)).to_pixels(&mut pixels);
+            let square = |(a, b): (&u8, &u8)| u64::from(a.abs_diff(*b)).pow(2);
+            squares += pixels.iter().zip(original).map(square).sum::<u64>();
+        }
+    })?;
+    let mean = squares as f64 / values as f64;
+    match squares {
+        0 => Ok(f64::INFINITY),
+        _ => Ok(10.0 * (255.0 * 255.0 / mean).log10()),
+    }
+}
+
+fn to_float(step: usize) -> f64 {
+    f64::from(u32::try_from(step).unwrap_or(u32::MAX))
+}
+
+/// The nearest step of the quantiser.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "clamped to 1–255 in the same line"
+)]
+fn to_step(wanted: f64) -> usize {
+    wanted.round().clamp(1.0, 255.0) as usize
+}

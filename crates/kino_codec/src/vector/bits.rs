@@ -1,0 +1,158 @@
+//! Small numbers in as few bits and bytes as they need: varints of 64 bits, and packed bits.
+//!
+//! ```text
+//! varint   seven bits per byte, lowest first, the top bit says "more follow"; at most ten bytes
+//! zigzag   0, −1, 1, −2, 2 … → 0, 1, 2, 3, 4 …
+//! bits     lowest bit first, from the lowest bit of the first byte on
+//! ```
+
+use crate::error::{Result, corrupt};
+
+use super::NAME;
+
+/// Appends a number.
+pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
+    while value > 0x7f {
+        out.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    out.push(value.to_le_bytes()[0]);
+}
+
+/// Takes a number off the front of `bytes`.
+pub(super) fn take_varint(bytes: &mut &[u8]) -> Result<u64> {
+    let mut value = 0;
+    for idx in 0..10 {
+        let (&byte, rest) = bytes
+            .split_first()
+            .ok_or_else(|| corrupt(NAME, "it ends inside a number"))?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << (7 * idx);
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    Err(corrupt(NAME, "a number is longer than ten bytes"))
+}
+
+/// Takes a number that must be at most `max` off the front of `bytes`.
+pub(super) fn take_up_to(max: usize, bytes: &mut &[u8]) -> Result<usize> {
+    let value = take_varint(bytes)?;
+    usize::try_from(value)
+        .ok()
+        .filter(|value| *value <= max)
+        .ok_or_else(|| corrupt(NAME, format!("{value} where at most {max} can be")))
+}
+
+/// A number with a sign as one without.
+pub(super) fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)).cast_unsigned()
+}
+
+/// The inverse of [`zigzag`].
+pub(super) fn unzigzag(value: u64) -> i64 {
+    (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
+}
+
+/// Packs bits.
+#[derive(Default)]
+pub(super) struct BitWriter {
+    bytes: Vec<u8>,
+    used: u32,
+}
+
+impl BitWriter {
+    /// Appends the low `width` bits of `value`.
+    pub(super) fn put(&mut self, value: u64, width: u32) {
+        for bit in 0..width {
+            if self.used.is_multiple_of(8) {
+                self.bytes.push(0);
+            }
+            let set = u8::from(value >> bit & 1 == 1) << (self.used % 8);
+            if let Some(last) = self.bytes.last_mut() {
+                *last |= set;
+            }
+            self.used += 1;
+        }
+    }
+
+    /// The bytes, the last one filled up with zeros.
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Unpacks bits.
+pub(super) struct BitReader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> BitReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// Takes the next `width` bits, at most 64.
+    pub(super) fn take(&mut self, width: u32) -> Result<u64> {
+        let mut value: u128 = 0;
+        let (start, end) = (self.at, self.at + width as usize);
+        let bytes = self
+            .bytes
+            .get(start / 8..end.div_ceil(8))
+            .ok_or_else(|| corrupt(NAME, "it ends inside the first values"))?;
+        for (idx, byte) in bytes.iter().enumerate() {
+            value |= u128::from(*byte) << (8 * idx);
+        }
+        self.at = end;
+        let mask = (1_u128 << width) - 1;
+        Ok(u64::try_from(value >> (start % 8) & mask).unwrap_or_default())
+    }
+
+    /// What follows the byte of the last bit; bits between them must be zero.
+    pub(super) fn finish(mut self) -> Result<&'a [u8]> {
+        let left = u32::try_from(self.at.next_multiple_of(8) - self.at).unwrap_or_default();
+        if self.take(left)? != 0 {
+            return Err(corrupt(NAME, "bits between the first values and the rest"));
+        }
+        Ok(&self.bytes[self.at / 8..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn numbers_and_bits_come_back(values in prop::collection::vec((any::<u64>(), 0_u32..=64), 0..50)) {
+            let mut bytes = Vec::new();
+            let mut writer = BitWriter::default();
+            for &(value, width) in &values {
+                put_varint(value, &mut bytes);
+                prop_assert_eq!(unzigzag(zigzag(value.cast_signed())), value.cast_signed());
+                writer.put(value, width);
+            }
+            let mut rest = bytes.as_slice();
+            for &(value, _) in &values {
+                prop_assert_eq!(take_varint(&mut rest).unwrap(), value);
+            }
+            prop_assert!(rest.is_empty() && take_varint(&mut rest).is_err());
+            let packed = writer.finish();
+            let mut reader = BitReader::new(&packed);
+            for &(value, width) in &values {
+                let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+                prop_assert_eq!(reader.take(width).unwrap(), value & mask);
+            }
+            prop_assert!(reader.finish().unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn small_numbers_with_a_sign_are_small() {
+        assert_eq!([0, -1, 1, -2, i64::MIN].map(zigzag), [0, 1, 2, 3, u64::MAX]);
+        assert!(take_varint(&mut [0xff; 11].as_slice()).is_err());
+        assert!(take_up_to(3, &mut [4].as_slice()).is_err());
+    }
+}

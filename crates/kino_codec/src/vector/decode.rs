@@ -1,0 +1,351 @@
+//! From pages to classes, from classes to columns, from columns to frames.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use ::pco::wrapped::{ChunkDecompressor, FileDecompressor};
+
+use crate::codec::{Decoder, Page, check_dest, check_range, page_bytes};
+use crate::error::{Result, corrupt};
+use crate::frame::ValueType;
+use crate::frames::FramesMut;
+use crate::scratch::{Scratch, at_least};
+
+use super::class::{Class, Numbers, Width};
+use super::columns::Columns;
+use super::layout::{Column, Layout, Stored};
+use super::page::PageScratch;
+use super::value::Value;
+use super::{MAX_PAGE_FRAMES, NAME, PCO_MAJOR};
+
+/// The library asks for up to 4.6 KB at a time, and allocates a buffer of its own where there are fewer:
+/// zeros behind a page are cheaper than an allocation per class.
+const PADDING: usize = 8 << 10;
+
+/// Working memory for decoding vectors.
+#[derive(Debug, Default)]
+pub(crate) struct VectorScratch {
+    page: PageScratch,
+    /// The numbers of one column.
+    numbers: Vec<i64>,
+    /// Those that a column with a gate holds.
+    held: Vec<i64>,
+    /// The frames in which gates open, one gate after the other.
+    marks: Vec<usize>,
+}
+
+/// Decodes pages of numbers `T`.
+///
+/// The library's decoders are working memory too, so a thread takes a whole set of them and puts it
+/// back. There are as many sets as threads have ever decoded this run at the same time.
+pub(super) struct VectorDecoder<T: Value> {
+    ty: ValueType,
+    layout: Layout<T>,
+    /// The stored elements of each class.
+    members: Vec<Vec<usize>>,
+    /// The first elements of quaternions.
+    quats: Vec<usize>,
+    shared: Box<[u8]>,
+    idle: Mutex<Vec<Vec<Class>>>,
+}
+
+impl<T: Value> fmt::Debug for VectorDecoder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "VectorDecoder({})", self.ty)
+    }
+}
+
+impl<T: Value> VectorDecoder<T> {
+    pub(super) fn new(ty: &ValueType, quats: &[usize], shared: &[u8]) -> Result<Self> {
+        let (layout, classes) = parse_shared(ty.elements(), shared)?;
+        let mut members = vec![Vec::new(); layout.classes];
+        for (element, column) in layout.columns.iter().enumerate() {
+            if let Column::Stored(stored) = column {
+                members[stored.class].push(element);
+            }
+        }
+        Ok(Self {
+            ty: ty.clone(),
+            layout,
+            members,
+            quats: quats.to_vec(),
+            shared: shared.into(),
+            idle: Mutex::new(vec![classes]),
+        })
+    }
+
+    /// A set of classes that no other thread uses.
+    fn take_classes(&self) -> Result<Vec<Class>> {
+        let idle = self.idle().pop();
+        let parse = || parse_shared::<T>(self.ty.elements(), &self.shared);
+        idle.map_or_else(|| parse().map(|(_, classes)| classes), Ok)
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Class>>> {
+        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list sound.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Value> Decoder for VectorDecoder<T> {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        check_range(page, &range, dest.len())?;
+        check_dest(dest, self.ty.frame_bytes())?;
+        page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
+        if page.frames > MAX_PAGE_FRAMES {
+            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let VectorScratch {
+            page: parts,
+            numbers,
+            held,
+            marks,
+        } = &mut scratch.vector;
+        let taken = parts.take(&self.layout, page.frames, page.bytes)?;
+        let padded = at_least(&mut scratch.bytes, taken.classes.len() + PADDING);
+        padded[..taken.classes.len()].copy_from_slice(taken.classes);
+        padded[taken.classes.len()..].fill(0);
+
+        let mut classes = self.take_classes()?;
+        marks.clear();
+        let mut work = Work {
+            decoder: self,
+            frames: page.frames,
+            range: range.clone(),
+            parts,
+            numbers,
+            held,
+            marks,
+            columns: Columns::new(dest, range.len()),
+        };
+        let mut start = 0;
+        for (class, members) in self.members.iter().enumerate() {
+            let end = work.parts.ends[class];
+            let source = Source {
+                bytes: &padded[start..],
+                len: end - start,
+                holds: match class {
+                    0 if self.layout.gates > 0 => Holds::Gates,
+                    _ => Holds::Columns(members),
+                },
+            };
+            match &mut classes[class] {
+                Class::Narrow(chunk) => work.decode_class(Some(chunk), &source)?,
+                Class::Middle(chunk) => work.decode_class(Some(chunk), &source)?,
+                Class::Wide(chunk) => work.decode_class(Some(chunk), &source)?,
+                Class::Empty => work.decode_class::<i16>(None, &source)?,
+            }
+            start = end;
+        }
+        work.put_the_rest();
+        taken.exceptions.each(|exception| {
+            let (element, frame) = (
+                exception.position / page.frames,
+                exception.position % page.frames,
+            );
+            if range.contains(&frame) {
+                work.columns
+                    .correct::<T>(element, frame - range.start, exception.correction);
+            }
+        })?;
+        self.idle().push(classes);
+        Ok(())
+    }
+}
+
+/// The bytes of a class in a page.
+struct Source<'a> {
+    /// They start here; behind them there is room to read on.
+    bytes: &'a [u8],
+    len: usize,
+    holds: Holds<'a>,
+}
+
+/// What a class holds.
+#[derive(Clone, Copy)]
+enum Holds<'a> {
+    /// Where gates open.
+    Gates,
+    /// The residuals of these elements.
+    Columns(&'a [usize]),
+}
+
+/// One page while it is decoded.
+struct Work<'a, 'd, T: Value> {
+    decoder: &'a VectorDecoder<T>,
+    frames: usize,
+    range: Range<usize>,
+    parts: &'a PageScratch,
+    numbers: &'a mut Vec<i64>,
+    held: &'a mut Vec<i64>,
+    marks: &'a mut Vec<usize>,
+    columns: Columns<'a, 'd>,
+}
+
+impl<T: Value> Work<'_, '_, T> {
+    /// Decodes the columns of one class, or the gates.
+    fn decode_class<W: Width>(
+        &mut self,
+        chunk: Option<&mut ChunkDecompressor<W>>,
+        source: &Source<'_>,
+    ) -> Result<()> {
+        let count = match source.holds {
+            Holds::Gates => self.parts.marks.iter().sum(),
+            Holds::Columns(members) => self.residuals(members),
+        };
+        // Without numbers there is no pco page.
+        let mut numbers = match (count, chunk) {
+            (0, _) => None,
+            (_, None) => return Err(corrupt(NAME, "numbers in an empty class")),
+            (count, Some(chunk)) => Some(Numbers::new(chunk, source.bytes, count)?),
+        };
+        match source.holds {
+            Holds::Gates => self.decode_gates(&mut numbers)?,
+            Holds::Columns(members) => {
+                for element in members {
+                    self.decode_column(*element, &mut numbers)?;
+                }
+            }
+        }
+        let used = numbers.map_or(0, Numbers::finish);
+        if used == source.len {
+            return Ok(());
+        }
+        Err(corrupt(
+            NAME,
+            format!("a class of {} bytes ends after {used}", source.len),
+        ))
+    }
+
+    /// How many residuals the page has for these elements.
+    fn residuals(&self, members: &[usize]) -> usize {
+        let columns = members
+            .iter()
+            .map(|element| &self.decoder.layout.columns[*element]);
+        columns
+            .map(|column| match column {
+                Column::Stored(stored) => {
+                    let len = self.parts.len(stored.gate, self.frames);
+                    len - stored.predictor.starts(len)
+                }
+                _ => 0,
+            })
+            .sum()
+    }
+
+    /// Finds the frames in which gates open.
+    fn decode_gates<W: Width>(&mut self, numbers: &mut Option<Numbers<'_, W>>) -> Result<()> {
+        for &count in &self.parts.marks {
+            self.numbers.resize(count, 0);
+            if let Some(numbers) = numbers {
+                numbers.fill(self.numbers)?;
+            }
+            let mut frame = 0_usize;
+            for gap in self.numbers.iter() {
+                let gap = usize::try_from(*gap).ok().filter(|gap| *gap > 0);
+                frame = gap
+                    .and_then(|gap| gap.checked_add(frame))
+                    .filter(|frame| *frame < self.frames)
+                    .ok_or_else(|| corrupt(NAME, "a gate that opens outside the page"))?;
+                self.marks.push(frame);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes one column and puts it into the destination.
+    fn decode_column<W: Width>(
+        &mut self,
+        element: usize,
+        residuals: &mut Option<Numbers<'_, W>>,
+    ) -> Result<()> {
+        let Column::Stored(stored) = &self.decoder.layout.columns[element] else {
+            return Ok(());
+        };
+        let len = self.parts.len(stored.gate, self.frames);
+        let starts = stored.predictor.starts(len);
+        self.numbers.resize(len, 0);
+        self.numbers[..starts].copy_from_slice(&self.parts.starts[element][..starts]);
+        if let Some(residuals) = residuals {
+            residuals.fill(&mut self.numbers[starts..])?;
+        }
+        match stored.gate {
+            None => {
+                let wanted = &self.numbers[..self.range.end];
+                self.columns
+                    .put_restored::<T>(element, stored, wanted, self.range.start);
+            }
+            Some(gate) => self.put_held(element, stored, gate),
+        }
+        Ok(())
+    }
+
+    /// Puts a column that changes only where its gate opens.
+    fn put_held(&mut self, element: usize, stored: &Stored, gate: usize) {
+        self.held.clear();
+        let held = &mut *self.held;
+        stored
+            .predictor
+            .each(self.numbers, |number| held.push(number));
+        let first: usize = self.parts.marks[..gate].iter().sum();
+        let marks = &self.marks[first..first + self.parts.marks[gate]];
+        let mut opened = marks.partition_point(|mark| *mark < self.range.start);
+        let mut put = self.columns.putter(element);
+        for frame in self.range.clone() {
+            if marks.get(opened) == Some(&frame) {
+                opened += 1;
+            }
+            put(stored.map.value::<T>(self.held[opened]));
+        }
+    }
+
+    /// Constants, copies and quaternions, which need no bytes of the page.
+    fn put_the_rest(&mut self) {
+        for (element, column) in self.decoder.layout.columns.iter().enumerate() {
+            match column {
+                Column::Constant(value) => self.columns.fill(element, *value),
+                Column::Copy(from) => self.columns.copy::<T>(*from, element),
+                Column::Stored(_) => {}
+            }
+        }
+        for first in &self.decoder.quats {
+            self.columns.normalise::<T>(*first);
+        }
+    }
+}
+
+/// Reads what the pages of a run share.
+fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, Vec<Class>)> {
+    let cut = || corrupt(NAME, "its shared part is cut short");
+    let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
+    let (file, mut rest) =
+        FileDecompressor::new(shared).map_err(|error| corrupt(NAME, format!("pco: {error}")))?;
+    if version[0] != PCO_MAJOR || file.format_version().can_be_decompressed() != Some(true) {
+        return Err(corrupt(
+            NAME,
+            format!(
+                "pco format {}.{}; upgrade `kinograph` to read it",
+                version[0], version[1]
+            ),
+        ));
+    }
+    let layout = Layout::take(elements, &mut rest)?;
+    let classes = (0..layout.classes)
+        .map(|_| Class::take(&file, &mut rest))
+        .collect::<Result<_>>()?;
+    if rest.is_empty() {
+        Ok((layout, classes))
+    } else {
+        Err(corrupt(NAME, "bytes behind its shared part"))
+    }
+}

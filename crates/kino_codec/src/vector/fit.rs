@@ -1,0 +1,288 @@
+//! The whole numbers of a column: what a map makes of its values, and which map is cheapest.
+
+use super::cost::Histogram;
+use super::map::Map;
+use super::predictor::Predictor;
+use super::value::{Value, spacing};
+
+/// Numbers that are looked at to compare two ways of storing a column.
+const SAMPLE: usize = 1 << 14;
+
+/// Grids that leave a choice: their part of the widest step.
+const LAZY: [f64; 2] = [0.5, 0.25];
+
+/// What an exception costs beside its correction, in bits.
+const EXCEPTION_BITS: usize = 24;
+
+/// How a column may be stored.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish<'a> {
+    /// How far a value may move.
+    pub(super) eps: f64,
+    /// Whether each frame must come back bit for bit; frames beyond its end need not.
+    pub(super) protected: &'a [bool],
+    /// Frames per page.
+    pub(super) page_frames: usize,
+}
+
+/// A column as whole numbers.
+#[derive(Debug, Clone)]
+pub(super) struct Fit {
+    pub(super) map: Map,
+    pub(super) numbers: Vec<i64>,
+    /// Frames whose value the numbers do not give.
+    pub(super) exceptions: Vec<usize>,
+}
+
+impl Wish<'_> {
+    /// Whether `decoded` may stand for the value of `frame`.
+    pub(super) fn allows<T: Value>(&self, frame: usize, value: T, decoded: T) -> bool {
+        self.allows_bits(value, decoded)
+            || (!self.is_protected(frame) && self.allows_distance(value, decoded))
+    }
+
+    fn allows_bits<T: Value>(&self, value: T, decoded: T) -> bool {
+        value.same(decoded)
+    }
+
+    /// Whether the values are close enough; what is no finite number and the negative zero never are.
+    fn allows_distance<T: Value>(&self, value: T, decoded: T) -> bool {
+        let negative_zero = T::IS_FLOAT && value.ordered() == -1;
+        self.eps > 0.0 && !negative_zero && value.distance(decoded) <= self.eps
+    }
+
+    fn is_protected(&self, frame: usize) -> bool {
+        self.protected.get(frame).copied().unwrap_or_default()
+    }
+
+    /// The numbers that `map` gives for `values`.
+    pub(super) fn fit<T: Value>(&self, map: Map, values: &[T]) -> Fit {
+        let mut exceptions = Vec::new();
+        let mut last = None;
+        let mut numbers = Vec::with_capacity(values.len());
+        for (frame, value) in values.iter().enumerate() {
+            let number = map.number(*value);
+            let decoded = number.map(|k| map.value::<T>(k));
+            if !decoded.is_some_and(|decoded| self.allows(frame, *value, decoded)) {
+                exceptions.push(frame);
+            }
+            // A number that is far off would only disturb its neighbours' predictions.
+            let near = decoded.is_some_and(|decoded| {
+                self.allows_bits(*value, decoded) || self.allows_distance(*value, decoded)
+            });
+            let kept = if near { number } else { last };
+            if last.is_none() && kept.is_some() {
+                numbers.fill(kept.unwrap_or_default());
+            }
+            last = kept;
+            numbers.push(kept.unwrap_or_default());
+        }
+        Fit {
+            map,
+            numbers,
+            exceptions,
+        }
+    }
+
+    /// The numbers of a grid finer than the bound asks for, which leaves a choice: as long as the number
+    /// that a column has which goes on as it went is allowed, it is taken.
+    ///
+    /// Most residuals are zero then, which pays where a column moves smoothly and the bound is wide.
+    fn lazy<T: Value>(&self, map: Map, values: &[T]) -> Fit {
+        let mut fit = self.fit(map, values);
+        for (page, numbers) in fit.numbers.chunks_mut(self.page_frames).enumerate() {
+            let first = page * self.page_frames;
+            for idx in 1..numbers.len() {
+                let now = numbers[idx - 1];
+                let before = idx.checked_sub(2).map_or(now, |before| numbers[before]);
+                let expected = now.wrapping_add(now.wrapping_sub(before));
+                let value = values[first + idx];
+                if self.allows(first + idx, value, map.value(expected)) {
+                    numbers[idx] = expected;
+                }
+            }
+        }
+        fit
+    }
+
+    /// The cheapest way to store `values`, and what it costs in bits; `known` are steps that other columns have.
+    pub(super) fn best<T: Value>(&self, values: &[T], known: &[Map]) -> Fit {
+        let mut maps = super::grid::guesses(values);
+        maps.extend(known.iter().filter(|map| self.suits(**map, values)));
+        maps.dedup();
+        // Where there is a negative zero, a map that has one needs no exceptions.
+        let two_zeros = has_negative_zero(values);
+        let zeros = |map: Map| match two_zeros {
+            true => map.with_two_zeros(),
+            false => map,
+        };
+        maps.iter_mut().for_each(|map| *map = zeros(*map));
+        let mut fits: Vec<Fit> = maps.iter().map(|map| self.fit(*map, values)).collect();
+        if let Some(coarse) = self.coarse(values) {
+            fits.push(self.fit(zeros(coarse), values));
+            if let Map::Times(step) = coarse {
+                let lazy = |part: f64| self.lazy(zeros(Map::Times(part * step)), values);
+                fits.extend(LAZY.map(lazy));
+            }
+        }
+        // More exceptions would cost time to correct, not only bytes.
+        let protected = self.protected.iter().filter(|is| **is).count();
+        let most = values.len() / 8 + protected;
+        let mut best = self.fit(Map::Ordered, values);
+        let mut least = self.cost::<T>(&best);
+        for fit in fits {
+            if fit.exceptions.len() > most {
+                continue;
+            }
+            let cost = self.cost::<T>(&fit);
+            if cost < least {
+                (best, least) = (fit, cost);
+            }
+        }
+        best
+    }
+
+    /// Whether the first values lie on a grid.
+    fn suits<T: Value>(&self, map: Map, values: &[T]) -> bool {
+        let exact = |value: &T| {
+            let number = map.number(*value);
+            number.is_some_and(|k| map.value::<T>(k).same(*value))
+        };
+        values.iter().take(64).all(exact)
+    }
+
+    /// The coarsest grid that the bound allows.
+    fn coarse<T: Value>(&self, values: &[T]) -> Option<Map> {
+        if self.eps <= 0.0 {
+            return None;
+        }
+        if !T::IS_FLOAT {
+            let whole = super::value::round(self.eps.min(1e15).floor())?;
+            let step = 2 * whole + 1;
+            return (step > 1).then_some(Map::Affine { step, offset: 0 });
+        }
+        // Rounding to the type takes its part of the bound. Few values may be much larger than all others.
+        let mut sizes: Vec<f64> = values.iter().map(|value| value.to_f64().abs()).collect();
+        sizes.retain(|size| size.is_finite());
+        sizes.sort_by(f64::total_cmp);
+        let large = *sizes.get(sizes.len().saturating_sub(1 + sizes.len() / 512))?;
+        let step = 2.0 * (self.eps - 0.51 * spacing::<T>(large));
+        (step > 0.0).then_some(Map::Times(step))
+    }
+
+    /// Bits for a column, about.
+    pub(super) fn cost<T: Value>(&self, fit: &Fit) -> f64 {
+        let exceptions = fit.exceptions.len() * (8 * T::SIZE + EXCEPTION_BITS);
+        let pages: Vec<&[i64]> = fit.numbers.chunks(self.page_frames).collect();
+        best_predictor(&pages).1 + exceptions as f64
+    }
+}
+
+/// Whether one of the values is the negative zero.
+pub(super) fn has_negative_zero<T: Value>(values: &[T]) -> bool {
+    T::IS_FLOAT && values.iter().any(|value| value.ordered() == -1)
+}
+
+/// The predictor that leaves the cheapest residuals, and their cost in bits.
+pub(super) fn best_predictor(pages: &[&[i64]]) -> (Predictor, f64) {
+    let numbers: usize = pages.iter().map(|page| page.len()).sum();
+    let every = (numbers / SAMPLE).max(1);
+    let mut best = None;
+    for predictor in Predictor::all() {
+        let mut residuals = Vec::new();
+        let mut looked_at = 0;
+        for page in pages.iter().step_by(every) {
+            predictor.residuals(page, &mut residuals);
+            looked_at += page.len();
+        }
+        let histogram = Histogram::around_middle(residuals);
+        let scale = numbers as f64 / looked_at.max(1) as f64;
+        // A size that occurs is one more that the reader is told of.
+        let told = 8.0 * histogram.sizes() as f64;
+        let cost = histogram.bits() * scale + told + start_bits(predictor, pages);
+        if best.is_none_or(|(_, least)| cost < least) {
+            best = Some((predictor, cost));
+        }
+    }
+    best.unwrap_or_else(|| (Predictor::all().next().unwrap_or_default(), 0.0))
+}
+
+/// Bits for the first numbers of all pages.
+fn start_bits(predictor: Predictor, pages: &[&[i64]]) -> f64 {
+    let starts = super::encode::starts(predictor, pages);
+    let bits: u32 = starts.iter().map(|start| start.bits).sum();
+    f64::from(bits) * pages.len() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(eps: f64) -> Wish<'static> {
+        Wish {
+            eps,
+            protected: &[],
+            page_frames: 256,
+        }
+    }
+
+    #[test]
+    fn what_lies_on_no_grid_is_an_exception_and_disturbs_nobody() {
+        let values = [f64::NAN, 0.5, 0.25, f64::INFINITY, -0.0, 1.0];
+        let fit = wish(0.0).fit(Map::Over(4.0), &values);
+        assert_eq!(fit.exceptions, [0, 3, 4]);
+        assert_eq!(fit.numbers, [2, 2, 1, 1, 1, 4]);
+    }
+
+    #[test]
+    fn a_bound_is_kept_in_the_type_s_own_arithmetic() {
+        let values: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.003).sin()).collect();
+        for eps in [1e-7, 1e-6, 1e-3] {
+            let wish = wish(eps);
+            let fit = wish.best(&values, &[]);
+            assert!(fit.exceptions.len() < 50, "{eps} {}", fit.exceptions.len());
+            for (frame, value) in values.iter().enumerate() {
+                let decoded: f32 = fit.map.value(fit.numbers[frame]);
+                let far = value.distance(decoded) > eps;
+                assert_eq!(far, fit.exceptions.contains(&frame), "{eps} {frame}");
+            }
+        }
+    }
+
+    #[test]
+    fn protected_frames_are_exact_or_exceptions() {
+        let values: Vec<f64> = (0..100).map(|i| (f64::from(i) * 0.1).sin()).collect();
+        let protected: Vec<bool> = (0..100).map(|i| (20..30).contains(&i)).collect();
+        let wish = Wish {
+            protected: &protected,
+            ..wish(0.01)
+        };
+        let fit = wish.fit(Map::Times(0.02), &values);
+        assert_eq!(fit.exceptions, (20..30).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn negative_zeros_need_no_exceptions() {
+        let values: Vec<f64> = (0..900)
+            .map(|i| -((f64::from(i % 7) - 3.0) * 0.01))
+            .collect();
+        let fit = wish(0.0).best(&values, &[]);
+        assert_eq!(
+            (fit.map, fit.exceptions.len()),
+            (Map::OverTwoZeros(100.0), 0)
+        );
+        assert!(wish(0.004).best(&values, &[]).exceptions.is_empty());
+    }
+
+    #[test]
+    fn whole_numbers_move_by_whole_numbers() {
+        let values: Vec<i32> = (0..1000).map(|i| i * i % 977).collect();
+        let fit = wish(2.5).best(&values, &[]);
+        assert_eq!(fit.map, Map::Affine { step: 5, offset: 0 });
+        let worst = values
+            .iter()
+            .zip(&fit.numbers)
+            .map(|(v, k)| v.distance(fit.map.value(*k)));
+        assert_eq!(worst.fold(0.0, f64::max), 2.0);
+    }
+}

@@ -1,0 +1,262 @@
+//! `vector`: vectors of numbers, lossless or bounded; every element of the vector is a column of its own.
+//!
+//! ```text
+//!   values ──map──▶ whole numbers ──gate──▶ those that change ──predictor──▶ residuals ──class──▶ pco
+//!   −0.7793222       −65029                                                   −3, 1, 0 …
+//! ```
+//!
+//! Robots measure in counts of an encoder, print decimals and repeat what did not change: a column is turned
+//! into whole numbers by the map that makes them smallest (map.rs, grid.rs), a bounded column by a grid as
+//! coarse as its bound allows. Columns that change together and rarely share a gate (gates.rs). What a
+//! predictor leaves (predictor.rs) of columns that are alike is compressed together (class.rs, group.rs), so
+//! that a page of 256 frames, and a run of a few hundred, cost little beside their numbers. Values that a
+//! column does not give exactly (or well enough) are corrected one by one. The bytes are drawn in layout.rs
+//! and page.rs.
+
+mod bits;
+mod class;
+mod columns;
+mod cost;
+mod decode;
+mod encode;
+mod fit;
+mod gates;
+mod grid;
+mod group;
+mod layout;
+mod map;
+mod page;
+mod plan;
+mod predictor;
+mod quat;
+mod value;
+
+use std::num::NonZeroUsize;
+
+use crate::bound::{AbsBound, Bound};
+use crate::codec::{Codec, Decoder, Encoded, Scope, check_page_frames};
+use crate::error::{CodecError, Result, buffer};
+use crate::frame::{Dtype, FrameType, ValueType};
+use crate::frames::Frames;
+use crate::raw::values_only;
+use crate::scratch::Scratch;
+use crate::spec::CodecSpec;
+
+pub(crate) use decode::VectorScratch;
+
+use decode::VectorDecoder;
+use encode::Run;
+
+const NAME: &str = "vector";
+
+/// The library's own default: higher levels gain under a percent on joint data.
+const DEFAULT_LEVEL: i32 = 8;
+
+/// One batch of the library: what it decodes at a time.
+const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
+
+/// A reader keeps a column of a page in memory.
+const MAX_PAGE_FRAMES: usize = 1 << 16;
+
+/// A picture is not a vector.
+const MAX_ELEMENTS: usize = 2048;
+
+/// The library takes no longer column.
+const MAX_RUN_FRAMES: usize = 1 << 24;
+
+/// The major version of the library's format that we read and write.
+const PCO_MAJOR: u8 = 4;
+
+/// The `vector` codec.
+#[derive(Debug)]
+pub(crate) struct Vector {
+    spec: CodecSpec,
+    level: usize,
+    abs: Option<AbsBound>,
+    quats: Vec<usize>,
+}
+
+impl Vector {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        spec.allow(&["level", "abs", "quat"])?;
+        let level = spec.integer("level", 0..=12, DEFAULT_LEVEL)?;
+        let mut params = vec![("level", level.to_string())];
+        let abs = match spec.get("abs") {
+            None => None,
+            Some(text) => Some(AbsBound::parse(text).ok_or_else(|| {
+                spec.error("`abs` must be a distance such as `1e-4`, or `1e-4x7/0x3` for seven numbers and three exact ones")
+            })?),
+        };
+        let quats = match spec.get("quat") {
+            None => Vec::new(),
+            Some(text) => parse_quats(text).ok_or_else(|| {
+                spec.error("`quat` must be the first elements of quaternions, in order and at least four apart, such as `3` or `3/10`")
+            })?,
+        };
+        if abs.is_none() && !quats.is_empty() {
+            return Err(spec.error("`quat` is for bounded streams: give `abs` too"));
+        }
+        if let Some(abs) = &abs {
+            params.push(("abs", abs.to_string()));
+        }
+        if !quats.is_empty() {
+            let texts: Vec<String> = quats.iter().map(usize::to_string).collect();
+            params.push(("quat", texts.join("/")));
+        }
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &params),
+            level: usize::try_from(level).unwrap_or_default(),
+            abs,
+            quats,
+        })
+    }
+
+    /// Refuses a bound or quaternions that are not for this many elements.
+    fn check_elements(&self, ty: &ValueType) -> std::result::Result<(), String> {
+        let elements = ty.elements();
+        if elements > MAX_ELEMENTS {
+            let better = match ty.dtype().size() {
+                _ if ty.as_image().is_some() => "`predict`".to_owned(),
+                size => format!("`zstd:shuffle={size}`"),
+            };
+            return Err(format!(
+                "it is for vectors of up to {MAX_ELEMENTS} numbers; use {better}"
+            ));
+        }
+        let bounded = self.abs.as_ref().and_then(AbsBound::len);
+        if let Some(len) = bounded.filter(|len| *len != elements) {
+            return Err(format!("`abs` has {len} distances for {elements} numbers"));
+        }
+        let Some(last) = self.quats.last() else {
+            return Ok(());
+        };
+        if !ty.dtype().is_float() || last + 4 > elements {
+            return Err(format!("there is no quaternion at element {last}"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads `3/10`; nothing means the start.
+fn parse_quats(text: &str) -> Option<Vec<usize>> {
+    if text.is_empty() {
+        return Some(vec![0]);
+    }
+    let mut quats: Vec<usize> = Vec::new();
+    for part in text.split('/') {
+        let digits = part.bytes().all(|byte| byte.is_ascii_digit());
+        let first = part
+            .parse()
+            .ok()
+            .filter(|first| digits && *first < MAX_ELEMENTS)?;
+        if quats.last().is_some_and(|last| first < last + 4) {
+            return None;
+        }
+        quats.push(first);
+    }
+    Some(quats)
+}
+
+impl Codec for Vector {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Run
+    }
+
+    fn bound(&self) -> Bound {
+        self.abs.clone().map_or(Bound::Lossless, Bound::Abs)
+    }
+
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        PAGE_FRAMES
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        let ty = values_only(NAME, frame)?;
+        self.check_elements(ty)
+            .map_err(|what| CodecError::Unsuited {
+                codec: NAME,
+                frame: frame.to_string(),
+                what,
+            })
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        _scratch: &mut Scratch,
+    ) -> Result<()> {
+        self.check(frames.frame())?;
+        let (ty, bytes) = frames.as_values(NAME)?;
+        if frames.is_empty() {
+            return Ok(());
+        }
+        let page_frames = page_frames.get().min(frames.len());
+        for (len, max, what) in [
+            (frames.len(), MAX_RUN_FRAMES, "run"),
+            (page_frames, MAX_PAGE_FRAMES, "page"),
+        ] {
+            if len > max {
+                return Err(buffer(format!(
+                    "a {what} of {len} frames, `vector` takes {max}; make it shorter or use `zstd`"
+                )));
+            }
+        }
+        check_page_frames(page_frames, ty.frame_bytes())?;
+        let run = Run {
+            ty,
+            bytes,
+            frames: frames.len(),
+            page_frames,
+            level: self.level,
+            // A bool that moves is no bool.
+            abs: self.abs.as_ref().filter(|_| ty.dtype() != Dtype::Bool),
+            quats: &self.quats,
+            protected: frames.protected(),
+        };
+        match ty.dtype() {
+            Dtype::Bool | Dtype::U8 => run.encode::<u8>(out),
+            Dtype::U16 => run.encode::<u16>(out),
+            Dtype::U32 => run.encode::<u32>(out),
+            Dtype::U64 => run.encode::<u64>(out),
+            Dtype::I8 => run.encode::<i8>(out),
+            Dtype::I16 => run.encode::<i16>(out),
+            Dtype::I32 => run.encode::<i32>(out),
+            Dtype::I64 => run.encode::<i64>(out),
+            Dtype::F16 => run.encode::<half::f16>(out),
+            Dtype::F32 => run.encode::<f32>(out),
+            Dtype::F64 => run.encode::<f64>(out),
+        }
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        self.check(frame)?;
+        let ty = values_only(NAME, frame)?;
+        macro_rules! decoder {
+            ($number:ty) => {
+                Box::new(VectorDecoder::<$number>::new(ty, &self.quats, shared)?)
+            };
+        }
+        Ok(match ty.dtype() {
+            Dtype::Bool | Dtype::U8 => decoder!(u8),
+            Dtype::U16 => decoder!(u16),
+            Dtype::U32 => decoder!(u32),
+            Dtype::U64 => decoder!(u64),
+            Dtype::I8 => decoder!(i8),
+            Dtype::I16 => decoder!(i16),
+            Dtype::I32 => decoder!(i32),
+            Dtype::I64 => decoder!(i64),
+            Dtype::F16 => decoder!(half::f16),
+            Dtype::F32 => decoder!(f32),
+            Dtype::F64 => decoder!(f64),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

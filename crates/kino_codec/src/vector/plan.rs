@@ -1,0 +1,222 @@
+//! How each column of a run is stored: as one value, as a copy, or as whole numbers; and what is left to correct.
+
+use std::collections::HashMap;
+
+use super::encode::Run;
+use super::fit::{Fit, Wish, has_negative_zero};
+use super::map::Map;
+use super::page::Exception;
+use super::quat::normalised;
+use super::value::Value;
+
+/// A column in the making.
+pub(super) enum Plan<T> {
+    /// One value; frames that have another are exceptions.
+    Constant(T, Vec<usize>),
+    /// The same as a column before it.
+    Copy(usize),
+    /// Whole numbers.
+    Fit(Fit),
+}
+
+impl<T> Plan<T> {
+    /// The whole numbers, if there are any.
+    pub(super) fn numbers(&self) -> &[i64] {
+        match self {
+            Self::Fit(fit) => &fit.numbers,
+            _ => &[],
+        }
+    }
+}
+
+impl Run<'_> {
+    fn wish<'p>(&self, element: usize, protected: &'p [bool]) -> Wish<'p> {
+        Wish {
+            eps: self.abs.map_or(0.0, |abs| abs.eps(element)),
+            protected,
+            page_frames: self.page_frames,
+        }
+    }
+
+    /// How to store every column by itself.
+    pub(super) fn plan<T: Value>(&self, values: &[Vec<T>], protected: &[bool]) -> Vec<Plan<T>> {
+        let mut plans: Vec<Plan<T>> = Vec::with_capacity(values.len());
+        // Columns by a few of their values, to find equal ones.
+        let mut seen: HashMap<[i64; 4], Vec<usize>> = HashMap::new();
+        let mut known: Vec<Map> = Vec::new();
+        for (element, column) in values.iter().enumerate() {
+            let wish = self.wish(element, protected);
+            if let Some(plan) = constant(&wish, column) {
+                plans.push(plan);
+                continue;
+            }
+            let key = [0, 1, 2, 3].map(|part| column[part * (column.len() - 1) / 3].ordered());
+            let alike = seen.entry(key).or_default();
+            let same = |other: &&usize| {
+                let equal = values[**other].iter().zip(column).all(|(a, b)| a.same(*b));
+                equal && self.wish(**other, protected).eps == wish.eps
+            };
+            if let Some(other) = alike.iter().find(same) {
+                plans.push(Plan::Copy(*other));
+                continue;
+            }
+            if !self.is_in_quat(element) {
+                alike.push(element);
+            }
+            let fit = wish.best(column, &known);
+            let is_grid = matches!(fit.map, Map::Times(_) | Map::Over(_));
+            if is_grid && !known.contains(&fit.map) {
+                known.push(fit.map);
+                // The latest steps are the likeliest.
+                known.drain(..known.len().saturating_sub(4));
+            }
+            plans.push(Plan::Fit(fit));
+        }
+        plans
+    }
+
+    fn is_in_quat(&self, element: usize) -> bool {
+        let inside = |first: &usize| (*first..first + 4).contains(&element);
+        self.quats.iter().any(inside)
+    }
+
+    /// Stores a quaternion so that, brought back to length one, it keeps the bound.
+    ///
+    /// Bringing it back may move a number by as much again as rounding did. Finer grids cost bits in every
+    /// frame, coarser ones exceptions in some: what costs least is taken.
+    pub(super) fn plan_quat<T: Value>(
+        &self,
+        first: usize,
+        values: &[Vec<T>],
+        protected: &[bool],
+        plans: &mut [Plan<T>],
+    ) {
+        let eps = |element: usize| self.wish(element, protected).eps;
+        let least = (first..first + 4).map(eps).fold(f64::INFINITY, f64::min);
+        let mut best: Option<(f64, [Fit; 4])> = None;
+        for part in [2.0, 1.8, 1.6, 1.4, 1.2, 1.0, 0.8] {
+            let map = match least > 0.0 {
+                true => Map::Times(part * least),
+                false => Map::Ordered,
+            };
+            let mut fits = [0, 1, 2, 3].map(|idx| {
+                let column = &values[first + idx];
+                let map = match has_negative_zero(column) {
+                    true => map.with_two_zeros(),
+                    false => map,
+                };
+                self.wish(first + idx, protected).fit(map, column)
+            });
+            let missed = self.missed_quats(first, values, protected, &fits);
+            for fit in &mut fits {
+                fit.exceptions.extend(&missed);
+                fit.exceptions.sort_unstable();
+                fit.exceptions.dedup();
+            }
+            let wish = self.wish(first, protected);
+            let cost = fits.iter().map(|fit| wish.cost::<T>(fit)).sum();
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, fits));
+            }
+        }
+        let fits = best.into_iter().flat_map(|(_, fits)| fits);
+        for (plan, fit) in plans[first..].iter_mut().zip(fits) {
+            *plan = Plan::Fit(fit);
+        }
+    }
+
+    /// The frames in which a quaternion, brought back to length one, is not what it may be.
+    fn missed_quats<T: Value>(
+        &self,
+        first: usize,
+        values: &[Vec<T>],
+        protected: &[bool],
+        fits: &[Fit; 4],
+    ) -> Vec<usize> {
+        let allowed = |frame: usize| {
+            let from = [0, 1, 2, 3].map(|idx| values[first + idx][frame]);
+            let rounded =
+                [0, 1, 2, 3].map(|idx| fits[idx].map.value::<T>(fits[idx].numbers[frame]));
+            let brought = normalised(rounded);
+            let decoded = brought.unwrap_or(rounded);
+            let near = |idx: usize| {
+                let wish = self.wish(first + idx, protected);
+                wish.allows(frame, from[idx], decoded[idx])
+            };
+            (brought.is_some() || normalised(from).is_none()) && (0..4).all(near)
+        };
+        (0..self.frames).filter(|frame| !allowed(*frame)).collect()
+    }
+
+    /// The exceptions of every page.
+    pub(super) fn exceptions<T: Value>(
+        &self,
+        values: &[Vec<T>],
+        plans: &[Plan<T>],
+    ) -> Vec<Vec<Exception>> {
+        let decoded = |element: usize, frame: usize| decoded(plans, element, frame);
+        let mut pages = vec![Vec::new(); self.frames.div_ceil(self.page_frames)];
+        for element in 0..plans.len() {
+            let quat = self
+                .quats
+                .iter()
+                .find(|first| (**first..**first + 4).contains(&element));
+            for &frame in exceptions_of(plans, element) {
+                let plain = decoded(element, frame);
+                let now = quat.map_or(plain, |first| {
+                    let quat = [0, 1, 2, 3].map(|idx| decoded(first + idx, frame));
+                    normalised(quat).map_or(plain, |quat| quat[element - first])
+                });
+                let (page, idx) = (frame / self.page_frames, frame % self.page_frames);
+                let page_len = self.page_range(page).len();
+                let correction = values[element][frame].ordered().wrapping_sub(now.ordered());
+                pages[page].push(Exception {
+                    position: element * page_len + idx,
+                    correction,
+                });
+            }
+        }
+        pages
+    }
+}
+
+/// A constant, if one value will do for (almost) every frame.
+fn constant<T: Value>(wish: &Wish<'_>, column: &[T]) -> Option<Plan<T>> {
+    let first = column[0];
+    if column.iter().all(|value| value.same(first)) {
+        return Some(Plan::Constant(first, Vec::new()));
+    }
+    if wish.eps <= 0.0 || !T::IS_FLOAT {
+        return None;
+    }
+    // Noise below the bound: the middle of its range.
+    let sizes = || column.iter().map(|value| value.to_f64());
+    let (low, high) = (
+        sizes().fold(f64::INFINITY, f64::min),
+        sizes().fold(f64::NEG_INFINITY, f64::max),
+    );
+    let middle = T::from_f64(low + 0.5 * (high - low));
+    let missed = |frame: &usize| !wish.allows(*frame, column[*frame], middle);
+    let free = |frame: &usize| wish.protected.get(*frame) != Some(&true);
+    let missed: Vec<usize> = (0..column.len()).filter(missed).collect();
+    let too_many = missed.iter().any(free);
+    (!too_many).then_some(Plan::Constant(middle, missed))
+}
+
+/// The value that a reader has before exceptions and before quaternions are brought to length one.
+fn decoded<T: Value>(plans: &[Plan<T>], element: usize, frame: usize) -> T {
+    match &plans[element] {
+        Plan::Constant(value, _) => *value,
+        Plan::Copy(from) => decoded(plans, *from, frame),
+        Plan::Fit(fit) => fit.map.value(fit.numbers[frame]),
+    }
+}
+
+/// The frames in which an element is an exception.
+fn exceptions_of<T>(plans: &[Plan<T>], element: usize) -> &[usize] {
+    match &plans[element] {
+        Plan::Constant(_, exceptions) => exceptions,
+        Plan::Copy(from) => exceptions_of(plans, *from),
+        Plan::Fit(fit) => &fit.exceptions,
+    }
+}

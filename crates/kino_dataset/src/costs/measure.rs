@@ -1,0 +1,212 @@
+//! One codec on one run of frames: size, time, error.
+//!
+//! Times are of one thread and the best of several passes, so that a busy machine does not count: of each page
+//! for `decode`, of each of 32 random places for `random` (one frame) and `window` (100 frames, or all).
+//! What is timed is checked: a codec that does not keep its promise is an error, not a row of figures.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use kino_codec::{Codec, CodecError, Encoded, FrameData, Frames, Scratch};
+
+use crate::compare::Deviation;
+use crate::error::{Result, codec_at};
+
+use super::reader::Reader;
+use super::record::Cost;
+
+/// Frames of a window.
+const WINDOW: usize = 100;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// How long each figure is measured.
+    pub budget: Duration,
+    /// Frames per page; the codec's own choice if absent.
+    pub page_frames: Option<NonZeroUsize>,
+}
+
+/// What was found out about a codec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The codec's canonical text.
+    pub codec: String,
+    /// The type of the frames.
+    pub frame: String,
+    /// How many frames there were.
+    pub frames: usize,
+    /// Bytes before encoding.
+    pub raw_bytes: usize,
+    /// Bytes after it, what pages share included.
+    pub bytes: usize,
+    /// Bytes that pages share.
+    pub shared_bytes: usize,
+    /// Frames of the first page.
+    pub page_frames: usize,
+    /// Time to encode all frames.
+    pub encode: Duration,
+    /// Time to decode all frames in sequence.
+    pub decode: Duration,
+    /// Time to decode one frame at a random place.
+    pub random: Duration,
+    /// Time to decode a window at a random place.
+    pub window: Duration,
+    /// Frames of a window.
+    pub window_frames: usize,
+    /// The largest difference between a decoded and an original number.
+    pub max_abs_error: f64,
+    /// The peak signal-to-noise ratio of 8-bit numbers, if anything was lost.
+    pub psnr_db: Option<f64>,
+}
+
+/// Measures `codec` on `frames`, which are encoded as one run.
+pub fn measure(codec: &dyn Codec, frames: &Frames<'_>, effort: Effort) -> Result<Measured> {
+    let place = format!("{} on frames of {}", codec.spec(), frames.frame());
+    measure_run(codec, frames, effort).map_err(codec_at(place))
+}
+
+fn measure_run(
+    codec: &dyn Codec,
+    frames: &Frames<'_>,
+    effort: Effort,
+) -> Result<Measured, CodecError> {
+    codec.check(frames.frame())?;
+    let page_frames = effort
+        .page_frames
+        .unwrap_or_else(|| codec.page_frames(frames.frame()));
+    let mut encoded = Encoded::default();
+    let mut scratch = Scratch::new();
+    let encode = best_of(effort.budget, || {
+        encoded = Encoded::default();
+        codec.encode(frames, page_frames, &mut encoded, &mut scratch)
+    })?;
+    let decoder = codec.decoder(frames.frame(), &encoded.shared)?;
+    let mut reader = Reader::new(frames.frame(), &*decoder, &encoded);
+    let decode = reader.every_page(effort.budget)?;
+    let error = reader.check(codec, frames)?;
+    let random = reader.random(1, effort.budget)?;
+    let window_frames = WINDOW.min(frames.len());
+    let window = reader.random(window_frames, effort.budget)?;
+    let pages = encoded.pages.iter().map(|page| page.bytes.len());
+    Ok(Measured {
+        codec: codec.spec().to_string(),
+        frame: frames.frame().to_string(),
+        frames: frames.len(),
+        raw_bytes: raw_bytes(frames),
+        bytes: encoded.shared.len() + pages.sum::<usize>(),
+        shared_bytes: encoded.shared.len(),
+        page_frames: encoded.pages.first().map_or(0, |page| page.frames),
+        encode,
+        decode,
+        random,
+        window,
+        window_frames,
+        max_abs_error: error.max_abs,
+        psnr_db: psnr_db(frames, error),
+    })
+}
+
+/// Bytes before encoding: of decoded pixels, where bitstreams are carried.
+fn raw_bytes(frames: &Frames<'_>) -> usize {
+    match (frames.data(), frames.frame().as_values()) {
+        (FrameData::Bytes(strings), None) => strings.iter().map(|text| text.len()).sum(),
+        (_, Some(ty)) => frames.len() * ty.frame_bytes(),
+        (FrameData::Values(bytes), None) => bytes.len(),
+    }
+}
+
+fn psnr_db(frames: &Frames<'_>, error: Deviation) -> Option<f64> {
+    let ty = frames.frame().as_values()?;
+    let is_bytes = ty.dtype() == kino_codec::Dtype::U8;
+    error
+        .psnr_db(frames.len() * ty.elements())
+        .filter(|_| is_bytes)
+}
+
+/// The best time of several calls: at least three unless they are slow.
+pub(super) fn best_of(
+    budget: Duration,
+    mut call: impl FnMut() -> Result<(), CodecError>,
+) -> Result<Duration, CodecError> {
+    let begin = Instant::now();
+    let mut best = Duration::MAX;
+    for round in 0.. {
+        let spent = begin.elapsed();
+        if round > 0 && spent > budget && (round >= 3 || spent > 5 * budget) {
+            break;
+        }
+        let start = Instant::now();
+        call()?;
+        best = best.min(start.elapsed());
+    }
+    Ok(best)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+impl Measured {
+    /// Bytes before encoding ÷ bytes after.
+    pub fn ratio(&self) -> f64 {
+        self.raw_bytes as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Megabytes (before encoding) that a time is worth per second.
+    pub fn mb_s(&self, time: Duration) -> f64 {
+        self.raw_bytes as f64 / time.as_secs_f64().max(1e-12) / 1e6
+    }
+
+    pub(super) fn to_cost(&self) -> Cost {
+        let frames = self.frames.max(1) as f64;
+        let per_frame = |time: Duration| time.as_secs_f64() * 1e9 / frames;
+        Cost {
+            codec: self.codec.clone(),
+            frame: self.frame.clone(),
+            frame_bytes: self.raw_bytes as f64 / frames,
+            ratio: self.ratio(),
+            encode_ns: per_frame(self.encode),
+            decode_ns: per_frame(self.decode),
+            random_ns: self.random.as_secs_f64() * 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kino_codec::{Dtype, FrameType};
+
+    const QUICK: Effort = Effort {
+        budget: Duration::from_micros(100),
+        page_frames: None,
+    };
+
+    #[test]
+    fn sizes_and_errors_are_those_of_the_codec() {
+        let frame = FrameType::values(Dtype::U8, &[16, 16, 3]).unwrap();
+        let bytes: Vec<u8> = (0..3 * 768_u32)
+            .map(|idx| u8::try_from(idx / 9 % 256).unwrap())
+            .collect();
+        let frames = Frames::values(&frame, &bytes).unwrap();
+        let raw = measure(&*kino_codec::codec("raw").unwrap(), &frames, QUICK).unwrap();
+        assert_eq!((raw.frames, raw.raw_bytes, raw.bytes), (3, 2304, 2304));
+        assert_eq!(
+            (raw.max_abs_error, raw.psnr_db, raw.window_frames),
+            (0.0, None, 3)
+        );
+        assert_eq!(raw.ratio(), 1.0);
+        let jpeg = measure(&*kino_codec::codec("jpeg:q=50").unwrap(), &frames, QUICK).unwrap();
+        assert!(jpeg.bytes < 2304 && jpeg.max_abs_error > 0.0);
+        assert!(jpeg.psnr_db.unwrap() > 20.0);
+        assert_eq!(jpeg.to_cost().frame_bytes, 768.0);
+    }
+
+    #[test]
+    fn text_and_carried_files_are_measured_too() {
+        let texts: [&[u8]; 2] = [b"lift the cube", b"lift the cube"];
+        let frames = Frames::bytes(&FrameType::Text, &texts);
+        let measured = measure(&*kino_codec::codec("text").unwrap(), &frames, QUICK).unwrap();
+        assert_eq!((measured.raw_bytes, measured.frames), (26, 2));
+        let error = measure(&*kino_codec::codec("raw").unwrap(), &frames, QUICK).unwrap_err();
+        assert!(error.to_string().contains("text"), "{error}");
+    }
+}

@@ -1,0 +1,12 @@
+//! What codecs cost: measured on this machine, on these frames, and remembered.
+
+mod candidates;
+mod measure;
+mod reader;
+mod record;
+mod sample;
+
+pub use candidates::candidates;
+pub use measure::{Effort, Measured, measure};
+pub use record::{Cost, CostRecord, processor};
+pub use sample::Sample;

@@ -1,0 +1,159 @@
+//! Decodes parts of an encoded run, times it, and compares.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use kino_codec::{
+    Codec, CodecError, Decoder, Encoded, FrameData, FrameType, Frames, FramesMut, Page, Scratch,
+    ValueType,
+};
+
+use crate::compare::{Comparison, Deviation, broken};
+
+use super::measure::best_of;
+
+/// Random places that are read.
+const PLACES: u32 = 32;
+
+/// Decodes parts of an encoded run.
+pub(super) struct Reader<'a> {
+    frame: &'a FrameType,
+    decoder: &'a dyn Decoder,
+    pages: Vec<Page<'a>>,
+    /// The number of the first frame of each page, and of the one behind the last.
+    starts: Vec<usize>,
+    /// Decoded numbers of the last call.
+    values: Vec<u8>,
+    /// Decoded texts of the last call.
+    texts: Vec<String>,
+    scratch: Scratch,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        frame: &'a FrameType,
+        decoder: &'a dyn Decoder,
+        encoded: &'a Encoded,
+    ) -> Self {
+        let mut starts = vec![0];
+        for page in &encoded.pages {
+            starts.push(starts.last().copied().unwrap_or(0) + page.frames);
+        }
+        let pages = encoded.pages.iter().map(|page| Page {
+            bytes: &page.bytes,
+            frames: page.frames,
+        });
+        Self {
+            frame,
+            decoder,
+            pages: pages.collect(),
+            starts,
+            values: Vec::new(),
+            texts: Vec::new(),
+            scratch: Scratch::new(),
+        }
+    }
+
+    fn frames(&self) -> usize {
+        self.starts.last().copied().unwrap_or(0)
+    }
+
+    fn make_room(&mut self, frames: usize) {
+        let size = self.frame.as_values().map_or(0, ValueType::frame_bytes);
+        self.values.resize(frames * size, 0);
+    }
+
+    /// Decodes `range` of page `idx` to place `place` of the values, or behind the texts.
+    fn page(&mut self, idx: usize, range: Range<usize>, place: usize) -> Result<(), CodecError> {
+        let (page, scratch) = (self.pages[idx], &mut self.scratch);
+        let Some(ty) = self.frame.as_values() else {
+            return self
+                .decoder
+                .decode_text(page, range, &mut self.texts, scratch);
+        };
+        let size = ty.frame_bytes();
+        let places = &mut self.values[place * size..][..range.len() * size];
+        let mut dest = FramesMut::packed(ty, range.len(), places)?;
+        self.decoder.decode(page, range, &mut dest, scratch)
+    }
+
+    /// Decodes frames of the run, from whichever pages they lie in.
+    fn range(&mut self, range: Range<usize>) -> Result<(), CodecError> {
+        self.texts.clear();
+        let mut next = range.start;
+        while next < range.end {
+            let idx = self.starts.partition_point(|start| *start <= next) - 1;
+            let start = self.starts[idx];
+            let end = range.end.min(self.starts[idx + 1]);
+            self.page(idx, next - start..end - start, next - range.start)?;
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// The sum of the best time of every page.
+    pub(super) fn every_page(&mut self, budget: Duration) -> Result<Duration, CodecError> {
+        self.make_room(self.frames());
+        let mut best = vec![Duration::MAX; self.pages.len()];
+        best_of(budget, || {
+            self.texts.clear();
+            for (idx, best) in best.iter_mut().enumerate() {
+                let (frames, place) = (self.pages[idx].frames, self.starts[idx]);
+                let start = Instant::now();
+                self.page(idx, 0..frames, place)?;
+                *best = start.elapsed().min(*best);
+            }
+            Ok(())
+        })?;
+        Ok(best.iter().sum())
+    }
+
+    /// The mean over random places of the best time to decode `len` frames there.
+    pub(super) fn random(&mut self, len: usize, budget: Duration) -> Result<Duration, CodecError> {
+        self.make_room(len);
+        let places = self.frames().saturating_sub(len) + 1;
+        let mut total = Duration::ZERO;
+        for nr in 1..=PLACES {
+            // A sequence without a pattern that is the same on every machine.
+            let start = u64::from(nr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+            let start = usize::try_from(start).unwrap_or(0) % places;
+            total += best_of(budget / PLACES, || self.range(start..start + len))?;
+        }
+        Ok(total / PLACES)
+    }
+
+    /// Compares what [`every_page`](Self::every_page) decoded last with what went in.
+    pub(super) fn check(
+        &self,
+        codec: &dyn Codec,
+        frames: &Frames<'_>,
+    ) -> Result<Deviation, CodecError> {
+        match (frames.data(), self.frame.as_values()) {
+            (FrameData::Bytes(texts), None) => {
+                let same = self
+                    .texts
+                    .iter()
+                    .map(String::as_bytes)
+                    .eq(texts.iter().copied());
+                match same {
+                    true => Ok(Deviation::default()),
+                    false => Err(broken(codec, "text did not come back as it was".to_owned())),
+                }
+            }
+            // A carried bitstream is its own original.
+            (FrameData::Bytes(_), Some(_)) | (FrameData::Values(_), None) => {
+                Ok(Deviation::default())
+            }
+            (FrameData::Values(original), Some(ty)) => {
+                let comparison = Comparison::new(codec, ty, &[]);
+                let mut all = Deviation::default();
+                for pair in self.starts.windows(2) {
+                    let part = pair[0] * ty.frame_bytes()..pair[1] * ty.frame_bytes();
+                    let (a, b) = (&original[part.clone()], &self.values[part]);
+                    all.merge(comparison.page(pair[0], a, b)?);
+                }
+                Ok(all)
+            }
+        }
+    }
+}

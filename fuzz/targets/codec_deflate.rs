@@ -1,0 +1,31 @@
+//! Any bytes as a page of the `deflate` codec: bare, and as the content of a whole zlib stream of the right size.
+
+#![no_main]
+
+use std::cell::RefCell;
+
+use kino_codec::Scratch;
+use kino_fuzz::{Input, shuffle, vector};
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    /// Kept between inputs, as a decoding thread keeps it between pages.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some(input) = Input::new(data) else { return };
+    let text = format!("deflate:shuffle={}", shuffle(input.kind));
+    let codec = kino_codec::codec(&text).expect("a known codec");
+    let ty = vector(input.kind);
+    SCRATCH.with_borrow_mut(|scratch| {
+        input.decode(&*codec, &ty, scratch);
+        // Short pages only, and of one input in eight: the fuzzer should spend its time in our code, not in compressing.
+        if data.len() % 8 == 0 {
+            let len = ty.frame_bytes() * (input.frames % 64);
+            input.wrapped_by("deflate:level=1", (0, Some(len)), scratch, |input, scratch| {
+                input.decode(&*codec, &ty, scratch);
+            });
+        }
+    });
+});

@@ -1,0 +1,29 @@
+//! Any bytes as a page of the `lz4` codec: bare, and as the content of a whole block of the right size.
+
+#![no_main]
+
+use std::cell::RefCell;
+
+use kino_codec::Scratch;
+use kino_fuzz::{Input, shuffle, vector};
+use libfuzzer_sys::fuzz_target;
+
+thread_local! {
+    /// Kept between inputs, as a decoding thread keeps it between pages.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some(input) = Input::new(data) else { return };
+    let text = format!("lz4:shuffle={}", shuffle(input.kind));
+    let codec = kino_codec::codec(&text).expect("a known codec");
+    let ty = vector(input.kind);
+    SCRATCH.with_borrow_mut(|scratch| {
+        input.decode(&*codec, &ty, scratch);
+        // Short pages only: the fuzzer should spend its time in our code, not in compressing.
+        let len = ty.frame_bytes() * (input.frames % 64);
+        input.wrapped_by("lz4", (0, Some(len)), scratch, |input, scratch| {
+            input.decode(&*codec, &ty, scratch);
+        });
+    });
+});
