@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use kino_codec::{Encoded, FrameType, Frames, Scratch, codec};
-use kino_fuzz::{picture, shuffle, vector};
+use kino_fuzz::{distances, picture, shuffle, vector};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for kind in 0..=u8::MAX {
@@ -27,6 +27,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let frame = FrameType::Values(ty);
         let frames = Frames::values(&frame, &bytes)?;
         write("codec_predict", "predict", kind, &frames, 1)?;
+        let film = [&bytes[..], &bytes, &smooth(bytes.len(), 2), &bytes].concat();
+        write("codec_camera", "camera", kind, &Frames::values(&frame, &film)?, 4)?;
+        let distances = distances(kind);
+        let bytes = smooth(distances.frame_bytes(), distances.dtype().size());
+        let stored = FrameType::Values(distances);
+        for text in ["depth", "depth:abs=20"] {
+            write("codec_depth", text, kind, &Frames::values(&stored, &bytes)?, 1)?;
+        }
         for text in ["jpeg:q=30,sub=420", "jpeg:q=95"] {
             if codec(text)?.check(&frame).is_ok() {
                 write("codec_jpeg", text, kind, &frames, 1)?;

@@ -98,6 +98,19 @@ impl<'a> Input<'a> {
         );
     }
 
+    /// The page's bytes.
+    pub fn page(&self) -> &'a [u8] {
+        self.page
+    }
+
+    /// The same call with another page.
+    pub fn with_page<'b>(&self, page: &'b [u8]) -> Input<'b>
+    where
+        'a: 'b,
+    {
+        Input { page, ..*self }
+    }
+
     /// Decodes numbers; checks that bytes outside the destination stay as they were.
     pub fn decode(&self, codec: &dyn Codec, ty: &ValueType, scratch: &mut Scratch) {
         let frame = FrameType::Values(ty.clone());
@@ -142,6 +155,38 @@ impl<'a> Input<'a> {
             assert_eq!(out.len(), self.wanted);
         }
     }
+}
+
+/// One zstd frame that holds `content`; nothing if that is empty.
+pub fn zstd_frame(content: &[u8], scratch: &mut Scratch) -> Vec<u8> {
+    let Some(len) = NonZeroUsize::new(content.len()) else {
+        return Vec::new();
+    };
+    // A page of the `zstd` codec is exactly one frame.
+    let byte = FrameType::values(Dtype::U8, &[]).expect("a scalar");
+    let frames = Frames::values(&byte, content).expect("whole bytes");
+    let mut out = Encoded::default();
+    codec("zstd:level=1")
+        .and_then(|zstd| zstd.encode(&frames, len, &mut out, scratch))
+        .expect("bytes can be compressed");
+    out.pages.swap_remove(0).bytes
+}
+
+/// Appends a length as codecs write it: seven bits per byte, lowest first.
+pub fn put_length(mut len: usize, page: &mut Vec<u8>) {
+    while len > 0x7f {
+        page.push(u8::try_from(len & 0x7f).expect("seven bits") | 0x80);
+        len >>= 7;
+    }
+    page.push(u8::try_from(len).expect("seven bits"));
+}
+
+/// A type of pictures of distances for every `kind`.
+pub fn distances(kind: u8) -> ValueType {
+    let shapes: [&[usize]; 5] = [&[8, 8], &[1, 1], &[9, 7, 1], &[16, 24], &[33, 1]];
+    let dtypes = [Dtype::U16, Dtype::F32, Dtype::F16, Dtype::F64];
+    let kind = usize::from(kind);
+    ValueType::new(dtypes[kind % 4], shapes[kind / 4 % shapes.len()]).expect("small shapes")
 }
 
 /// A vector type for every `kind`.

@@ -19,7 +19,9 @@
 
 mod av1;
 mod bound;
+mod camera;
 mod codec;
+mod depth;
 mod error;
 mod frame;
 mod frames;

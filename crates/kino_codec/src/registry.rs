@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::av1::Av1;
+use crate::camera::Camera;
 use crate::codec::Codec;
+use crate::depth::Depth;
 use crate::error::{CodecError, Result};
 use crate::general::{Deflate, General, Lz4, Zstd};
 use crate::jpeg::Jpeg;
@@ -61,6 +63,16 @@ const CODECS: &[CodecEntry] = &[
         name: "predict",
         summary: "lossless for 8-bit pictures",
         make: |spec| Ok(Arc::new(Predict::new(spec)?)),
+    },
+    CodecEntry {
+        name: "camera",
+        summary: "lossless for 8-bit pictures in short groups, each from the one before",
+        make: |spec| Ok(Arc::new(Camera::new(spec)?)),
+    },
+    CodecEntry {
+        name: "depth",
+        summary: "lossless or bounded for pictures of distances, 16-bit or floating point",
+        make: |spec| Ok(Arc::new(Depth::new(spec)?)),
     },
     CodecEntry {
         name: "jpeg",
@@ -121,6 +133,9 @@ mod tests {
             "vector:level=8",
             "vector:level=8,abs=1e-4x7/0x3,quat=3",
             "predict:level=3",
+            "camera:level=3,group=8",
+            "depth:level=3",
+            "depth:level=3,abs=1e-3",
             "jpeg:q=85,sub=420",
             "jpeg:carry",
             "av1:q=80,group=30,speed=9,sub=420",
@@ -141,7 +156,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
-            error.contains("raw, zstd, lz4, deflate, pco, vector, predict, jpeg, av1, text"),
+            error.contains("pco, vector, predict, camera, depth, jpeg, av1, text"),
             "{error}"
         );
     }

@@ -1,6 +1,7 @@
 //! Working memory that is reused from page to page, one per thread.
 
 use crate::av1::{Index, Instance};
+use crate::depth::Room;
 use crate::general::Inflater;
 use crate::jpeg::{Compressor, Decompressor};
 use crate::vector::VectorScratch;
@@ -15,8 +16,16 @@ pub struct Scratch {
     pub(crate) bytes: Vec<u8>,
     /// A second one, for codecs with two stages.
     pub(crate) more_bytes: Vec<u8>,
+    /// A third one, for codecs that also need the frame before.
+    pub(crate) content: Vec<u8>,
     /// A whole picture of which a part is wanted; kept apart, because decoding it uses the buffers above.
     pub(crate) picture: Vec<u8>,
+    /// Rows of whole numbers; their contents mean nothing between calls.
+    pub(crate) words: Vec<u64>,
+    /// Rows of ranks; their contents mean nothing between calls.
+    pub(crate) ranks: Vec<u16>,
+    /// What restoring a picture of depths works in.
+    pub(crate) depth_room: Room,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,
     /// For vectors: the parts of a page.

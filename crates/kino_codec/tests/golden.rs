@@ -201,6 +201,14 @@ fn write_missing_golden_files() {
         ("predict-grey", "predict", "uint8 6,5"),
         ("predict-rgb", "predict", "uint8 6,5,3"),
         ("predict-rgba", "predict", "uint8 6,5,4"),
+        ("camera-grey", "camera", "uint8 9,10"),
+        ("camera-rgb", "camera", "uint8 17,18,3"),
+        ("camera-rgba", "camera:group=2", "uint8 9,10,4"),
+        ("depth-uint16", "depth", "uint16 24,30"),
+        ("depth-float32", "depth", "float32 9,10"),
+        ("depth-float64", "depth", "float64 8,8,1"),
+        ("depth-bounded", "depth:abs=0.1", "float32 9,10"),
+        ("depth-bounded-noise", "depth:abs=0.01", "float32 20,21"),
         ("jpeg-rgb-444", "jpeg:q=90,sub=444", "uint8 9,10,3"),
         ("jpeg-rgb-420", "jpeg:q=90,sub=420", "uint8 9,10,3"),
         ("av1-rgb-420", "av1:q=80,group=3,speed=10", "uint8 18,21,3"),
@@ -235,13 +243,25 @@ fn write_missing_golden_files() {
     write_if_missing("text", golden);
 }
 
-/// Forty frames (three, where one is a picture) that move, with one element that does not.
+/// Forty frames (three, where one is a picture or as large) that move, with one element that does not.
 fn sample_values(frame: &FrameType) -> Vec<u8> {
     let ty = frame.as_values().unwrap();
-    let frames = if ty.as_image().is_some() { 3 } else { 40 };
+    let is_large = ty.elements() >= 64;
+    let frames = if ty.as_image().is_some() || is_large {
+        3
+    } else {
+        40
+    };
     let mut values = Vec::new();
     for idx in 0..frames * ty.elements() {
         let (t, e) = (idx / ty.elements(), idx % ty.elements());
+        // Surfaces with a little noise, for depth.
+        let e = if is_large && ty.dtype().name() == "uint16" {
+            let (width, y) = (ty.shape()[1], e / ty.shape()[1]);
+            y / 6 * 5 + e % width / 7 + usize::from(idx * 7919 % 13 == 0)
+        } else {
+            e
+        };
         let wave = (t as f64 * 0.1 + e as f64).sin() * if e == 1 { 0.0 } else { 1.0 };
         match ty.dtype().name() {
             "float32" => values.extend((wave as f32).to_le_bytes()),

@@ -9,7 +9,7 @@
 
 /// Which guess a frame uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Guess {
+pub(crate) enum Guess {
     Left,
     Up,
     Average,
@@ -18,10 +18,10 @@ pub(super) enum Guess {
 
 impl Guess {
     /// Every guess.
-    pub(super) const ALL: [Self; 4] = [Self::Left, Self::Up, Self::Average, Self::Median];
+    pub(crate) const ALL: [Self; 4] = [Self::Left, Self::Up, Self::Average, Self::Median];
 
     /// The number in the page.
-    pub(super) const fn id(self) -> u8 {
+    pub(crate) const fn id(self) -> u8 {
         match self {
             Self::Left => 1,
             Self::Up => 2,
@@ -34,7 +34,7 @@ impl Guess {
     ///
     /// Restoring by average or median doubles the time to decode a photograph, and saves 4 to 7 % of
     /// its bytes: it has to save one part in twelve, as it does on smooth renderings, to be worth it.
-    pub(super) fn cost(self, len: usize) -> usize {
+    pub(crate) fn cost(self, len: usize) -> usize {
         match self {
             Self::Left | Self::Up => len,
             Self::Average | Self::Median => len + len / 12,
@@ -42,12 +42,12 @@ impl Guess {
     }
 
     /// The guess of that number.
-    pub(super) fn from_id(id: u8) -> Option<Self> {
+    pub(crate) fn from_id(id: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|guess| guess.id() == id)
     }
 
     /// Writes `plane` minus the guesses to `to`; both hold rows of `width`.
-    pub(super) fn subtract(self, width: usize, plane: &[u8], to: &mut [u8]) {
+    pub(crate) fn subtract(self, width: usize, plane: &[u8], to: &mut [u8]) {
         let mut above: Option<&[u8]> = None;
         for (row, to) in plane.chunks_exact(width).zip(to.chunks_exact_mut(width)) {
             // The first pixel is guessed from above, and the first row as if nothing but `a` were there.
@@ -66,7 +66,7 @@ impl Guess {
     ///
     /// Every value waits for the one to its left. Planes do not wait for each other, so going through
     /// them side by side hides most of that.
-    pub(super) fn restore<const PLANES: usize>(
+    pub(crate) fn restore<const PLANES: usize>(
         self,
         above: Option<[&[u8]; PLANES]>,
         rows: [&mut [u8]; PLANES],

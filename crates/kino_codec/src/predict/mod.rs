@@ -12,6 +12,7 @@
 //! restored with vector instructions.
 
 mod guess;
+mod planes;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -21,25 +22,27 @@ use crate::codec::{
     Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
     picture_row_stride,
 };
-use crate::error::{CodecError, Result, corrupt};
-use crate::frame::{FrameType, ValueType};
+use crate::error::{Result, corrupt};
+use crate::frame::FrameType;
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::zstd_frame::{Effort, LEVELS, check_frame};
+use crate::view::{PicturesMut, Scale};
+use crate::zstd_frame::{Effort, LEVELS, ZstdContexts, check_frame};
 
-use guess::Guess;
+pub(crate) use guess::Guess;
+pub(crate) use planes::{Size, check_view, join_row, put_row, restore_row, split_planes};
 
 const NAME: &str = "predict";
 
 /// Higher levels gain nothing on photographs, where there is nothing to match in the noise.
-const DEFAULT_LEVEL: i32 = 3;
+pub(crate) const DEFAULT_LEVEL: i32 = 3;
 
 /// Short repetitions among remainders are chance: left as they are, a page is smaller and decodes faster.
-const MIN_MATCH: u32 = 7;
+pub(crate) const MIN_MATCH: u32 = 7;
 
 /// How many pixels of a picture the guess is chosen on.
-const BAND_PIXELS: usize = 16 << 10;
+pub(crate) const BAND_PIXELS: usize = 16 << 10;
 
 /// The `predict` codec.
 #[derive(Debug)]
@@ -65,7 +68,7 @@ fn encode_picture(
     size: Size,
     pixels: &[u8],
     scratch: &mut Scratch,
-) -> Result<EncodedPage> {
+) -> Result<Vec<u8>> {
     // Choosing by a fast level on a band of rows from the middle costs less than encoding once.
     let band = Size {
         height: (BAND_PIXELS / size.width).clamp(1, size.height),
@@ -83,8 +86,7 @@ fn encode_picture(
         }
     }
     let guess = best.map_or(Guess::Left, |(_, guess)| guess);
-    let bytes = encode_with(guess, effort, (size, pixels), scratch)?;
-    Ok(EncodedPage { frames: 1, bytes })
+    encode_with(guess, effort, (size, pixels), scratch)
 }
 
 /// The page of one packed picture by this guess.
@@ -109,40 +111,6 @@ fn encode_with(
     Ok(page)
 }
 
-/// The size of a picture.
-#[derive(Debug, Clone, Copy)]
-struct Size {
-    height: usize,
-    width: usize,
-    channels: usize,
-}
-
-impl Size {
-    fn new(frame: &FrameType) -> Result<Self> {
-        match frame.as_values().and_then(ValueType::as_image) {
-            Some((height, width, channels)) => Ok(Self {
-                height,
-                width,
-                channels,
-            }),
-            None => Err(CodecError::Unsuited {
-                codec: NAME,
-                frame: frame.to_string(),
-                what: "it stores 8-bit pictures of 1, 3 or 4 colours; use `zstd` or `pco`"
-                    .to_owned(),
-            }),
-        }
-    }
-
-    fn pixels(&self) -> usize {
-        self.height * self.width
-    }
-
-    fn bytes(&self) -> usize {
-        self.pixels() * self.channels
-    }
-}
-
 impl Codec for Predict {
     fn spec(&self) -> &CodecSpec {
         &self.spec
@@ -161,7 +129,7 @@ impl Codec for Predict {
     }
 
     fn check(&self, frame: &FrameType) -> Result<()> {
-        Size::new(frame).map(|_| ())
+        Size::new(NAME, frame).map(|_| ())
     }
 
     fn encode(
@@ -172,11 +140,11 @@ impl Codec for Predict {
         scratch: &mut Scratch,
     ) -> Result<()> {
         one_frame_per_page(NAME, page_frames)?;
-        let size = Size::new(frames.frame())?;
+        let size = Size::new(NAME, frames.frame())?;
         let (_, bytes) = frames.as_values(NAME)?;
         for pixels in bytes.chunks_exact(size.bytes()) {
-            let page = encode_picture(self.effort, size, pixels, scratch)?;
-            out.pages.push(page);
+            let bytes = encode_picture(self.effort, size, pixels, scratch)?;
+            out.pages.push(EncodedPage { frames: 1, bytes });
         }
         Ok(())
     }
@@ -186,7 +154,7 @@ impl Codec for Predict {
             return Err(corrupt(NAME, "it shares nothing between pages"));
         }
         Ok(Box::new(PredictDecoder {
-            size: Size::new(frame)?,
+            size: Size::new(NAME, frame)?,
         }))
     }
 }
@@ -194,6 +162,34 @@ impl Codec for Predict {
 #[derive(Debug)]
 struct PredictDecoder {
     size: Size,
+}
+
+impl PredictDecoder {
+    /// Unpacks the remainders of the one picture of `page`.
+    fn open<'s>(
+        &self,
+        page: Page<'_>,
+        buffer: &'s mut Vec<u8>,
+        zstd: &mut ZstdContexts,
+    ) -> Result<(Guess, &'s mut [u8])> {
+        let (&id, frame) = page
+            .bytes
+            .split_first()
+            .ok_or_else(|| corrupt(NAME, "it is empty"))?;
+        let guess = Guess::from_id(id).ok_or_else(|| corrupt(NAME, format!("guess {id}")))?;
+        check_frame(NAME, frame, self.size.bytes())?;
+        let planes = at_least(buffer, self.size.bytes());
+        zstd.decompress(NAME, frame, planes)?;
+        Ok((guess, planes))
+    }
+}
+
+/// Refuses pages of several frames.
+fn check_one(page: Page<'_>) -> Result<()> {
+    match page.frames {
+        1 => Ok(()),
+        more => Err(corrupt(NAME, format!("{more} frames in one page"))),
+    }
 }
 
 impl Decoder for PredictDecoder {
@@ -208,88 +204,54 @@ impl Decoder for PredictDecoder {
         check_range(page, &range, dest.len())?;
         let row_bytes = size.width * size.channels;
         let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
-        if page.frames != 1 {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
-        }
+        check_one(page)?;
         if range.is_empty() {
             return Ok(());
         }
-        let (&id, frame) = page
-            .bytes
-            .split_first()
-            .ok_or_else(|| corrupt(NAME, "it is empty"))?;
-        let guess = Guess::from_id(id).ok_or_else(|| corrupt(NAME, format!("guess {id}")))?;
-        check_frame(NAME, frame, size.bytes())?;
-        let planes = at_least(&mut scratch.bytes, size.bytes());
-        scratch.zstd.decompress(NAME, frame, planes)?;
+        let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
         let rows = dest.frame_mut(0).chunks_mut(row_stride);
         // Row by row, so that what is restored is still in the nearest cache when it is joined.
         for (y, row) in rows.take(size.height).enumerate() {
-            let row = &mut row[..row_bytes];
-            match size.channels {
-                1 => restore_row::<1>(guess, size, planes, y),
-                3 => restore_row::<3>(guess, size, planes, y),
-                _ => restore_row::<4>(guess, size, planes, y),
-            }
-            join_row(size, planes, y * size.width, row);
+            restore_row(guess, size, planes, y);
+            join_row(size, planes, y * size.width, &mut row[..row_bytes]);
         }
         Ok(())
     }
-}
 
-/// Restores row `y` of every plane; the rows above are restored already.
-fn restore_row<const PLANES: usize>(guess: Guess, size: Size, planes: &mut [u8], y: usize) {
-    let mut above: [&[u8]; PLANES] = [&[]; PLANES];
-    let mut rows = [(); PLANES].map(|()| <&mut [u8]>::default());
-    for ((plane, above), row) in planes
-        .chunks_exact_mut(size.pixels())
-        .zip(&mut above)
-        .zip(&mut rows)
-    {
-        let (done, rest) = plane.split_at_mut(y * size.width);
-        *above = done.rchunks_exact(size.width).next().unwrap_or_default();
-        *row = &mut rest[..size.width];
-    }
-    guess.restore((y > 0).then_some(above), rows);
-}
-
-/// Writes each colour of packed `pixels` to a plane of its own, red and blue minus green.
-fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
-    let (first, others) = planes.split_at_mut(pixels.len() / channels);
-    if channels == 1 {
-        first.copy_from_slice(pixels);
-        return;
-    }
-    let (second, others) = others.split_at_mut(first.len());
-    let (third, fourth) = others.split_at_mut(first.len());
-    let colours = first.iter_mut().zip(second).zip(third);
-    for (pixel, ((g, r), b)) in pixels.chunks_exact(channels).zip(colours) {
-        *g = pixel[1];
-        *r = pixel[0].wrapping_sub(pixel[1]);
-        *b = pixel[2].wrapping_sub(pixel[1]);
-    }
-    for (pixel, alpha) in pixels.chunks_exact(channels).zip(fourth) {
-        *alpha = pixel[3];
-    }
-}
-
-/// Puts the pixels from number `first` of each plane on into `row`: the reverse of [`split_planes`].
-fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) {
-    let part = |nr: usize| &planes[nr * size.pixels() + first..][..size.width];
-    if size.channels == 1 {
-        row.copy_from_slice(part(0));
-        return;
-    }
-    let colours = part(0).iter().zip(part(1)).zip(part(2));
-    for (pixel, ((g, r), b)) in row.chunks_exact_mut(size.channels).zip(colours) {
-        pixel[0] = r.wrapping_add(*g);
-        pixel[1] = *g;
-        pixel[2] = b.wrapping_add(*g);
-    }
-    if size.channels == 4 {
-        for (pixel, alpha) in row.chunks_exact_mut(4).zip(part(3)) {
-            pixel[3] = *alpha;
+    fn decode_pictures(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = self.size;
+        check_range(page, &range, dest.len())?;
+        check_view(size, dest)?;
+        check_one(page)?;
+        if range.is_empty() {
+            return Ok(());
         }
+        let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
+        if dest.view().scale() != Scale::Full {
+            let picture = at_least(&mut scratch.picture, size.bytes());
+            for (y, row) in picture
+                .chunks_exact_mut(size.width * size.channels)
+                .enumerate()
+            {
+                restore_row(guess, size, planes, y);
+                join_row(size, planes, y * size.width, row);
+            }
+            dest.view().put(0, picture, dest);
+            return Ok(());
+        }
+        // Rows below the cut are not needed for those above.
+        let crop = dest.view().crop();
+        for y in 0..crop.top + crop.height {
+            restore_row(guess, size, planes, y);
+            put_row(size, planes, y, (dest, 0), &mut scratch.picture);
+        }
+        Ok(())
     }
 }
 
@@ -298,7 +260,9 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::frame::Dtype;
-    use crate::testing::{assert_same_as_raw, assert_survives_damage, encode, picture};
+    use crate::testing::{
+        assert_same_as_raw, assert_same_views, assert_survives_damage, encode, picture,
+    };
     use proptest::prelude::*;
 
     #[test]
@@ -328,6 +292,15 @@ mod tests {
             (Dtype::U8, &[9]),
         ] {
             assert!(check(dtype, shape).is_err());
+        }
+    }
+
+    #[test]
+    fn every_view_is_the_same_as_of_raw_pictures() {
+        for channels in [1, 3, 4] {
+            let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
+            let bytes = picture(13, 37, channels, 5);
+            assert_same_views("predict", &frame, &bytes, 1);
         }
     }
 

@@ -1,0 +1,372 @@
+//! The map of a moved picture: for each block of 8×8 pixels, where it was in the picture before.
+//!
+//! ```text
+//!   map: one byte per block, row-major        0..=80  the pixel (dy, dx) away in the picture before, dy = byte / 9 − 4, dx = byte % 9 − 4
+//!   40 40 40 81                               81      the pixel to the left (new content), as the guess `left` of `predict`
+//!   40 31 31 81
+//! ```
+//!
+//! 40 stands still. A block that moved lies inside the picture before, so that no reader has to clamp.
+
+use crate::predict::{Guess, Size};
+
+/// Pixels from block to block; the last block of a row or column may be smaller.
+pub(super) const BLOCK: usize = 8;
+
+/// How far a block may have moved, in rows and columns.
+const REACH: usize = 4;
+
+/// Values of `dy` or `dx`.
+const SIDE: usize = 2 * REACH + 1;
+
+/// The block stands still.
+pub(super) const STILL: u8 = 40;
+
+/// The block is guessed from its left neighbours.
+pub(super) const LEFT: u8 = 81;
+
+/// A new vector in the map has to save this much of the sum of remainders in its block.
+const VECTOR_COST: u16 = 8;
+
+/// How many blocks a picture has, in rows and columns.
+pub(super) fn blocks(size: Size) -> (usize, usize) {
+    (size.height.div_ceil(BLOCK), size.width.div_ceil(BLOCK))
+}
+
+/// Bytes of the map.
+pub(super) fn map_len(size: Size) -> usize {
+    let (rows, columns) = blocks(size);
+    rows * columns
+}
+
+/// `start..end` of block number `idx` along a side of `len` pixels.
+fn span(idx: usize, len: usize) -> (usize, usize) {
+    (idx * BLOCK, len.min((idx + 1) * BLOCK))
+}
+
+/// `start..end` moved by `step - REACH`, if that is still inside `len` pixels.
+fn moved((start, end): (usize, usize), step: usize, len: usize) -> Option<(usize, usize)> {
+    let start = (start + step).checked_sub(REACH)?;
+    let end = (end + step).checked_sub(REACH)?;
+    (end <= len).then_some((start, end))
+}
+
+/// Whether every block of `map` is of a known kind and comes from inside the picture.
+pub(super) fn is_valid(size: Size, map: &[u8]) -> bool {
+    let (_, columns) = blocks(size);
+    map.chunks_exact(columns).enumerate().all(|(row, modes)| {
+        modes.iter().enumerate().all(|(column, &mode)| {
+            let (dy, dx) = (usize::from(mode) / SIDE, usize::from(mode) % SIDE);
+            mode == STILL
+                || mode == LEFT
+                || (mode < LEFT
+                    && moved(span(row, size.height), dy, size.height).is_some()
+                    && moved(span(column, size.width), dx, size.width).is_some())
+        })
+    })
+}
+
+/// Finds where each block of `planes` was in the planes `before`, or that it was nowhere.
+pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
+    let (rows, columns) = blocks(size);
+    let mut lefts = vec![0; planes.len()];
+    for (plane, to) in planes
+        .chunks_exact(size.pixels())
+        .zip(lefts.chunks_exact_mut(size.pixels()))
+    {
+        Guess::Left.subtract(size.width, plane, to);
+    }
+    let mut map = Vec::with_capacity(rows * columns);
+    let mut sums = vec![0; size.width];
+    for row in 0..rows {
+        let ys = span(row, size.height);
+        let mut best = vec![(u16::MAX, LEFT); columns];
+        // Nothing before: the remainder is the value itself.
+        sum_remainders(size, (&lefts, ys), None, &mut sums);
+        keep_best(size, (LEFT, REACH), &sums, &mut best);
+        for dy in 0..SIDE {
+            let Some((first, _)) = moved(ys, dy, size.height) else {
+                continue;
+            };
+            for dx in 0..SIDE {
+                let shift = (before, first, dx);
+                sum_remainders(size, (planes, ys), Some(shift), &mut sums);
+                let mode = u8::try_from(dy * SIDE + dx).unwrap_or(LEFT);
+                keep_best(size, (mode, dx), &sums, &mut best);
+            }
+        }
+        map.extend(best.into_iter().map(|(_, mode)| mode));
+    }
+    map
+}
+
+/// Adds up the sizes of the remainders of each column over rows `ys` of all planes.
+///
+/// A column is at most 8 rows of 4 planes of 128, a block 8 columns: 32768, so sums fit 16 bits.
+fn sum_remainders(
+    size: Size,
+    (planes, (start, end)): (&[u8], (usize, usize)),
+    shift: Option<(&[u8], usize, usize)>,
+    sums: &mut [u16],
+) {
+    sums.fill(0);
+    for (nr, plane) in planes.chunks_exact(size.pixels()).enumerate() {
+        for y in start..end {
+            let row = &plane[y * size.width..][..size.width];
+            let Some((before, first, dx)) = shift else {
+                for (sum, x) in sums.iter_mut().zip(row) {
+                    *sum += magnitude(*x);
+                }
+                continue;
+            };
+            let from = nr * size.pixels() + (first + y - start) * size.width;
+            let from = &before[from..][..size.width];
+            // Pixel x is compared with x + dx − REACH, where both are in the row.
+            let (skip, from) = match dx.checked_sub(REACH) {
+                Some(ahead) => (0, &from[ahead.min(size.width)..]),
+                None => (REACH - dx, from),
+            };
+            let pixels = row.iter().zip(sums.iter_mut()).skip(skip);
+            for ((x, sum), guess) in pixels.zip(from) {
+                *sum += magnitude(x.wrapping_sub(*guess));
+            }
+        }
+    }
+}
+
+/// How far a remainder is from 0, either way round.
+fn magnitude(remainder: u8) -> u16 {
+    remainder.min(remainder.wrapping_neg()).into()
+}
+
+/// Notes `mode` for the blocks where its sum of remainders is the least so far.
+fn keep_best(size: Size, (mode, dx): (u8, usize), sums: &[u16], best: &mut [(u16, u8)]) {
+    let cost = if mode == STILL { 0 } else { VECTOR_COST };
+    for (column, best) in best.iter_mut().enumerate() {
+        let xs = span(column, size.width);
+        if moved(xs, dx, size.width).is_some() {
+            let sum = sums[xs.0..xs.1].iter().sum::<u16>() + cost;
+            // Of equals the one that stands still: the map is then shorter.
+            if sum < best.0 || (sum == best.0 && mode == STILL) {
+                *best = (sum, mode);
+            }
+        }
+    }
+}
+
+/// Writes the remainders of `planes` to `to`.
+pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]), to: &mut [u8]) {
+    for y in 0..size.height {
+        for (nr, plane) in planes.chunks_exact(size.pixels()).enumerate() {
+            let at = y * size.width;
+            let row = &plane[at..][..size.width];
+            let to = &mut to[nr * size.pixels() + at..][..size.width];
+            for_runs(size, map, y, |(x, end), source| match source {
+                Some(source) => {
+                    let from = &before[nr * size.pixels() + source..][..end - x];
+                    let pixels = row[x..end].iter().zip(from);
+                    for (to, (value, guess)) in to[x..end].iter_mut().zip(pixels) {
+                        *to = value.wrapping_sub(*guess);
+                    }
+                }
+                None => {
+                    for x in x..end {
+                        let guess = match (x, y) {
+                            (0, 0) => 0,
+                            (0, _) => plane[at - size.width],
+                            _ => row[x - 1],
+                        };
+                        to[x] = row[x].wrapping_sub(guess);
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// Turns row `y` of every plane from remainders back into values; the rows above are restored already.
+///
+/// `planes` are those of this picture and of the one before; `map` must be valid.
+pub(super) fn restore_row(size: Size, map: &[u8], planes: (&mut [u8], &[u8]), y: usize) {
+    match size.channels {
+        1 => restore_row_of::<1>(size, map, planes, y),
+        3 => restore_row_of::<3>(size, map, planes, y),
+        _ => restore_row_of::<4>(size, map, planes, y),
+    }
+}
+
+/// The same, for a number of planes known when it is compiled.
+fn restore_row_of<const PLANES: usize>(
+    size: Size,
+    map: &[u8],
+    (planes, before): (&mut [u8], &[u8]),
+    y: usize,
+) {
+    let at = y * size.width;
+    let mut lefts = [0; PLANES];
+    let mut rows = [(); PLANES].map(|()| <&mut [u8]>::default());
+    let parts = planes.chunks_exact_mut(size.pixels());
+    for ((plane, left), row) in parts.zip(&mut lefts).zip(&mut rows) {
+        let (done, rest) = plane.split_at_mut(at);
+        *left = done.rchunks_exact(size.width).next().map_or(0, |up| up[0]);
+        *row = &mut rest[..size.width];
+    }
+    for_runs(size, map, y, |(x, end), source| match source {
+        Some(source) => {
+            for (nr, row) in rows.iter_mut().enumerate() {
+                let from = &before[nr * size.pixels() + source..][..end - x];
+                for (value, guess) in row[x..end].iter_mut().zip(from) {
+                    *value = value.wrapping_add(*guess);
+                }
+            }
+        }
+        None => {
+            // Side by side: each value waits for the one to its left, but planes do not wait for each other.
+            let mut left = lefts;
+            if x > 0 {
+                left = rows.each_ref().map(|row| row[x - 1]);
+            }
+            let mut parts = rows.each_mut().map(|row| row[x..end].iter_mut());
+            for _ in x..end {
+                for (left, part) in left.iter_mut().zip(&mut parts) {
+                    if let Some(value) = part.next() {
+                        *left = left.wrapping_add(*value);
+                        *value = *left;
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Calls `run` for each stretch `start..end` of row `y` that has one mode: with the place in a plane where
+/// its first pixel was before, or with `None` where it is guessed from the left.
+fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut((usize, usize), Option<usize>)) {
+    let (_, columns) = blocks(size);
+    let mut modes = &map[y / BLOCK * columns..][..columns];
+    let mut start = 0;
+    while let Some(&mode) = modes.first() {
+        let same = modes.iter().take_while(|other| **other == mode).count();
+        modes = &modes[same..];
+        let end = size.width.min(start + same * BLOCK);
+        let (dy, dx) = (usize::from(mode) / SIDE, usize::from(mode) % SIDE);
+        // The map is valid: nothing here is below zero.
+        let source =
+            (y + dy).saturating_sub(REACH) * size.width + (start + dx).saturating_sub(REACH);
+        run((start, end), (mode != LEFT).then_some(source));
+        start = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{arbitrary_bytes, picture};
+    use proptest::prelude::*;
+
+    fn size(height: usize, width: usize, channels: usize) -> Size {
+        Size {
+            height,
+            width,
+            channels,
+        }
+    }
+
+    /// The drawing above, pixel by pixel.
+    fn naive(size: Size, map: &[u8], planes: &[u8], before: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for idx in 0..planes.len() {
+            let (plane, y, x) = (
+                idx / size.pixels(),
+                idx % size.pixels() / size.width,
+                idx % size.width,
+            );
+            let mode = map[y / 8 * size.width.div_ceil(8) + x / 8];
+            let guess = if mode == 81 {
+                match (x, y) {
+                    (0, 0) => 0,
+                    (0, _) => planes[idx - size.width],
+                    _ => planes[idx - 1],
+                }
+            } else {
+                let y = y + usize::from(mode) / 9 - 4;
+                let x = x + usize::from(mode) % 9 - 4;
+                before[plane * size.pixels() + y * size.width + x]
+            };
+            out.push(planes[idx].wrapping_sub(guess));
+        }
+        out
+    }
+
+    #[test]
+    fn a_block_that_moved_is_found() {
+        let size = size(32, 40, 1);
+        let before = picture(32, 40, 1, 3);
+        let mut now = before.clone();
+        // Rows 8..16, columns 16..24 show what was two rows below and three columns to the left.
+        for y in 8..16 {
+            for x in 16..24 {
+                now[y * 40 + x] = before[(y + 2) * 40 + x - 3];
+            }
+        }
+        let map = find(size, &now, &before);
+        let mut expected = vec![STILL; 20];
+        expected[5 + 2] = (2 + 4) * 9 + 4 - 3;
+        assert_eq!(map, expected);
+        assert!(is_valid(size, &map));
+    }
+
+    #[test]
+    fn vectors_that_leave_the_picture_are_not_valid() {
+        let size = size(20, 20, 3);
+        let mut map = vec![STILL; 9];
+        assert!(is_valid(size, &map));
+        for (idx, mode, valid) in [
+            (0, STILL - 1, false),
+            (0, STILL - 9, false),
+            (0, STILL + 1, true),
+            (4, 0, true),
+            (4, 80, true),
+            (8, STILL + 1, false),
+            (8, STILL + 9, false),
+            (8, LEFT, true),
+            (8, 82, false),
+            (8, 255, false),
+        ] {
+            map[idx] = mode;
+            assert_eq!(is_valid(size, &map), valid, "{idx} {mode}");
+            map[idx] = STILL;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn remainders_agree_with_the_drawing_and_restore(
+            height in 1_usize..30, width in 1_usize..30, channels in 0_usize..3, seed: u64, arbitrary: bool,
+        ) {
+            let size = size(height, width, [1, 3, 4][channels]);
+            let before = arbitrary_bytes(seed, size.bytes());
+            let mut planes = before.clone();
+            let by = usize::try_from(seed % 64).unwrap();
+            planes.rotate_left(by % size.bytes());
+            let mut map = find(size, &planes, &before);
+            prop_assert!(is_valid(size, &map));
+            if arbitrary {
+                let modes = arbitrary_bytes(!seed, map.len());
+                for (idx, mode) in modes.into_iter().enumerate() {
+                    let old = std::mem::replace(&mut map[idx], mode % 82);
+                    if !is_valid(size, &map) {
+                        map[idx] = old;
+                    }
+                }
+            }
+            let mut got = vec![0; planes.len()];
+            subtract(size, &map, (&planes, &before), &mut got);
+            prop_assert_eq!(&got, &naive(size, &map, &planes, &before));
+            for y in 0..height {
+                restore_row(size, &map, (&mut got, &before), y);
+            }
+            prop_assert_eq!(&got, &planes);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! From pictures to parts: which kind suits each.
+
+use std::mem::swap;
+
+use super::blocks;
+use super::pairs::{self, Layout};
+use super::part::Kind;
+use crate::error::Result;
+use crate::predict::{BAND_PIXELS, Guess, MIN_MATCH, Size, split_planes};
+use crate::scratch::{Scratch, at_least};
+use crate::varint;
+use crate::zstd_frame::Effort;
+
+/// A picture from the one before has to save one part in so many of the picture alone to be stored.
+///
+/// A picture that stands alone makes the ones after it cheaper to read.
+const WORTH: usize = 32;
+
+/// Both layouts are tried if there are more bytes of escapes than one for so many pixels.
+const SOME: usize = 32;
+
+/// The page of a group of packed pictures.
+pub(super) fn encode_group(
+    effort: Effort,
+    size: Size,
+    group: &[u8],
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let mut parts = Vec::new();
+    let (mut planes, mut before) = (vec![0; size.bytes()], vec![0; size.bytes()]);
+    // What the last picture that stands alone took.
+    let mut alone = 0;
+    for pixels in group.chunks_exact(size.bytes()) {
+        swap(&mut planes, &mut before);
+        split_planes(size.channels, pixels, &mut planes);
+        if !parts.is_empty() && planes == before {
+            parts.push(vec![Kind::SAME]);
+            continue;
+        }
+        if !parts.is_empty() {
+            let (moved, is_new) = encode_moved(effort, size, (&planes, &before), scratch)?;
+            // Far below what a picture alone takes, there is no need to try it.
+            if moved.len() < alone / 2 && !is_new {
+                parts.push(moved);
+                continue;
+            }
+            let part = encode_alone(effort, size, &planes, scratch)?;
+            alone = part.len();
+            let is_worth_it = moved.len() + moved.len() / WORTH < alone;
+            parts.push(if is_worth_it { moved } else { part });
+            continue;
+        }
+        let part = encode_alone(effort, size, &planes, scratch)?;
+        alone = part.len();
+        parts.push(part);
+    }
+    let mut page = Vec::new();
+    for part in &parts {
+        varint::put(part.len(), &mut page);
+    }
+    parts.iter().for_each(|part| page.extend_from_slice(part));
+    page.shrink_to_fit();
+    Ok(page)
+}
+
+/// The part of a picture by the guess that suits it.
+fn encode_alone(
+    effort: Effort,
+    size: Size,
+    planes: &[u8],
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    // Choosing by a fast level on a band of rows from the middle costs less than encoding once.
+    let band = Size {
+        height: (BAND_PIXELS / size.width).clamp(1, size.height),
+        ..size
+    };
+    let first = (size.height - band.height) / 2 * size.width;
+    let band_planes: Vec<u8> = planes
+        .chunks_exact(size.pixels())
+        .flat_map(|plane| &plane[first..][..band.pixels()])
+        .copied()
+        .collect();
+    let fast = Effort::level(1).min_match(MIN_MATCH);
+    let mut best: Option<(usize, Guess)> = None;
+    for guess in Guess::ALL {
+        let part = encode_with(guess, fast, (band, &band_planes), scratch)?;
+        let cost = guess.cost(part.len());
+        if best.is_none_or(|(least, _)| cost < least) {
+            best = Some((cost, guess));
+        }
+    }
+    let guess = best.map_or(Guess::Left, |(_, guess)| guess);
+    encode_with(guess, effort, (size, planes), scratch)
+}
+
+/// The part of a picture by this guess.
+fn encode_with(
+    guess: Guess,
+    effort: Effort,
+    (size, planes): (Size, &[u8]),
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let remainders = at_least(&mut scratch.bytes, size.bytes());
+    for (plane, to) in planes
+        .chunks_exact(size.pixels())
+        .zip(remainders.chunks_exact_mut(size.pixels()))
+    {
+        guess.subtract(size.width, plane, to);
+    }
+    pack(effort, size, (Kind::Alone(guess), &[]), scratch)
+}
+
+/// The part of the remainders in `scratch.bytes`, in the layout that is shorter.
+fn pack(
+    effort: Effort,
+    size: Size,
+    (kind, map): (Kind, &[u8]),
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let remainders = &scratch.bytes[..size.bytes()];
+    let content = &mut scratch.content;
+    content.clear();
+    content.extend_from_slice(map);
+    let layout = pairs::put(size, remainders, content);
+    let mut part = vec![kind.id(layout)];
+    scratch.zstd.compress(effort, content, &mut part)?;
+    let escapes = content.len() - map.len() - layout.len(size);
+    // With hardly an escape, pairs are shorter for sure.
+    if layout == Layout::Paired && escapes > size.pixels() / SOME {
+        content.truncate(map.len());
+        content.extend_from_slice(remainders);
+        let mut planes = vec![kind.id(Layout::Planes)];
+        scratch.zstd.compress(effort, content, &mut planes)?;
+        if planes.len() < part.len() {
+            return Ok(planes);
+        }
+    }
+    Ok(part)
+}
+
+/// The part of a picture that is made from the one before, and whether most of it was nowhere there.
+fn encode_moved(
+    effort: Effort,
+    size: Size,
+    (planes, before): (&[u8], &[u8]),
+    scratch: &mut Scratch,
+) -> Result<(Vec<u8>, bool)> {
+    let map = blocks::find(size, planes, before);
+    let new = map.iter().filter(|mode| **mode == blocks::LEFT);
+    let is_new = 2 * new.count() > map.len();
+    let remainders = at_least(&mut scratch.bytes, size.bytes());
+    blocks::subtract(size, &map, (planes, before), remainders);
+    Ok((pack(effort, size, (Kind::Moved, &map), scratch)?, is_new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::picture;
+
+    fn kinds(size: Size, pictures: &[Vec<u8>]) -> Vec<u8> {
+        let group = pictures.concat();
+        let effort = Effort::level(1);
+        let page = encode_group(effort, size, &group, &mut Scratch::new()).unwrap();
+        let mut rest = page.as_slice();
+        let lens: Vec<usize> = pictures
+            .iter()
+            .map(|_| varint::take("camera", &mut rest).unwrap())
+            .collect();
+        let mut kinds = Vec::new();
+        for len in lens {
+            kinds.push(rest[0] & 15);
+            rest = &rest[len..];
+        }
+        kinds
+    }
+
+    #[test]
+    fn each_picture_is_stored_as_what_suits_it() {
+        let size = Size {
+            height: 40,
+            width: 40,
+            channels: 3,
+        };
+        let still = picture(40, 40, 3, 1);
+        let mut touched = still.clone();
+        touched[1000..1030].fill(7);
+        // Nothing in common with the others.
+        let other = crate::testing::arbitrary_bytes(9, still.len());
+        let smooth: Vec<u8> = (0..still.len())
+            .map(|idx| u8::try_from(idx / 120).unwrap())
+            .collect();
+        let got = kinds(size, &[still.clone(), still, touched, other, smooth]);
+        assert!(got[0] <= 4);
+        assert_eq!(got[1], Kind::SAME);
+        assert_eq!(got[2], Kind::MOVED);
+        assert!(got[3] <= 4);
+        assert!(got[4] <= 4);
+    }
+}

@@ -1,0 +1,613 @@
+//! Ranks as choices among neighbours: the same as above, to the left, above to the right, or none of them.
+//!
+//! ```text
+//!   b₀ b₁ b₂ b₃ b₄     a group: four pixels of a row      choices 0 = up, 1 = left, 2 = up and right, 3 = escape
+//! a x₀ x₁ x₂ x₃        byte = choice of x₀ + 4 × x₁ + 16 × x₂ + 64 × x₃
+//!
+//!   context = (b₀≠b₁) + 2·(b₁≠b₂) + 4·(b₂≠b₃) + 8·(b₃≠b₄)        escape = zigzag(x − a)
+//! ```
+//!
+//! On surfaces most pixels repeat a neighbour, and the row above tells how likely each choice is: sorting the
+//! bytes by context makes each stream easy to predict. Four choices share a byte, because a Huffman code
+//! spends at least one bit on each. In context 0, where nearly all bytes are 0, only the others are stored,
+//! with the number of zeros before each.
+//!
+//! The row above the first has rank 0 everywhere, the pixel left of a row has the rank above its first, and a
+//! row goes on to the right with its last rank.
+//!
+//! Restoring pixel by pixel as it is written here takes 1.4 ms for 480×640, because which branch is taken
+//! cannot be foreseen. So contexts depend on the row above alone: all bytes of a row are fetched first, and a
+//! pixel is then `(left & mask) + rest`, which vector instructions make and add up for a whole row. That
+//! takes a third of the time.
+
+use std::array::from_fn;
+
+use crate::simd::vectorised;
+
+/// The most contexts.
+const CONTEXTS: usize = 16;
+
+/// In a list of runs of zeros: so many, and the run goes on.
+const LONG_RUN: u8 = 255;
+
+/// How finely the row above is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Detail {
+    /// Where it changes: 16 contexts.
+    Full,
+    /// Whether it changes: contexts 0 and 1. Small pictures save the other streams.
+    Little,
+}
+
+impl Detail {
+    fn contexts(self) -> usize {
+        match self {
+            Self::Full => CONTEXTS,
+            Self::Little => 2,
+        }
+    }
+
+    fn context(self, changes: usize) -> usize {
+        match self {
+            Self::Full => changes,
+            Self::Little => changes.min(1),
+        }
+    }
+}
+
+/// The streams of a picture, in the order of the page: runs of zeros of context 0, bytes of each context,
+/// escapes as planes of bytes, the lowest first.
+#[derive(Debug, Default)]
+pub(super) struct Streams<T> {
+    runs: T,
+    bytes: [T; CONTEXTS],
+    escapes: [T; 2],
+}
+
+impl<T> Streams<T> {
+    /// Every stream in the order of the page.
+    pub(super) fn in_order(&mut self, detail: Detail) -> impl Iterator<Item = &mut T> {
+        std::iter::once(&mut self.runs)
+            .chain(self.bytes.iter_mut().take(detail.contexts()))
+            .chain(&mut self.escapes)
+    }
+}
+
+/// Columns of a picture, rounded up to whole groups.
+pub(super) fn padded(width: usize) -> usize {
+    width.next_multiple_of(4)
+}
+
+/// Sorts the choices of a picture of ranks into streams.
+pub(super) fn encode(detail: Detail, width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
+    let mut out = Streams::<Vec<u8>>::default();
+    let padded = padded(width);
+    let (mut above, mut now) = (vec![0; padded + 1], vec![0; padded + 1]);
+    let mut zeros = 0_usize;
+    for row in ranks.chunks_exact(width) {
+        now[..width].copy_from_slice(row);
+        now[width..].fill(row[width - 1]);
+        let mut left = above[0];
+        for (group, above) in now.chunks_exact(4).zip(above.windows(5).step_by(4)) {
+            let mut byte = 0;
+            let mut changes = 0;
+            for (idx, &rank) in group.iter().enumerate() {
+                let (up, right) = (above[idx], above[idx + 1]);
+                changes |= usize::from(up != right) << idx;
+                let choice = choose(rank, left, up, right);
+                byte |= choice << (2 * idx);
+                if choice == 3 {
+                    let difference = rank.wrapping_sub(left);
+                    let [low, high] = zigzag(difference).to_le_bytes();
+                    out.escapes[0].push(low);
+                    out.escapes[1].push(high);
+                }
+                left = rank;
+            }
+            match (detail.context(changes), byte) {
+                (0, 0) => zeros += 1,
+                (0, _) => {
+                    put_run(std::mem::take(&mut zeros), &mut out.runs);
+                    out.bytes[0].push(byte);
+                }
+                (context, _) => out.bytes[context].push(byte),
+            }
+        }
+        std::mem::swap(&mut above, &mut now);
+    }
+    out
+}
+
+/// The first of the neighbours that is the same.
+fn choose(rank: u16, left: u16, up: u16, right: u16) -> u8 {
+    match rank {
+        _ if rank == up => 0,
+        _ if rank == left => 1,
+        _ if rank == right => 2,
+        _ => 3,
+    }
+}
+
+/// A difference either way, modulo 2¹⁶, as a small number.
+fn zigzag(difference: u16) -> u16 {
+    let signed = difference.cast_signed();
+    ((signed << 1) ^ (signed >> 15)).cast_unsigned()
+}
+
+/// The difference of that number.
+#[inline(always)]
+fn unzigzag(number: u16) -> u16 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
+}
+
+fn put_run(mut zeros: usize, runs: &mut Vec<u8>) {
+    while zeros >= usize::from(LONG_RUN) {
+        runs.push(LONG_RUN);
+        zeros -= usize::from(LONG_RUN);
+    }
+    runs.push(u8::try_from(zeros).unwrap_or(0));
+}
+
+/// Puts the zeros of context 0 back among its `bytes`; `None` if there are not `to.len()` of both.
+fn spread(mut runs: &[u8], bytes: &[u8], mut to: &mut [u8]) -> Option<()> {
+    to.fill(0);
+    for byte in bytes {
+        let mut zeros = 0;
+        loop {
+            let (run, rest) = runs.split_first()?;
+            runs = rest;
+            zeros += usize::from(*run);
+            if *run != LONG_RUN {
+                break;
+            }
+        }
+        let (place, rest) = to.get_mut(zeros..)?.split_first_mut()?;
+        *place = *byte;
+        to = rest;
+    }
+    runs.is_empty().then_some(())
+}
+
+/// What a byte says of its group.
+#[derive(Clone, Copy)]
+struct Group {
+    /// The columns of its escapes inside the group: four 16-bit numbers, of which the first `escapes` count.
+    columns: u64,
+    choices: [u8; 4],
+    escapes: u8,
+}
+
+/// What every byte says.
+static GROUPS: [Group; 256] = {
+    let none = Group {
+        columns: 0,
+        choices: [0; 4],
+        escapes: 0,
+    };
+    let mut groups = [none; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let group = &mut groups[byte];
+        let mut column = 0;
+        while column < 4 {
+            let choice = byte.to_le_bytes()[0] >> (2 * column) & 3;
+            group.choices[column] = choice;
+            if choice == 3 {
+                group.columns |= (column as u64) << (16 * group.escapes);
+                group.escapes += 1;
+            }
+            column += 1;
+        }
+        byte += 1;
+    }
+    groups
+};
+
+/// A picture may be this wide: columns are kept as 16-bit numbers.
+pub(super) const MAX_WIDTH: usize = (1 << 16) - 4;
+
+/// The same 16-bit number four times.
+const FOUR_TIMES: u64 = 0x0001_0001_0001_0001;
+
+/// Where the row above changes from a column to the next.
+#[inline(always)]
+fn find_changes(above: &[u16], changes: &mut [u8]) {
+    for (change, (up, right)) in changes.iter_mut().zip(above.iter().zip(&above[1..])) {
+        *change = u8::from(up != right);
+    }
+}
+
+/// What each pixel is without its left neighbour, and whether that counts: all bits of its mask, or none.
+#[inline(always)]
+fn make_rests(choices: &[u8], above: &[u16], rests: &mut [u16], masks: &mut [u16]) {
+    let neighbours = above.iter().zip(&above[1..]);
+    let places = rests.iter_mut().zip(masks);
+    for ((choice, (up, right)), (rest, mask)) in choices.iter().zip(neighbours).zip(places) {
+        // Bits, not conditions: compilers make branches of those, which cannot be foreseen.
+        let choice = u16::from(*choice);
+        *mask = (choice & 1).wrapping_neg();
+        let is_right = (choice >> 1).wrapping_neg();
+        *rest = (up ^ ((up ^ right) & is_right)) & !*mask;
+    }
+}
+
+/// Pixels that are added up at a time.
+const LANES: usize = 8;
+
+/// Sums of pixels with those to their left, and masks of whether all between them count; [`LANES`] more in front.
+#[derive(Debug, Default)]
+struct Sums {
+    sums: Vec<u16>,
+    masks: Vec<u16>,
+}
+
+impl Sums {
+    fn fit(&mut self, len: usize) {
+        for row in [&mut self.sums, &mut self.masks] {
+            row.clear();
+            row.resize(LANES + len, 0);
+        }
+    }
+
+    /// Adds to each sum of `from` the one `step` to its left where its mask is set.
+    #[inline(always)]
+    fn add_before(&mut self, step: usize, from: &Self) {
+        let (sums, masks) = (&from.sums, &from.masks);
+        let sums = sums[LANES..].iter().zip(&sums[LANES - step..]);
+        let masks = masks[LANES..].iter().zip(&masks[LANES - step..]);
+        let to = self.sums[LANES..].iter_mut().zip(&mut self.masks[LANES..]);
+        for (((sum, sum_before), (mask, mask_before)), (to, to_mask)) in sums.zip(masks).zip(to) {
+            *to = sum.wrapping_add(sum_before & mask);
+            *to_mask = mask & mask_before;
+        }
+    }
+}
+
+/// Adds to each pixel of `sums` the one to its left where its mask says so, in order; the highest that comes out.
+///
+/// One by one, each would wait for the one before. Here each adds what is 1, 2 and 4 pixels to its left, as far
+/// as the masks between are set; then eight at a time wait for the eight before them.
+#[inline(always)]
+fn add_lefts(sums: &mut Sums, more: &mut Sums, row: &mut [u16]) -> u16 {
+    more.sums[..LANES].copy_from_slice(&sums.sums[..LANES]);
+    more.add_before(1, sums);
+    sums.add_before(2, more);
+    more.add_before(4, sums);
+    let (sums, masks) = (more.sums.as_chunks::<LANES>().0, &more.masks[LANES..]);
+    let Some((before, sums)) = sums.split_first() else {
+        return 0;
+    };
+    let (mut before, mut highest) = (*before, [0; LANES]);
+    let masks = masks.as_chunks::<LANES>().0;
+    let (blocks, rest) = row.as_chunks_mut::<LANES>();
+    let last = blocks.len();
+    for ((block, sum), mask) in blocks.iter_mut().zip(sums).zip(masks) {
+        before = from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx]));
+        highest = from_fn(|idx| highest[idx].max(before[idx]));
+        *block = before;
+    }
+    if let (Some(sum), Some(mask)) = (sums.get(last), masks.get(last)) {
+        before = from_fn(|idx| sum[idx].wrapping_add(before[idx] & mask[idx]));
+        rest.copy_from_slice(&before[..rest.len()]);
+    }
+    let highest = highest.into_iter().chain(rest.iter().copied());
+    highest.fold(0, u16::max)
+}
+
+/// Room that [`Rows`] works in, kept between pictures.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    /// Context 0 with its zeros, then the streams of the others.
+    bytes: Vec<u8>,
+    /// The differences that escapes stand for.
+    escapes: Vec<u16>,
+    /// The row above, and the row at hand: whole groups and one more.
+    above: Vec<u16>,
+    row: Vec<u16>,
+    /// Where the row above changes; then the choices of the row at hand.
+    choices: Vec<u8>,
+    /// What [`add_lefts`] works on.
+    sums: Sums,
+    more_sums: Sums,
+    /// The columns of the escapes of the row at hand, and room for those of a group.
+    places: Vec<u8>,
+}
+
+impl Room {
+    fn fit(&mut self, width: usize) {
+        let padded = padded(width);
+        for row in [&mut self.above, &mut self.row] {
+            row.clear();
+            row.resize(padded + 1, 0);
+        }
+        let len = (padded + 1).next_multiple_of(LANES);
+        self.sums.fit(len);
+        self.more_sums.fit(len);
+        self.choices.clear();
+        self.choices.resize(padded, 0);
+        self.places.clear();
+        self.places.resize(2 * (padded + 4), 0);
+    }
+}
+
+/// Puts choices back into ranks, row by row.
+#[derive(Debug)]
+pub(super) struct Rows<'r> {
+    room: &'r mut Room,
+    detail: Detail,
+    /// Where in `room.bytes` the next byte of each context is, and where its last one ends.
+    next: [usize; CONTEXTS],
+    ends: [usize; CONTEXTS],
+    next_escape: usize,
+    levels: usize,
+}
+
+impl<'r> Rows<'r> {
+    /// Of a picture of `(height, width)`; `None` if the streams do not fit it.
+    pub(super) fn new(
+        streams: &Streams<&[u8]>,
+        detail: Detail,
+        (height, width): (usize, usize),
+        levels: usize,
+        room: &'r mut Room,
+    ) -> Option<Self> {
+        if width > MAX_WIDTH {
+            return None;
+        }
+        room.fit(width);
+        // What is not in the other contexts is in context 0.
+        let others: usize = streams.bytes.iter().skip(1).map(|bytes| bytes.len()).sum();
+        let zeroth = (height * padded(width) / 4).checked_sub(others)?;
+        room.bytes.clear();
+        room.bytes.resize(zeroth, 0);
+        spread(streams.runs, streams.bytes[0], &mut room.bytes)?;
+        let (mut next, mut ends) = ([0; CONTEXTS], [zeroth; CONTEXTS]);
+        for context in 1..CONTEXTS {
+            next[context] = room.bytes.len();
+            room.bytes.extend_from_slice(streams.bytes[context]);
+            ends[context] = room.bytes.len();
+        }
+        let [low, high] = streams.escapes;
+        if low.len() != high.len() {
+            return None;
+        }
+        let numbers = low.iter().zip(high);
+        let numbers = numbers.map(|(low, high)| u16::from_le_bytes([*low, *high]));
+        room.escapes.clear();
+        room.escapes.extend(numbers.map(unzigzag));
+        Some(Self {
+            room,
+            detail,
+            next,
+            ends,
+            next_escape: 0,
+            levels,
+        })
+    }
+
+    /// The next row: whole groups and one more; `None` if the streams do not fit.
+    pub(super) fn restore(&mut self) -> Option<&[u16]> {
+        let used = self.fetch_choices()?;
+        let Room {
+            above,
+            row,
+            choices,
+            sums,
+            more_sums,
+            escapes,
+            places,
+            ..
+        } = &mut *self.room;
+        let places = places.as_chunks::<2>().0.get(..used)?;
+        vectorised(
+            #[inline(always)]
+            || {
+                make_rests(
+                    choices,
+                    above,
+                    &mut sums.sums[LANES..],
+                    &mut sums.masks[LANES..],
+                )
+            },
+        );
+        for (place, escape) in places.iter().zip(escapes.get(self.next_escape..)?) {
+            // A place for each escape of the row: all are inside.
+            sums.sums[LANES + usize::from(u16::from_le_bytes(*place))] = *escape;
+        }
+        let next = self.next_escape + places.len();
+        if next > escapes.len() {
+            return None;
+        }
+        self.next_escape = next;
+        // To the left of a row is the rank above its first pixel.
+        sums.sums[LANES - 1] = above[0];
+        let highest = vectorised(
+            #[inline(always)]
+            || add_lefts(sums, more_sums, row),
+        );
+        if let [.., before, last] = row.as_mut_slice() {
+            *last = *before;
+        }
+        std::mem::swap(above, row);
+        (usize::from(highest) < self.levels).then_some(above)
+    }
+
+    /// Fetches the choices of a row by the contexts that the row above gives, and the columns of its escapes;
+    /// how many there are.
+    fn fetch_choices(&mut self) -> Option<usize> {
+        let Room {
+            bytes,
+            above,
+            choices,
+            places,
+            ..
+        } = &mut *self.room;
+        vectorised(
+            #[inline(always)]
+            || find_changes(above, choices),
+        );
+        let mut next = self.next;
+        let (mut used, mut column) = (0, 0);
+        for group in choices.as_chunks_mut::<4>().0 {
+            // Four bytes of 0 or 1 become four bits in the uppermost byte.
+            let changes = u32::from_le_bytes(*group).wrapping_mul(0x0102_0408) >> 24;
+            let changes = usize::try_from(changes).unwrap_or(0);
+            let next = &mut next[self.detail.context(changes) % CONTEXTS];
+            let stored = &GROUPS[usize::from(*bytes.get(*next)?)];
+            *next += 1;
+            *group = stored.choices;
+            // Four escapes are written, and as many as there are stay: no branch.
+            let columns = stored.columns + column * FOUR_TIMES;
+            let places = places.get_mut(2 * used..2 * used + 8)?;
+            places.copy_from_slice(&columns.to_le_bytes());
+            used += usize::from(stored.escapes);
+            column += 4;
+        }
+        self.next = next;
+        Some(used)
+    }
+
+    /// Whether everything was read, each context to its end.
+    pub(super) fn are_done(&self) -> bool {
+        self.next == self.ends && self.next_escape == self.room.escapes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::arbitrary_bytes;
+    use proptest::prelude::*;
+
+    fn decode(
+        detail: Detail,
+        (height, width): (usize, usize),
+        streams: &mut Streams<Vec<u8>>,
+        levels: usize,
+    ) -> Option<Vec<u16>> {
+        let mut rest = Streams::<&[u8]>::default();
+        for (to, from) in rest.in_order(detail).zip(streams.in_order(detail)) {
+            *to = from;
+        }
+        let mut room = Room::default();
+        let mut rows = Rows::new(&rest, detail, (height, width), levels, &mut room)?;
+        let mut out = Vec::new();
+        for _ in 0..height {
+            out.extend_from_slice(&rows.restore()?[..width]);
+        }
+        rows.are_done().then_some(out)
+    }
+
+    /// The drawing above, pixel by pixel: choices and contexts, in the order of the picture.
+    fn naive(width: usize, ranks: &[u16]) -> (Vec<u8>, Vec<usize>) {
+        let at = |y: usize, x: usize| match y {
+            0 => 0,
+            _ => usize::from(ranks[(y - 1) * width + x.min(width - 1)]),
+        };
+        let now = |y: usize, x: usize| usize::from(ranks[y * width + x.min(width - 1)]);
+        let (mut choices, mut contexts) = (Vec::new(), Vec::new());
+        for y in 0..ranks.len() / width {
+            for x in 0..width.next_multiple_of(4) {
+                if x % 4 == 0 {
+                    let change = |i: usize| usize::from(at(y, x + i) != at(y, x + i + 1)) << i;
+                    contexts.push((0..4).map(change).sum());
+                }
+                let left = if x == 0 { at(y, 0) } else { now(y, x - 1) };
+                let neighbours = [at(y, x), left, at(y, x + 1)];
+                let same = neighbours.iter().position(|rank| *rank == now(y, x));
+                choices.push(u8::try_from(same.unwrap_or(3)).unwrap());
+            }
+        }
+        (choices, contexts)
+    }
+
+    #[test]
+    fn zigzag_comes_back() {
+        for number in 0..=u16::MAX {
+            assert_eq!(unzigzag(zigzag(number)), number);
+        }
+        assert_eq!([0, 1, u16::MAX].map(zigzag), [0, 2, 1]);
+    }
+
+    #[test]
+    fn a_flat_picture_has_nothing_to_say() {
+        let mut streams = encode(Detail::Full, 8, &[0; 64]);
+        assert!(
+            streams
+                .in_order(Detail::Full)
+                .all(|stream| stream.is_empty())
+        );
+        let got = decode(Detail::Full, (8, 8), &mut streams, 1);
+        assert_eq!(got, Some(vec![0; 64]));
+    }
+
+    #[test]
+    fn long_runs_of_zeros_come_back() {
+        let mut ranks = vec![0; 64 * 64];
+        ranks[64 * 64 - 1] = 1;
+        let mut streams = encode(Detail::Full, 64, &ranks);
+        assert_eq!(streams.runs, [255, 255, 255, 255, 3]);
+        let got = decode(Detail::Full, (64, 64), &mut streams, 2);
+        assert_eq!(got, Some(ranks));
+    }
+
+    #[test]
+    fn streams_that_are_too_long_or_too_short_are_refused() {
+        let ranks: Vec<u16> = (0..64).map(|idx| idx * 7 % 5).collect();
+        let good = || encode(Detail::Full, 8, &ranks);
+        assert!(decode(Detail::Full, (8, 8), &mut good(), 5).is_some());
+        for nr in 0..19 {
+            let mut longer = good();
+            longer.in_order(Detail::Full).nth(nr).unwrap().push(0x57);
+            assert_eq!(decode(Detail::Full, (8, 8), &mut longer, 5), None, "{nr}");
+            let mut shorter = good();
+            let stream = shorter.in_order(Detail::Full).nth(nr).unwrap();
+            if stream.pop().is_some() {
+                assert_eq!(decode(Detail::Full, (8, 8), &mut shorter, 5), None, "{nr}");
+            }
+        }
+        assert_eq!(decode(Detail::Full, (8, 8), &mut good(), 4), None);
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_agree_with_the_drawing_and_come_back(
+            (width, height) in (1_usize..30, 1_usize..20), seed: u64, levels in 1_usize..70_000, few: bool,
+            steps: bool, full: bool,
+        ) {
+            let levels = if few { 1 + levels % 256 } else { levels.min(65_536) };
+            let noise = arbitrary_bytes(seed, 2 * width * height);
+            let mut last = 0_usize;
+            let ranks: Vec<u16> = noise
+                .chunks_exact(2)
+                .map(|pair| {
+                    let number = usize::from(u16::from_le_bytes([pair[0], pair[1]]));
+                    last = match number % 8 {
+                        0 if steps => (last + 1).min(levels - 1),
+                        1 if steps => last.saturating_sub(1),
+                        2..8 if steps => last,
+                        _ => number % levels,
+                    };
+                    u16::try_from(last).unwrap()
+                })
+                .collect();
+            let detail = if full { Detail::Full } else { Detail::Little };
+            let mut streams = encode(detail, width, &ranks);
+            let (choices, contexts) = naive(width, &ranks);
+            for (context, stream) in streams.bytes.iter().enumerate() {
+                let mine = |other: usize| match detail {
+                    Detail::Full => other == context,
+                    Detail::Little => other.min(1) == context,
+                };
+                let groups = choices.chunks_exact(4).zip(&contexts);
+                let bytes = groups
+                    .filter(|(_, other)| mine(**other))
+                    .map(|(group, _)| group[0] + 4 * group[1] + 16 * group[2] + 64 * group[3])
+                    .filter(|byte| context != 0 || *byte != 0);
+                prop_assert_eq!(stream, &bytes.collect::<Vec<_>>());
+            }
+            let got = decode(detail, (height, width), &mut streams, levels);
+            prop_assert_eq!(got, Some(ranks));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! From a picture to a page: which kind makes it smallest.
+
+use super::classes::{self, Detail};
+use super::levels::{Levels, MAX_LEVELS, distinct};
+use super::remainders::{self, GUESSES, Width};
+use super::streams::put_stream;
+use super::{Kind, Size, rank_width};
+use crate::error::Result;
+use crate::scratch::Scratch;
+use crate::zstd_frame::{Effort, ZstdContexts};
+
+/// Levels are worth their table only if there are at least so many pixels for each.
+const PIXELS_PER_LEVEL: usize = 4;
+
+/// Above this, the streams of a page are long enough to be worth their headers.
+const MANY_PIXELS: usize = 64 << 10;
+
+/// Short repetitions among choices are chance.
+const MIN_MATCH: u32 = 7;
+
+/// The page of a packed picture whose finite numbers may move by `eps`.
+pub(super) fn encode_picture(
+    effort: Effort,
+    size: Size,
+    (picture, eps): (&[u8], f64),
+    scratch: &mut Scratch,
+) -> Result<Vec<u8>> {
+    let zstd = &mut scratch.zstd;
+    let keys: Vec<u64> = picture
+        .chunks_exact(size.numbers.size())
+        .map(|number| size.numbers.key(number))
+        .collect();
+    let most = size.pixels() / PIXELS_PER_LEVEL;
+    let mut best = None;
+    // Within a bound, the levels are much fewer than the numbers they stand for.
+    let limit = if eps > 0.0 {
+        usize::MAX
+    } else {
+        most.min(MAX_LEVELS)
+    };
+    let levels = distinct(size.numbers, &keys, limit)
+        .map(|distinct| Levels::new(size.numbers, &distinct, eps))
+        .filter(|levels| levels.keys.len() <= most.clamp(1, MAX_LEVELS));
+    if let Some(levels) = levels {
+        encode_ranks(effort, size, (&levels, &keys), &mut best, zstd)?;
+    }
+    if best.is_none() || eps == 0.0 {
+        let width = Width {
+            bytes: size.numbers.size(),
+        };
+        for guess in GUESSES {
+            let mut page = vec![Kind::Numbers(guess).id()];
+            for plane in remainders::encode(guess, width, size.width, &keys) {
+                put_stream(effort, &plane, &mut page, zstd)?;
+            }
+            keep_shorter(page, &mut best);
+        }
+    }
+    let mut page = best.unwrap_or_default();
+    page.shrink_to_fit();
+    Ok(page)
+}
+
+/// Tries every way to store the ranks of `keys` among `levels`.
+fn encode_ranks(
+    effort: Effort,
+    size: Size,
+    (levels, keys): (&Levels, &[u64]),
+    best: &mut Option<Vec<u8>>,
+    zstd: &mut ZstdContexts,
+) -> Result<()> {
+    let ranks: Vec<u16> = levels.ranks(keys);
+    let width = rank_width(levels.keys.len());
+    let mut head = vec![0];
+    let table = levels.to_bytes(size.numbers);
+    put_stream(effort, &table, &mut head, zstd)?;
+    let details = [Detail::Full, Detail::Little].into_iter();
+    for detail in details.filter(|_| size.width <= classes::MAX_WIDTH) {
+        let mut page = head.clone();
+        page[0] = Kind::Choices(detail).id();
+        let mut streams = classes::encode(detail, size.width, &ranks);
+        for stream in streams.in_order(detail) {
+            put_stream(effort.min_match(MIN_MATCH), stream, &mut page, zstd)?;
+        }
+        // On a large picture with flat parts nothing else comes near: no need to try.
+        let is_flat = page.len() * 8 < 2 * size.pixels();
+        keep_shorter(page, best);
+        if is_flat && size.pixels() > MANY_PIXELS {
+            return Ok(());
+        }
+    }
+    let numbers: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
+    for guess in GUESSES {
+        let mut page = head.clone();
+        page[0] = Kind::Ranks(guess).id();
+        for plane in remainders::encode(guess, width, size.width, &numbers) {
+            put_stream(effort, &plane, &mut page, zstd)?;
+        }
+        keep_shorter(page, best);
+    }
+    Ok(())
+}
+
+fn keep_shorter(page: Vec<u8>, best: &mut Option<Vec<u8>>) {
+    if best.as_ref().is_none_or(|best| page.len() < best.len()) {
+        *best = Some(page);
+    }
+}
+
+/// The page of a picture as choices, whether that is short or not.
+#[cfg(test)]
+pub(super) fn encode_choices(
+    effort: Effort,
+    size: Size,
+    picture: &[u8],
+    detail: Detail,
+) -> Vec<u8> {
+    let keys: Vec<u64> = picture
+        .chunks_exact(size.numbers.size())
+        .map(|number| size.numbers.key(number))
+        .collect();
+    let distinct = distinct(size.numbers, &keys, MAX_LEVELS).unwrap();
+    let levels = Levels::new(size.numbers, &distinct, 0.0);
+    let mut zstd = ZstdContexts::default();
+    let mut page = vec![Kind::Choices(detail).id()];
+    put_stream(effort, &levels.to_bytes(size.numbers), &mut page, &mut zstd).unwrap();
+    let mut streams = classes::encode(detail, size.width, &levels.ranks(&keys));
+    for stream in streams.in_order(detail) {
+        put_stream(effort, stream, &mut page, &mut zstd).unwrap();
+    }
+    page
+}

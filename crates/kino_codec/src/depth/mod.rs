@@ -1,0 +1,666 @@
+//! `depth`: pictures of distances, lossless or within a bound: levels, choices among neighbours, then zstd.
+//!
+//! ```text
+//! page   = kind │ stream │ stream │ …
+//!          u8     stream = length │ zstd frame, content size stated          length is a varint; 0 = nothing, no frame
+//!
+//! kind     1, 2, 4   planes of remainders of the numbers by the guess left, up or median
+//!          17, 18, 20  a stream of levels, then planes of remainders of the ranks
+//!          24, 25    a stream of levels, then the choices of the ranks, with full or little detail
+//! ```
+//!
+//! Each frame uses the kind that makes it smallest. Holes (0) and what is no finite number come back bit for
+//! bit whatever the bound, and no other value becomes one.
+
+mod classes;
+mod encode;
+mod levels;
+mod remainders;
+mod streams;
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use crate::bound::{AbsBound, Bound};
+use crate::codec::{
+    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
+    picture_row_stride,
+};
+use crate::error::{CodecError, Result, corrupt};
+use crate::frame::FrameType;
+use crate::frames::{Frames, FramesMut};
+use crate::predict::Guess;
+use crate::scratch::{Scratch, at_least};
+use crate::spec::CodecSpec;
+use crate::zstd_frame::{Effort, LEVELS, ZstdContexts};
+
+pub(crate) use classes::Room;
+use classes::{Detail, Rows, Streams};
+use levels::{Keys, MAX_LEVELS};
+use remainders::{GUESSES, Width};
+use streams::take_stream;
+
+const NAME: &str = "depth";
+
+const DEFAULT_LEVEL: i32 = 3;
+
+/// How the numbers of a page are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Remainders of the numbers themselves.
+    Numbers(Guess),
+    /// Remainders of ranks.
+    Ranks(Guess),
+    /// Choices of ranks.
+    Choices(Detail),
+}
+
+impl Kind {
+    /// Added to the number of a kind with levels.
+    const LEVELS: u8 = 16;
+    const CHOICES: u8 = 8;
+
+    fn id(self) -> u8 {
+        match self {
+            Self::Numbers(guess) => guess.id(),
+            Self::Ranks(guess) => guess.id() + Self::LEVELS,
+            Self::Choices(Detail::Full) => Self::CHOICES + Self::LEVELS,
+            Self::Choices(Detail::Little) => Self::CHOICES + Self::LEVELS + 1,
+        }
+    }
+
+    fn from_id(id: u8) -> Option<Self> {
+        let guesses = GUESSES.into_iter();
+        let numbers = guesses.clone().map(Self::Numbers);
+        let ranks = guesses.map(Self::Ranks);
+        let mut all = numbers
+            .chain(ranks)
+            .chain([Detail::Full, Detail::Little].map(Self::Choices));
+        all.find(|kind| kind.id() == id)
+    }
+}
+
+/// The size of a picture of depths.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    height: usize,
+    width: usize,
+    numbers: Keys,
+}
+
+impl Size {
+    fn new(frame: &FrameType) -> Result<Self> {
+        let found = frame.as_values().and_then(|ty| {
+            let numbers = Keys::new(ty.dtype())?;
+            let (height, width) = match *ty.shape() {
+                [height, width] | [height, width, 1] => (height, width),
+                _ => return None,
+            };
+            (height > 0 && width > 0).then_some(Self {
+                height,
+                width,
+                numbers,
+            })
+        });
+        found.ok_or_else(|| CodecError::Unsuited {
+            codec: NAME,
+            frame: frame.to_string(),
+            what:
+                "it stores pictures (height, width) of uint16 or floating-point numbers; use `zstd`"
+                    .to_owned(),
+        })
+    }
+
+    fn pixels(self) -> usize {
+        self.height * self.width
+    }
+
+    fn bytes(self) -> usize {
+        self.pixels() * self.numbers.size()
+    }
+}
+
+/// Bytes that a rank takes among so many levels.
+fn rank_width(levels: usize) -> Width {
+    let bytes = if levels > 256 { 2 } else { 1 };
+    Width { bytes }
+}
+
+/// The `depth` codec.
+#[derive(Debug)]
+pub(crate) struct Depth {
+    spec: CodecSpec,
+    effort: Effort,
+    bound: Option<AbsBound>,
+}
+
+impl Depth {
+    pub(crate) fn new(spec: &CodecSpec) -> Result<Self> {
+        spec.allow(&["level", "abs"])?;
+        let level = spec.integer("level", LEVELS, DEFAULT_LEVEL)?;
+        let mut text = vec![("level", level.to_string())];
+        let bound = match spec.get("abs") {
+            None => None,
+            Some(abs) => {
+                let bound = AbsBound::parse(abs).filter(|bound| bound.len().is_none());
+                let bound = bound.ok_or_else(|| {
+                    spec.error("`abs` is one tolerance for every pixel, such as 1 or 1e-3")
+                })?;
+                text.push(("abs", bound.to_string()));
+                Some(bound)
+            }
+        };
+        Ok(Self {
+            spec: CodecSpec::new(NAME, &text),
+            effort: Effort::level(level),
+            bound,
+        })
+    }
+}
+
+impl Codec for Depth {
+    fn spec(&self) -> &CodecSpec {
+        &self.spec
+    }
+
+    fn scope(&self) -> Scope {
+        Scope::Page
+    }
+
+    fn bound(&self) -> Bound {
+        self.bound.clone().map_or(Bound::Lossless, Bound::Abs)
+    }
+
+    fn page_frames(&self, _frame: &FrameType) -> NonZeroUsize {
+        NonZeroUsize::MIN
+    }
+
+    fn check(&self, frame: &FrameType) -> Result<()> {
+        Size::new(frame).map(|_| ())
+    }
+
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        one_frame_per_page(NAME, page_frames)?;
+        let size = Size::new(frames.frame())?;
+        let (_, bytes) = frames.as_values(NAME)?;
+        let eps = self.bound.as_ref().map_or(0.0, AbsBound::max);
+        for (idx, picture) in bytes.chunks_exact(size.bytes()).enumerate() {
+            let is_protected = frames.protected().iter().any(|range| range.contains(&idx));
+            let eps = if is_protected { 0.0 } else { eps };
+            let bytes = encode::encode_picture(self.effort, size, (picture, eps), scratch)?;
+            out.pages.push(EncodedPage { frames: 1, bytes });
+        }
+        Ok(())
+    }
+
+    fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
+        if !shared.is_empty() {
+            return Err(corrupt(NAME, "it shares nothing between pages"));
+        }
+        Ok(Box::new(DepthDecoder {
+            size: Size::new(frame)?,
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct DepthDecoder {
+    size: Size,
+}
+
+impl Decoder for DepthDecoder {
+    fn decode(
+        &self,
+        page: Page<'_>,
+        range: Range<usize>,
+        dest: &mut FramesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let size = self.size;
+        check_range(page, &range, dest.len())?;
+        let row_bytes = size.width * size.numbers.size();
+        let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
+        if page.frames != 1 {
+            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        let rows = dest.frame_mut(0).chunks_mut(row_stride);
+        let mut rows = rows.map(|row| &mut row[..row_bytes]);
+        decode_picture(size, page.bytes, scratch, |bytes_of| {
+            if let Some(row) = rows.next() {
+                bytes_of(row);
+            }
+        })
+    }
+}
+
+/// Decodes a page; `next_row` is called for each row in turn with a function that writes it.
+fn decode_picture(
+    size: Size,
+    page: &[u8],
+    scratch: &mut Scratch,
+    mut next_row: impl FnMut(&mut dyn FnMut(&mut [u8])),
+) -> Result<()> {
+    let (&id, mut rest) = page
+        .split_first()
+        .ok_or_else(|| corrupt(NAME, "it is empty"))?;
+    let kind = Kind::from_id(id).ok_or_else(|| corrupt(NAME, format!("kind {id}")))?;
+    if let Kind::Numbers(guess) = kind {
+        let width = Width {
+            bytes: size.numbers.size(),
+        };
+        let planes = take_planes(size, width, rest, &mut scratch.bytes, &mut scratch.zstd)?;
+        let planes = (guess, planes, width);
+        return restore_numbers(size, planes, &mut scratch.words, |row| {
+            next_row(&mut |to| put_keys(size.numbers, row, to));
+            Ok(())
+        });
+    }
+    let Scratch {
+        bytes,
+        more_bytes: table,
+        words,
+        ranks,
+        depth_room: room,
+        zstd,
+        ..
+    } = scratch;
+    let levels = take_levels(size, &mut rest, (bytes, table), zstd)?;
+    let width = rank_width(levels);
+    let mut put = |ranks: &[u16]| {
+        next_row(&mut |to| match size.numbers.size() {
+            2 => put_levels::<2>(table, ranks, to),
+            4 => put_levels::<4>(table, ranks, to),
+            _ => put_levels::<8>(table, ranks, to),
+        });
+    };
+    match kind {
+        Kind::Numbers(guess) | Kind::Ranks(guess) => {
+            let planes = take_planes(size, width, rest, bytes, zstd)?;
+            let ranks = at_least_ranks(ranks, size.width);
+            restore_numbers(size, (guess, planes, width), words, |row| {
+                for (rank, number) in ranks.iter_mut().zip(row) {
+                    let known = u16::try_from(*number).ok();
+                    *rank = known
+                        .filter(|rank| usize::from(*rank) < levels)
+                        .ok_or_else(|| corrupt(NAME, "a rank has no level"))?;
+                }
+                put(ranks);
+                Ok(())
+            })
+        }
+        Kind::Choices(detail) => {
+            let streams = take_choices(size, detail, rest, bytes, zstd)?;
+            let picture = (size.height, size.width);
+            let rows = Rows::new(&streams, detail, picture, levels, room)
+                .ok_or_else(|| corrupt(NAME, "its choices do not fit the picture"))?;
+            restore_choices(size, rows, put)
+        }
+    }
+}
+
+/// Restores every row of a picture of choices and hands it on.
+fn restore_choices(size: Size, mut rows: Rows<'_>, mut put: impl FnMut(&[u16])) -> Result<()> {
+    for _ in 0..size.height {
+        let row = rows
+            .restore()
+            .ok_or_else(|| corrupt(NAME, "its choices do not fit the picture"))?;
+        put(&row[..size.width]);
+    }
+    if rows.are_done() {
+        Ok(())
+    } else {
+        Err(corrupt(NAME, "more choices than pixels"))
+    }
+}
+
+/// Restores every row of a picture of remainders and hands it on.
+fn restore_numbers(
+    size: Size,
+    (guess, planes, width): (Guess, &[u8], Width),
+    words: &mut Vec<u64>,
+    mut put: impl FnMut(&[u64]) -> Result<()>,
+) -> Result<()> {
+    let (mut above, mut row) = two_rows(words, size.width);
+    for y in 0..size.height {
+        remainders::restore_row(guess, (planes, width), y, above, row);
+        put(row)?;
+        std::mem::swap(&mut above, &mut row);
+    }
+    Ok(())
+}
+
+/// Takes the planes that end a page into one buffer.
+fn take_planes<'b>(
+    size: Size,
+    width: Width,
+    mut rest: &[u8],
+    buffer: &'b mut Vec<u8>,
+    zstd: &mut ZstdContexts,
+) -> Result<&'b [u8]> {
+    let mut at = 0;
+    for _ in 0..width.bytes {
+        let frame = take_stream(&mut rest)?;
+        let exactly = size.pixels()..=size.pixels();
+        at += frame.unpack_at(at, exactly, buffer, zstd)?;
+    }
+    if !rest.is_empty() {
+        return Err(corrupt(NAME, "bytes after its last stream"));
+    }
+    Ok(&buffer[..at])
+}
+
+/// Takes the levels into `table`; how many there are.
+fn take_levels(
+    size: Size,
+    rest: &mut &[u8],
+    (buffer, table): (&mut Vec<u8>, &mut Vec<u8>),
+    zstd: &mut ZstdContexts,
+) -> Result<usize> {
+    let number = size.numbers.size();
+    // A picture has no more levels than pixels.
+    let most = MAX_LEVELS.min(size.pixels()) * number;
+    let len = take_stream(rest)?.unpack_at(0, number..=most, buffer, zstd)?;
+    if !len.is_multiple_of(number) {
+        return Err(corrupt(NAME, format!("{len} bytes of levels")));
+    }
+    levels::read(
+        size.numbers,
+        &buffer[..len],
+        at_least(table, MAX_LEVELS * number),
+    );
+    Ok(len / number)
+}
+
+/// Takes the choices that end a page.
+fn take_choices<'b>(
+    size: Size,
+    detail: Detail,
+    mut rest: &[u8],
+    buffer: &'b mut Vec<u8>,
+    zstd: &mut ZstdContexts,
+) -> Result<Streams<&'b [u8]>> {
+    let mut lens = Streams::<usize>::default();
+    // All streams together: bytes and runs for a quarter of the pixels, rounded up, and two for each escape.
+    let most = 3 * size.pixels() + 4 * size.height;
+    let mut at = 0;
+    for len in lens.in_order(detail) {
+        *len = take_stream(&mut rest)?.unpack_at(at, 0..=most - at, buffer, zstd)?;
+        at += *len;
+    }
+    if !rest.is_empty() {
+        return Err(corrupt(NAME, "bytes after its last stream"));
+    }
+    let mut streams = Streams::<&[u8]>::default();
+    let mut content = &buffer[..at];
+    for (stream, len) in streams.in_order(detail).zip(lens.in_order(detail)) {
+        (*stream, content) = content.split_at(*len);
+    }
+    Ok(streams)
+}
+
+/// Two rows of `len` numbers.
+fn two_rows(words: &mut Vec<u64>, len: usize) -> (&mut [u64], &mut [u64]) {
+    if words.len() < 2 * len {
+        words.resize(2 * len, 0);
+    }
+    words[..2 * len].split_at_mut(len)
+}
+
+/// The first `len` ranks, whatever they were.
+fn at_least_ranks(ranks: &mut Vec<u16>, len: usize) -> &mut [u16] {
+    if ranks.len() < len {
+        ranks.resize(len, 0);
+    }
+    &mut ranks[..len]
+}
+
+/// Writes the numbers of `keys`.
+fn put_keys(numbers: Keys, keys: &[u64], to: &mut [u8]) {
+    for (to, key) in to.chunks_exact_mut(numbers.size()).zip(keys) {
+        to.copy_from_slice(&numbers.bits(*key).to_le_bytes()[..numbers.size()]);
+    }
+}
+
+/// Writes the level of each rank; all ranks have one.
+fn put_levels<const SIZE: usize>(table: &[u8], ranks: &[u16], to: &mut [u8]) {
+    // A place for every 16-bit number: none has to be compared with the number of levels.
+    let Some(table) = table.as_chunks::<SIZE>().0.first_chunk::<MAX_LEVELS>() else {
+        return;
+    };
+    for (to, rank) in to.as_chunks_mut::<SIZE>().0.iter_mut().zip(ranks) {
+        *to = table[usize::from(*rank)];
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "samples are small numbers"
+)]
+mod tests {
+    use super::*;
+    use crate::codec;
+    use crate::frame::Dtype;
+    use crate::testing::{
+        arbitrary_bytes, assert_same_as_raw, assert_survives_damage, decode, encode, encode_frames,
+    };
+    use proptest::prelude::*;
+
+    const DTYPES: [Dtype; 4] = [Dtype::U16, Dtype::F16, Dtype::F32, Dtype::F64];
+
+    /// The bytes of metres, or of millimetres where numbers are whole.
+    fn bytes_of(dtype: Dtype, metres: f64) -> Vec<u8> {
+        match dtype {
+            Dtype::U16 => ((metres * 1000.0).round() as u16).to_le_bytes().to_vec(),
+            Dtype::F16 => half::f16::from_f64(metres).to_le_bytes().to_vec(),
+            Dtype::F32 => (metres as f32).to_le_bytes().to_vec(),
+            _ => metres.to_le_bytes().to_vec(),
+        }
+    }
+
+    fn value_of(dtype: Dtype, bytes: &[u8]) -> f64 {
+        match dtype {
+            Dtype::U16 => u16::from_le_bytes(bytes.try_into().unwrap()).into(),
+            Dtype::F16 => half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f64(),
+            Dtype::F32 => f32::from_le_bytes(bytes.try_into().unwrap()).into(),
+            _ => f64::from_le_bytes(bytes.try_into().unwrap()),
+        }
+    }
+
+    /// A tilted plane with holes, steps of a sensor or noise, or any bits at all.
+    fn depths(dtype: Dtype, (height, width): (usize, usize), seed: u64, kind: u8) -> Vec<u8> {
+        let noise = arbitrary_bytes(seed, height * width * 8);
+        let mut bytes = Vec::new();
+        for (idx, noise) in noise.chunks_exact(8).enumerate() {
+            let (y, x) = (idx / width, idx % width);
+            let plane = 1.0 + 0.01 * x as f64 + 0.003 * y as f64;
+            match kind {
+                _ if kind < 3 && noise[0] < 20 => bytes.extend(bytes_of(dtype, 0.0)),
+                0 => bytes.extend(bytes_of(dtype, (plane * 20.0).floor() / 20.0)),
+                1 => bytes.extend(bytes_of(dtype, plane + f64::from(noise[1]) * 1e-5)),
+                2 => bytes.extend(bytes_of(dtype, plane)),
+                _ => bytes.extend_from_slice(&noise[..dtype.size()]),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn never_change_these_constants() {
+        let text = |text: &str| codec(text).unwrap().spec().to_string();
+        assert_eq!(text("depth"), "depth:level=3");
+        assert_eq!(text("depth:abs=0.001"), "depth:level=3,abs=1e-3");
+        let kinds: Vec<u8> = (0..=255)
+            .filter(|id| Kind::from_id(*id).is_some())
+            .collect();
+        assert_eq!(kinds, [1, 2, 4, 17, 18, 20, 24, 25]);
+        assert_eq!(Kind::from_id(24), Some(Kind::Choices(Detail::Full)));
+        assert_eq!(MAX_LEVELS, 65536);
+    }
+
+    #[test]
+    fn parameters_and_frames_that_do_not_suit_are_refused() {
+        for text in [
+            "depth:abs=-1",
+            "depth:abs=x",
+            "depth:abs=1x7",
+            "depth:abs",
+            "depth:level=20",
+        ] {
+            assert!(codec(text).is_err(), "{text}");
+        }
+        let check = |dtype, shape: &[usize]| {
+            codec("depth")
+                .unwrap()
+                .check(&FrameType::values(dtype, shape).unwrap())
+        };
+        for dtype in DTYPES {
+            assert!(check(dtype, &[4, 5]).is_ok());
+            assert!(check(dtype, &[4, 5, 1]).is_ok());
+            assert!(check(dtype, &[4, 5, 3]).is_err());
+            assert!(check(dtype, &[20]).is_err());
+        }
+        assert!(check(Dtype::U8, &[4, 5]).is_err());
+        assert!(check(Dtype::I32, &[4, 5]).is_err());
+    }
+
+    #[test]
+    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+    fn protected_frames_come_back_bit_for_bit() {
+        let frame = FrameType::values(Dtype::F32, &[20, 20]).unwrap();
+        let ty = frame.as_values().unwrap();
+        let one = depths(Dtype::F32, (20, 20), 1, 1);
+        let bytes = one.repeat(3);
+        let protected = [1..2];
+        let frames = Frames::values(&frame, &bytes).unwrap();
+        let frames = frames.protect(&protected).unwrap();
+        let encoded = encode_frames("depth:abs=0.01", &frames, 1);
+        let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
+        for (idx, page) in encoded.pages.iter().enumerate() {
+            let page = Page {
+                bytes: &page.bytes,
+                frames: 1,
+            };
+            let got = decode(&*decoder, ty, page, 0..1).unwrap();
+            assert_eq!(got == one, idx == 1, "{idx}");
+        }
+    }
+
+    #[test]
+    fn special_numbers_come_back_within_any_bound() {
+        let frame = FrameType::values(Dtype::F32, &[2, 5]).unwrap();
+        let values = [
+            f32::NAN,
+            f32::from_bits(0x7fc0_1234),
+            f32::from_bits(0xff80_0001),
+            f32::INFINITY,
+            f32::NEG_INFINITY,
+            -0.0,
+            0.0,
+            f32::MIN_POSITIVE,
+            -1e-45,
+            f32::MAX,
+        ];
+        let bytes: Vec<u8> = values
+            .iter()
+            .flat_map(|value| value.to_le_bytes())
+            .collect();
+        let encoded = encode("depth:abs=1000", &frame, &bytes, 1);
+        let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
+        let page = Page {
+            bytes: &encoded.pages[0].bytes,
+            frames: 1,
+        };
+        let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
+        assert_eq!(got[..28], bytes[..28]);
+        for (got, value) in got.chunks_exact(4).zip(values).skip(7) {
+            let got = f32::from_le_bytes(got.try_into().unwrap());
+            assert!(got != 0.0 && (f64::from(got) - f64::from(value)).abs() <= 1000.0);
+        }
+    }
+
+    #[test]
+    fn choices_of_either_detail_come_back_whether_they_are_short_or_not() {
+        let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
+        let size = Size::new(&frame).unwrap();
+        let bytes = depths(Dtype::U16, (9, 14), 1, 0);
+        let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
+        for detail in [Detail::Full, Detail::Little] {
+            let page = encode::encode_choices(Effort::level(3), size, &bytes, detail);
+            let encoded = Encoded {
+                shared: Vec::new(),
+                pages: vec![EncodedPage {
+                    frames: 1,
+                    bytes: page,
+                }],
+            };
+            let page = Page {
+                bytes: &encoded.pages[0].bytes,
+                frames: 1,
+            };
+            let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
+            assert!(got == bytes, "{detail:?}");
+            assert_survives_damage("depth", &frame, &encoded);
+        }
+    }
+
+    #[test]
+    fn flipping_any_bit_is_an_error_never_a_panic() {
+        let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
+        for kind in 0..4 {
+            let bytes = depths(Dtype::U16, (9, 14), 1, kind);
+            let encoded = encode("depth", &frame, &bytes, 1);
+            assert_survives_damage("depth", &frame, &encoded);
+        }
+        let bytes = depths(Dtype::U16, (9, 14), 1, 1);
+        let encoded = encode("depth:abs=5", &frame, &bytes, 1);
+        assert_survives_damage("depth:abs=5", &frame, &encoded);
+    }
+
+    proptest! {
+        #[test]
+        fn decode_agrees_with_raw(
+            height in 1_usize..20, width in 1_usize..20, dtype in 0_usize..4, kind in 0_u8..4, third: bool, seed: u64,
+        ) {
+            let shape = [height, width, 1];
+            let shape = if third { &shape[..] } else { &shape[..2] };
+            let frame = FrameType::values(DTYPES[dtype], shape).unwrap();
+            let bytes = depths(DTYPES[dtype], (height, width), seed, kind);
+            assert_same_as_raw("depth", &frame, &bytes, 1);
+            assert_same_as_raw("depth:abs=0", &frame, &bytes, 1);
+        }
+
+        #[test]
+        fn nothing_moves_further_than_the_bound(
+            height in 1_usize..20, width in 1_usize..20, dtype in 0_usize..4, kind in 0_u8..4, eps in 0_usize..5,
+            seed: u64,
+        ) {
+            let dtype = DTYPES[dtype];
+            let frame = FrameType::values(dtype, &[height, width]).unwrap();
+            let bytes = depths(dtype, (height, width), seed, kind);
+            let eps = [1.0, 5.0, 0.001, 0.02, 1e-7][eps];
+            let encoded = encode(&format!("depth:abs={eps}"), &frame, &bytes, 1);
+            let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
+            let page = Page { bytes: &encoded.pages[0].bytes, frames: 1 };
+            let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
+            for (got, sent) in got.chunks_exact(dtype.size()).zip(bytes.chunks_exact(dtype.size())) {
+                let (a, b) = (value_of(dtype, got), value_of(dtype, sent));
+                if b.is_finite() && b != 0.0 {
+                    prop_assert!((a - b).abs() <= eps && a != 0.0, "{} {}", a, b);
+                } else {
+                    prop_assert_eq!(got, sent);
+                }
+            }
+        }
+    }
+}

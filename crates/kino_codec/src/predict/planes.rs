@@ -1,0 +1,173 @@
+//! A picture as planes: green, red and blue minus green, alpha; split, restored row by row, and joined again.
+
+use super::guess::Guess;
+use crate::error::{CodecError, Result, buffer};
+use crate::frame::{Dtype, FrameType, ValueType};
+use crate::scratch::at_least;
+use crate::simd::vectorised;
+use crate::view::PicturesMut;
+
+/// The size of a picture.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) channels: usize,
+}
+
+impl Size {
+    /// The size of `frame`, or an error in the name of `codec`.
+    pub(crate) fn new(codec: &'static str, frame: &FrameType) -> Result<Self> {
+        match frame.as_values().and_then(ValueType::as_image) {
+            Some((height, width, channels)) => Ok(Self {
+                height,
+                width,
+                channels,
+            }),
+            None => Err(CodecError::Unsuited {
+                codec,
+                frame: frame.to_string(),
+                what: "it stores 8-bit pictures of 1, 3 or 4 colours; use `zstd` or `pco`"
+                    .to_owned(),
+            }),
+        }
+    }
+
+    pub(crate) fn pixels(&self) -> usize {
+        self.height * self.width
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.pixels() * self.channels
+    }
+}
+
+/// Restores row `y` of every plane from remainders by `guess`; the rows above are restored already.
+pub(crate) fn restore_row(guess: Guess, size: Size, planes: &mut [u8], y: usize) {
+    match size.channels {
+        1 => restore_row_of::<1>(guess, size, planes, y),
+        3 => restore_row_of::<3>(guess, size, planes, y),
+        _ => restore_row_of::<4>(guess, size, planes, y),
+    }
+}
+
+/// The same, for a number of planes known when it is compiled.
+fn restore_row_of<const PLANES: usize>(guess: Guess, size: Size, planes: &mut [u8], y: usize) {
+    let mut above: [&[u8]; PLANES] = [&[]; PLANES];
+    let mut rows = [(); PLANES].map(|()| <&mut [u8]>::default());
+    for ((plane, above), row) in planes
+        .chunks_exact_mut(size.pixels())
+        .zip(&mut above)
+        .zip(&mut rows)
+    {
+        let (done, rest) = plane.split_at_mut(y * size.width);
+        *above = done.rchunks_exact(size.width).next().unwrap_or_default();
+        *row = &mut rest[..size.width];
+    }
+    guess.restore((y > 0).then_some(above), rows);
+}
+
+/// Writes each colour of packed `pixels` to a plane of its own, red and blue minus green.
+pub(crate) fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
+    let (first, others) = planes.split_at_mut(pixels.len() / channels);
+    if channels == 1 {
+        first.copy_from_slice(pixels);
+        return;
+    }
+    let (second, others) = others.split_at_mut(first.len());
+    let (third, fourth) = others.split_at_mut(first.len());
+    let colours = first.iter_mut().zip(second).zip(third);
+    for (pixel, ((g, r), b)) in pixels.chunks_exact(channels).zip(colours) {
+        *g = pixel[1];
+        *r = pixel[0].wrapping_sub(pixel[1]);
+        *b = pixel[2].wrapping_sub(pixel[1]);
+    }
+    for (pixel, alpha) in pixels.chunks_exact(channels).zip(fourth) {
+        *alpha = pixel[3];
+    }
+}
+
+/// Puts the pixels from number `first` of each plane on into `row`: the reverse of [`split_planes`].
+pub(crate) fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) {
+    let width = row.len() / size.channels;
+    let part = |nr: usize| &planes[nr * size.pixels() + first..][..width];
+    match size.channels {
+        1 => row.copy_from_slice(part(0)),
+        3 => vectorised(
+            #[inline(always)]
+            || join_colours([part(0), part(1), part(2)], row),
+        ),
+        _ => {
+            let colours = part(0).iter().zip(part(1)).zip(part(2)).zip(part(3));
+            for (pixel, (((g, r), b), alpha)) in row.as_chunks_mut::<4>().0.iter_mut().zip(colours)
+            {
+                *pixel = [r.wrapping_add(*g), *g, b.wrapping_add(*g), *alpha];
+            }
+        }
+    }
+}
+
+/// Pixels that are joined at a time: whole vector registers of every colour.
+const BLOCK: usize = 16;
+
+/// Writes green, and red and blue minus green, as pixels.
+#[inline(always)]
+fn join_colours([greens, reds, blues]: [&[u8]; 3], row: &mut [u8]) {
+    let (pixels, pixels_rest) = row.as_chunks_mut::<{ 3 * BLOCK }>();
+    let (g, g_rest) = greens.as_chunks::<BLOCK>();
+    let (r, r_rest) = reds.as_chunks::<BLOCK>();
+    let (b, b_rest) = blues.as_chunks::<BLOCK>();
+    for (((pixels, g), r), b) in pixels.iter_mut().zip(g).zip(r).zip(b) {
+        let r: [u8; BLOCK] = std::array::from_fn(|idx| r[idx].wrapping_add(g[idx]));
+        let b: [u8; BLOCK] = std::array::from_fn(|idx| b[idx].wrapping_add(g[idx]));
+        *pixels = std::array::from_fn(|idx| [r[idx / 3], g[idx / 3], b[idx / 3]][idx % 3]);
+    }
+    let colours = g_rest.iter().zip(r_rest).zip(b_rest);
+    for (pixel, ((g, r), b)) in pixels_rest.as_chunks_mut::<3>().0.iter_mut().zip(colours) {
+        *pixel = [r.wrapping_add(*g), *g, b.wrapping_add(*g)];
+    }
+}
+
+/// Puts row `y` of a picture into place `idx` of `dest`, cut and laid out as its view says but not scaled.
+///
+/// Rows that the view does not show are left out. `row` is room for pixels.
+pub(crate) fn put_row(
+    size: Size,
+    planes: &[u8],
+    y: usize,
+    (dest, idx): (&mut PicturesMut<'_>, usize),
+    row: &mut Vec<u8>,
+) {
+    let crop = dest.view().crop();
+    let Some(to) = y.checked_sub(crop.top).filter(|to| *to < crop.height) else {
+        return;
+    };
+    let first = y * size.width + crop.left;
+    let row_bytes = crop.width * size.channels;
+    if let Some((rows, stride)) = dest.rows_mut(idx) {
+        join_row(size, planes, first, &mut rows[to * stride..][..row_bytes]);
+    } else if let Some([reds, greens, blues]) = dest.planes_mut(idx, to) {
+        let part = |nr: usize| &planes[nr * size.pixels() + first..][..crop.width];
+        let from = part(0).iter().zip(part(1)).zip(part(2));
+        for (((g, r), b), ((red, green), blue)) in from.zip(reds.iter_mut().zip(greens).zip(blues))
+        {
+            (*red, *green, *blue) = (r.wrapping_add(*g), *g, b.wrapping_add(*g));
+        }
+    } else {
+        let row = at_least(row, row_bytes);
+        join_row(size, planes, first, row);
+        dest.put_row(idx, to, row);
+    }
+}
+
+/// Refuses a destination whose pictures are of another size.
+pub(crate) fn check_view(size: Size, dest: &PicturesMut<'_>) -> Result<()> {
+    let stored = (size.height, size.width, size.channels);
+    if dest.view().stored_size() == stored && dest.view().ty().dtype() == Dtype::U8 {
+        return Ok(());
+    }
+    Err(buffer(format!(
+        "a view of {} does not fit pictures of {stored:?}",
+        dest.view().ty()
+    )))
+}
