@@ -1,0 +1,161 @@
+"""`depth` (spec/codecs/depth.md): keys of distances, or ranks among the picture's levels.
+
+kinds 1, 2, 4      planes of remainders -> keys -> numbers
+kinds 17, 18, 20   levels; planes of remainders -> ranks -> keys -> numbers
+kinds 24, 25       levels; choices among neighbours -> ranks -> keys -> numbers
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spec.golden import FrameType, Page
+from spec.predict import guess_at
+from spec.wire import Wire, refuse_if, unzigzag, unzstd
+
+RANKS, FULL_DETAIL, LITTLE_DETAIL = 16, 24, 25
+GUESSES = (1, 2, 4)
+MOST_LEVELS = 65536
+
+
+def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) -> np.ndarray:
+    """Decode one page, to an array of (1, *shape)."""
+    refuse_if(shared != b"" or page.frames != 1, "a shared part, or more than one frame")
+    height, width = frame.shape[:2]
+    pixels, size = height * width, frame.dtype.itemsize
+    wire = Wire(page.bytes)
+    kind = wire.u8()
+    if kind in GUESSES:
+        keys = read_planes(wire, height, width, size, kind)
+    else:
+        is_choices = kind in (FULL_DETAIL, LITTLE_DETAIL)
+        refuse_if(not is_choices and kind - RANKS not in GUESSES, "no such kind")
+        levels = read_levels(wire, size, pixels)
+        if is_choices:
+            ranks = Choices(wire, pixels, kind == FULL_DETAIL).ranks(height, width)
+        else:
+            rank_bytes = 1 if len(levels) <= 256 else 2
+            ranks = read_planes(wire, height, width, rank_bytes, kind - RANKS)
+        refuse_if(max(ranks) >= len(levels), "a rank without a level")
+        keys = [levels[rank] for rank in ranks]
+    wire.end()
+    return from_keys(keys, frame.dtype).reshape(1, *frame.shape)
+
+
+def read_stream(wire: Wire, most: int) -> bytes:
+    """Read one stream; of length 0 it has no zstd frame and no content."""
+    length = wire.varint()
+    return unzstd(wire.take(length), most) if length else b""
+
+
+def read_planes(wire: Wire, height: int, width: int, size: int, guess: int) -> list[int]:
+    """Read numbers of so many bytes: byte by byte in planes, as remainders of guesses."""
+    planes = [read_stream(wire, height * width) for _ in range(size)]
+    refuse_if(any(len(plane) != height * width for plane in planes), "a plane of another length")
+    modulus = 1 << (8 * size)
+    x = []
+    for idx, z in enumerate(zip(*planes, strict=True)):
+        row, column = divmod(idx, width)
+        a = x[idx - 1] if column > 0 else 0
+        b = x[idx - width] if row > 0 else 0
+        if row == 0:
+            guessed = a
+        elif column == 0:
+            guessed = b
+        else:
+            guessed = guess_at(guess, a, b, x[idx - width - 1])
+        x.append((guessed + unzigzag(int.from_bytes(bytes(z), "little"))) % modulus)
+    return x
+
+
+def read_levels(wire: Wire, size: int, pixels: int) -> list[int]:
+    """Read the keys of the picture's distinct numbers."""
+    content = read_stream(wire, size * min(pixels, MOST_LEVELS))
+    refuse_if(content == b"" or len(content) % size != 0, "no levels, or not whole ones")
+    count = len(content) // size
+    levels, key = [], 0
+    for idx in range(count):
+        key = (key + int.from_bytes(content[idx::count], "little")) % (1 << (8 * size))
+        levels.append(key)
+    return levels
+
+
+def from_keys(keys: list[int], dtype: np.dtype) -> np.ndarray:
+    """Turn keys into the numbers of which they are the order."""
+    bits = np.array(keys, f"<u{dtype.itemsize}")
+    if dtype.kind == "f":
+        top = bits.dtype.type(1 << (8 * dtype.itemsize - 1))
+        bits = np.where(bits >= top, bits - top, ~bits)
+    return bits.view(dtype)
+
+
+class Choices:
+    """The streams of choices, each read from its start to its end."""
+
+    def __init__(self, wire: Wire, pixels: int, full_detail: bool) -> None:
+        self.contexts = 16 if full_detail else 2
+        # A context has at most a byte for each group, a group at least one pixel; an escape is a pixel.
+        runs = Wire(read_stream(wire, pixels))
+        bytes_ = read_stream(wire, pixels)
+        # Context 0: `zeros` before the next byte; after the last byte there are only zeros.
+        self.quiet = [(read_run(runs), byte) for byte in bytes_]
+        runs.end()
+        self.groups = [Wire(read_stream(wire, pixels)) for _ in range(1, self.contexts)]
+        self.lower = Wire(read_stream(wire, pixels))
+        self.upper = Wire(read_stream(wire, pixels))
+        self.quiet.reverse()
+
+    def ranks(self, height: int, width: int) -> list[int]:
+        """Give the ranks of a picture."""
+        refuse_if(width > 65532, "choices of a picture that is too wide")
+        ranks, above = [], [0] * width
+        for _ in range(height):
+            above = self.row(above)
+            ranks += above
+        for stream in (*self.groups, self.lower, self.upper):
+            stream.end()
+        refuse_if(self.quiet != [], "bytes of context 0 are left over")
+        return ranks
+
+    def row(self, above: list[int]) -> list[int]:
+        """Give the ranks of one row from those of the row above."""
+        width = len(above)
+        above = above + [above[-1]] * 4
+        row = []
+        for x in range(0, width, 4):
+            b = above[x : x + 5]
+            context = sum((b[i] != b[i + 1]) << i for i in range(4))
+            byte = self.next_group(context if self.contexts == 16 else min(context, 1))
+            for i in range(4):
+                left = row[-1] if row else above[0]
+                choice = byte >> 2 * i & 3
+                row.append(self.rank(choice, b[i], left, b[i + 1]))
+        # The last group may reach beyond the row.
+        return row[:width]
+
+    def rank(self, choice: int, above: int, left: int, above_right: int) -> int:
+        """Give the rank of one pixel."""
+        if choice < 3:
+            return (above, left, above_right)[choice]
+        z = self.lower.u8() + 256 * self.upper.u8()
+        return (left + unzigzag(z)) % 65536
+
+    def next_group(self, context: int) -> int:
+        """Give the next byte of a context."""
+        if context > 0:
+            return self.groups[context - 1].u8()
+        if not self.quiet:
+            return 0
+        zeros, byte = self.quiet.pop()
+        if zeros == 0:
+            return byte
+        self.quiet.append((zeros - 1, byte))
+        return 0
+
+
+def read_run(runs: Wire) -> int:
+    """Read 255s, which go on, then a byte below 255."""
+    total = 0
+    while (byte := runs.u8()) == 255:
+        total += 255
+    return total + byte

@@ -1,0 +1,67 @@
+"""`predict` (spec/codecs/predict.md): planes of colours minus green, each value minus a guess."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from spec.golden import FrameType, Page
+from spec.wire import refuse_if, unzstd
+
+LEFT, UP, AVERAGE, MEDIAN = 1, 2, 3, 4
+
+
+def picture_sides(frame: FrameType) -> tuple[int, int, int]:
+    """Give height, width and number of colours."""
+    height, width, *colours = frame.shape
+    return height, width, colours[0] if colours else 1
+
+
+def guess_at(guess: int, a: int, b: int, c: int) -> int:
+    """Guess a value from those to the left, above, and above left."""
+    if guess == LEFT:
+        return a
+    if guess == UP:
+        return b
+    if guess == AVERAGE:
+        return (a + b) // 2
+    if c >= max(a, b):
+        return min(a, b)
+    if c <= min(a, b):
+        return max(a, b)
+    return a + b - c
+
+
+def restore_plane(remainders: np.ndarray, guess: int) -> np.ndarray:
+    """Turn the remainders of one plane into values. Guesses are made from values."""
+    height, width = remainders.shape
+    rows = remainders.tolist()
+    for y in range(height):
+        for x in range(width):
+            if y == 0:
+                guessed = rows[0][x - 1] if x > 0 else 0
+            elif x == 0:
+                guessed = rows[y - 1][0]
+            else:
+                guessed = guess_at(guess, rows[y][x - 1], rows[y - 1][x], rows[y - 1][x - 1])
+            rows[y][x] = (rows[y][x] + guessed) % 256
+    return np.array(rows, np.uint8)
+
+
+def to_picture(planes: np.ndarray, frame: FrameType) -> np.ndarray:
+    """Add green to red and blue, and give the picture as it was packed."""
+    if len(planes) == 1:
+        return planes.reshape(frame.shape)
+    g, r, b, *alpha = planes
+    return np.stack([g + r, g, g + b, *alpha], axis=-1)
+
+
+def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) -> np.ndarray:
+    """Decode one page, to an array of (1, *shape)."""
+    refuse_if(shared != b"" or page.frames != 1, "a shared part, or more than one frame")
+    refuse_if(page.bytes[:1] not in (b"\1", b"\2", b"\3", b"\4"), "no such guess")
+    height, width, colours = picture_sides(frame)
+    content = unzstd(page.bytes[1:], frame.bytes)
+    refuse_if(len(content) != frame.bytes, "the planes have another length")
+    remainders = np.frombuffer(content, np.uint8).reshape(colours, height, width)
+    planes = np.stack([restore_plane(plane, page.bytes[0]) for plane in remainders])
+    return to_picture(planes, frame)[None]
