@@ -32,7 +32,8 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
         refuse_if(not is_choices and kind - RANKS not in GUESSES, "no such kind")
         levels = read_levels(wire, size, pixels)
         if is_choices:
-            ranks = Choices(wire, pixels, kind == FULL_DETAIL).ranks(height, width)
+            choices = Choices(wire, pixels, kind == FULL_DETAIL)
+            ranks = choices.ranks(height, width, len(levels))
         else:
             rank_bytes = 1 if len(levels) <= 256 else 2
             ranks = read_planes(wire, height, width, rank_bytes, kind - RANKS)
@@ -105,13 +106,15 @@ class Choices:
         self.upper = Wire(read_stream(wire, pixels))
         self.quiet.reverse()
 
-    def ranks(self, height: int, width: int) -> list[int]:
+    def ranks(self, height: int, width: int, levels: int) -> list[int]:
         """Give the ranks of a picture."""
         refuse_if(width > 65532, "choices of a picture that is too wide")
-        ranks, above = [], [0] * width
+        # Rows are whole groups here: pixels beyond the picture are restored, and not put out.
+        ranks, above = [], [0] * (-(-width // 4) * 4)
         for _ in range(height):
             above = self.row(above)
-            ranks += above
+            refuse_if(max(above) >= levels, "a rank without a level")
+            ranks += above[:width]
         for stream in (*self.groups, self.lower, self.upper):
             stream.end()
         refuse_if(self.quiet != [], "bytes of context 0 are left over")
@@ -119,19 +122,16 @@ class Choices:
 
     def row(self, above: list[int]) -> list[int]:
         """Give the ranks of one row from those of the row above."""
-        width = len(above)
-        above = above + [above[-1]] * 4
         row = []
-        for x in range(0, width, 4):
-            b = above[x : x + 5]
+        for x in range(0, len(above), 4):
+            b = (above + above[-1:])[x : x + 5]
             context = sum((b[i] != b[i + 1]) << i for i in range(4))
             byte = self.next_group(context if self.contexts == 16 else min(context, 1))
             for i in range(4):
                 left = row[-1] if row else above[0]
                 choice = byte >> 2 * i & 3
                 row.append(self.rank(choice, b[i], left, b[i + 1]))
-        # The last group may reach beyond the row.
-        return row[:width]
+        return row
 
     def rank(self, choice: int, above: int, left: int, above_right: int) -> int:
         """Give the rank of one pixel."""

@@ -56,15 +56,20 @@ class Golden:
     texts: list[str] = field(default_factory=list)
 
 
+def split_codec(text: str) -> tuple[str, dict[str, str]]:
+    """Split a codec's text into its name and parameters."""
+    name, _, params = text.partition(":")
+    pairs = (param.partition("=") for param in params.split(",") if param)
+    return name, {key: value for key, _, value in pairs}
+
+
 def read(path: Path) -> Golden:
     """Read one file."""
     golden = Golden("")
     for line in path.read_text(encoding="utf-8").splitlines():
         key, _, rest = line.partition(" ")
         if key == "codec":
-            golden.name, _, params = rest.partition(":")
-            pairs = (param.partition("=") for param in params.split(",") if param)
-            golden.params = {key: value for key, _, value in pairs}
+            golden.name, golden.params = split_codec(rest)
         elif key == "dtype" and rest != "text":
             golden.frame.dtype = np.dtype(rest).newbyteorder("<")
         elif key == "shape":

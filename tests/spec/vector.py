@@ -30,8 +30,9 @@ class Column:
     element: int = 0  # COPY
     class_: int = 0  # the rest: stored
     gate: int = 0  # 0 for none, else 1 + its number
-    step: int = 0  # an index into the steps; of AFFINE the factor itself
-    offset: int = 0
+    step: int = 0  # TIMES, OVER: an index into the steps
+    factor: int = 0  # AFFINE
+    offset: int = 0  # AFFINE
     starts: list[tuple[int, int]] = field(default_factory=list)  # least, bits
 
     @property
@@ -71,12 +72,13 @@ def stored_dtype(frame: FrameType) -> np.dtype:
 
 def parse_shared(frame: FrameType, shared: bytes) -> Shared:
     """Read the shared part."""
-    wire = Wire(shared)
+    wire = Wire(shared, varint_bytes=10)
     header = wire.take(2)
     refuse_if(header[0] != 4 or header[1] > 1, "another version of pcodec")
     file, _ = FileDecompressor.new(header)
     gates, classes, steps = wire.varint(), wire.varint(), wire.varint()
     refuse_if(gates > 16 or classes > 255, "too many gates or classes")
+    refuse_if(gates > 0 and classes == 0, "gates without a class")
     refuse_if(steps > frame.elements, "more steps than elements")
     step_list = np.frombuffer(wire.take(8 * steps), "<f8").tolist()
     run = Shared(gates, step_list, [], [])
@@ -123,7 +125,7 @@ def parse_column(wire: Wire, frame: FrameType, run: Shared, classes: int) -> Col
         column.step = wire.varint()
         refuse_if(column.step >= len(run.steps), "no such step")
     if column.kind == AFFINE:
-        column.step, column.offset = wire.varint(), wire.zigzag()
+        column.factor, column.offset = wire.varint(), wire.zigzag()
     for _ in range(min(column.predictor, 2)):
         column.starts.append((wire.zigzag(), wire.u8()))
         refuse_if(column.starts[-1][1] > 64, "a start of more than 64 bits")
@@ -154,7 +156,7 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     """Decode one page, to an array of (frames, *shape)."""
     refuse_if(page.frames > 65536, "too many frames")
     run = parse_shared(frame, shared)
-    wire = Wire(page.bytes)
+    wire = Wire(page.bytes, varint_bytes=10)
     # The last class takes the rest, and without classes there is none.
     lengths = [wire.varint() for _ in run.classes[1:]]
     marks = [wire.varint() for _ in range(run.gates)]
@@ -289,9 +291,10 @@ def to_values(column: Column, steps: list[float], x: list[int], dtype: np.dtype)
     if column.kind == ORDERED:
         return from_ordered(x, dtype)
     if column.kind == NARROW:
-        return from_ordered(x, np.dtype("<f4")).astype(dtype)
+        with np.errstate(all="ignore"):
+            return from_ordered(x, np.dtype("<f4")).astype(dtype)
     if column.kind == AFFINE:
-        return from_ordered([column.offset + k * column.step for k in x], dtype)
+        return from_ordered([column.offset + k * column.factor for k in x], dtype)
     # With two zeros a k below zero is the negative of −1 − k.
     is_negative = np.array([column.two_zeros and k < 0 for k in x])
     k = np.array([-1 - k if negative else k for k, negative in zip(x, is_negative, strict=True)])

@@ -18,9 +18,10 @@ def refuse_if(wrong: bool, what: str) -> None:
 class Wire:
     """Bytes that are read from the front. Bytes missing are an error, as are bytes left over."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, varint_bytes: int = 5) -> None:
         self.data = data
         self.at = 0
+        self.varint_bytes = varint_bytes
 
     def take(self, count: int) -> bytes:
         """Give the next bytes."""
@@ -43,13 +44,13 @@ class Wire:
     def varint(self) -> int:
         """Read seven bits per byte, lowest first; the top bit says "more follow"."""
         value = 0
-        for shift in range(0, 70, 7):
+        for idx in range(self.varint_bytes):
             byte = self.u8()
-            value |= (byte & 127) << shift
+            value |= (byte & 127) << 7 * idx
             if byte < 128:
-                refuse_if(value >> 64 != 0, "a varint has more than 64 bits")
-                return value
-        raise RefusedError("a varint has more than ten bytes")
+                # Of ten bytes the lowest 64 bits count.
+                return value % (1 << 64)
+        raise RefusedError("a varint has too many bytes")
 
     def zigzag(self) -> int:
         """Read a varint that stands for a signed number."""
