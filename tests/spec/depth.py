@@ -32,7 +32,7 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
         refuse_if(not is_choices and kind - RANKS not in GUESSES, "no such kind")
         levels = read_levels(wire, size, pixels)
         if is_choices:
-            choices = Choices(wire, pixels, kind == FULL_DETAIL)
+            choices = Choices(wire, 3 * pixels + 4 * height, kind == FULL_DETAIL)
             ranks = choices.ranks(height, width, len(levels))
         else:
             rank_bytes = 1 if len(levels) <= 256 else 2
@@ -93,18 +93,17 @@ def from_keys(keys: list[int], dtype: np.dtype) -> np.ndarray:
 class Choices:
     """The streams of choices, each read from its start to its end."""
 
-    def __init__(self, wire: Wire, pixels: int, full_detail: bool) -> None:
+    def __init__(self, wire: Wire, most: int, full_detail: bool) -> None:
         self.contexts = 16 if full_detail else 2
-        # A context has at most a byte for each group, a group at least one pixel; an escape is a pixel.
-        runs = Wire(read_stream(wire, pixels))
-        bytes_ = read_stream(wire, pixels)
-        # Context 0: `zeros` before the next byte; after the last byte there are only zeros.
-        self.quiet = [(read_run(runs), byte) for byte in bytes_]
+        streams = []
+        for _ in range(self.contexts + 3):
+            streams.append(read_stream(wire, most))
+            most -= len(streams[-1])
+        runs, quiet, *groups, lower, upper = (Wire(stream) for stream in streams)
+        # Context 0: zeros before the next byte, and that byte. After the last there are only zeros.
+        self.quiet = [(read_run(runs), byte) for byte in quiet.rest()][::-1]
         runs.end()
-        self.groups = [Wire(read_stream(wire, pixels)) for _ in range(1, self.contexts)]
-        self.lower = Wire(read_stream(wire, pixels))
-        self.upper = Wire(read_stream(wire, pixels))
-        self.quiet.reverse()
+        self.groups, self.lower, self.upper = groups, lower, upper
 
     def ranks(self, height: int, width: int, levels: int) -> list[int]:
         """Give the ranks of a picture."""
