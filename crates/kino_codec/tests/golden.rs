@@ -7,6 +7,9 @@
 //! ```
 //!
 //! A text stream has `dtype text` and a line `text …` per frame in place of `values`.
+//!
+//! Files that `write_missing_golden_files` does not name hold pages of packed recordings (moving pictures, held
+//! columns, half floats), for ways of storing that its samples do not reach.
 
 #![allow(
     clippy::unwrap_used,
