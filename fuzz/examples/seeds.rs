@@ -30,10 +30,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let film = [&bytes[..], &bytes, &smooth(bytes.len(), 2), &bytes].concat();
         write("codec_camera", "camera", kind, &Frames::values(&frame, &film)?, 4)?;
         let distances = distances(kind);
-        let bytes = smooth(distances.frame_bytes(), distances.dtype().size());
+        let depths = smooth(distances.frame_bytes(), distances.dtype().size());
         let stored = FrameType::Values(distances);
         for text in ["depth", "depth:abs=20"] {
-            write("codec_depth", text, kind, &Frames::values(&stored, &bytes)?, 1)?;
+            write("codec_depth", text, kind, &Frames::values(&stored, &depths)?, 1)?;
         }
         for text in ["jpeg:q=30,sub=420", "jpeg:q=95"] {
             if codec(text)?.check(&frame).is_ok() {

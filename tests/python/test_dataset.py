@@ -84,7 +84,7 @@ def test_what_is_known_of_a_stream_adds_up(lift, lift_streams):
             assert summary.shape == arrays[0].shape[1:]
             assert summary.raw_bytes == sum(array.nbytes for array in arrays)
     assert streams["language"].dtype is None
-    assert streams["actions"].codecs[0].startswith("pco")
+    assert streams["actions"].codecs[0].startswith("vector")
 
 
 def test_statistics_are_those_that_numpy_computes(lift, lift_streams):

@@ -54,7 +54,7 @@ fn pack_prints_a_row_per_stream_and_the_sum() {
         .find(|line| line.starts_with("actions"))
         .unwrap();
     assert!(
-        actions.contains("pco:level=8") && actions.ends_with("lossless"),
+        actions.contains("vector:level=8") && actions.ends_with("lossless"),
         "{actions}"
     );
     assert!(text.contains("version 1 with 1 new episodes"), "{text}");
@@ -315,5 +315,70 @@ fn a_plan_whose_rule_matches_nothing_is_told_so() {
         stderr(&output).contains("`obs/wirst_image` (raw) matches no stream"),
         "{}",
         stderr(&output)
+    );
+}
+
+#[test]
+fn bench_measures_codecs_on_a_dataset_and_keeps_what_they_cost() {
+    let (folder, target) = packed();
+    let bench = |args: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_kinograph"))
+            .env("XDG_CACHE_HOME", folder.path())
+            .args(args)
+            .output()
+            .unwrap()
+    };
+    let path = target.as_str();
+    let args = [
+        "bench",
+        "codecs",
+        path,
+        "--stream",
+        "actions",
+        "--seconds",
+        "0.001",
+        "--json",
+    ];
+    let output = bench(&args);
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let stream = &value["streams"][0];
+    assert_eq!(
+        (&stream["stream"], &stream["kind"]),
+        (&"actions".into(), &"vector".into())
+    );
+    let codecs = stream["codecs"].as_array().unwrap();
+    let ratio = |name: &str| {
+        let found = codecs
+            .iter()
+            .find(|codec| codec["codec"].as_str().unwrap().starts_with(name));
+        found.unwrap()["ratio"].as_f64().unwrap()
+    };
+    assert_eq!(ratio("raw"), 1.0);
+    assert!(ratio("vector:level=8,abs=1e-3") > ratio("vector:level=8"));
+
+    // What was measured shows where a dataset or a plan is shown.
+    let text = String::from_utf8(bench(&["info", path]).stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("actions"))
+        .unwrap();
+    assert!(!line.ends_with('–'), "{line}");
+
+    let wrong = bench(&[
+        "bench",
+        "codecs",
+        path,
+        "--codec",
+        "no-such",
+        "--seconds",
+        "0.001",
+    ]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(String::from_utf8(wrong.stdout).unwrap().contains("no-such"));
+    let nothing = bench(&["bench", "codecs", path, "--stream", "no/such"]);
+    assert!(
+        String::from_utf8(nothing.stderr)
+            .unwrap()
+            .contains("no/such")
     );
 }

@@ -249,7 +249,7 @@ fn a_bound_that_no_codec_of_the_kind_keeps_is_refused_before_a_frame_is_written(
     for (bound, codec, expected) in [
         ("psnr(40)", None, "psnr"),
         ("lossless", Some("jpeg:q=90"), "lossless"),
-        ("abs(1e-3)", Some("vector:abs=1e-2"), "abs(0.001)"),
+        ("abs(1e-3)", Some("vector:abs=1e-2"), "abs(1e-3)"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let codec = codec.map_or(String::new(), |codec| format!("codec = \"{codec}\""));
