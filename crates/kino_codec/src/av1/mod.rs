@@ -16,6 +16,7 @@
 mod colour;
 mod decode;
 mod encode;
+mod ffi;
 mod search;
 mod units;
 

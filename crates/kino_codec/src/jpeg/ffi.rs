@@ -1,4 +1,4 @@
-//! libjpeg-turbo behind two safe types: the only file of this crate with `unsafe`.
+//! libjpeg-turbo behind two safe types: with `av1/ffi.rs` the only files of this crate with `unsafe`.
 //!
 //! A [`Compressor`] or [`Decompressor`] owns one library instance, which is reused from picture to
 //! picture. The library never keeps a pointer to a caller's buffer beyond the call that got it.

@@ -1,0 +1,195 @@
+//! rav1d behind two safe types: with `jpeg/ffi.rs` the only files of this crate with `unsafe`.
+//!
+//! A [`Library`] owns one decoder, a [`Frame`] one decoded picture, which lies in the library's memory. We call
+//! the functions that rav1d offers to C, because its interface for Rust leaks some bytes with every picture: a
+//! picture that is given back is replaced by an empty one, which owns an `Arc` that nobody drops. [`Frame`]
+//! drops it.
+//!
+//! Not here: which bytes are allowed. [`units`](super::units) has walked them before, and the library is told the
+//! largest picture it may make room for.
+
+#![allow(
+    unsafe_code,
+    reason = "rav1d is called as a C library; every call is in this file and wrapped"
+)]
+
+use std::ffi::{c_int, c_uint};
+use std::io;
+use std::ptr::NonNull;
+
+use re_rav1d::include::dav1d::data::Dav1dData;
+use re_rav1d::include::dav1d::dav1d::{Dav1dContext, Dav1dSettings};
+use re_rav1d::include::dav1d::headers::{
+    DAV1D_PIXEL_LAYOUT_I400, DAV1D_PIXEL_LAYOUT_I420, DAV1D_PIXEL_LAYOUT_I444,
+};
+use re_rav1d::include::dav1d::picture::Dav1dPicture;
+use re_rav1d::src::lib::{
+    dav1d_close, dav1d_data_create, dav1d_data_unref, dav1d_default_settings, dav1d_flush,
+    dav1d_get_picture, dav1d_open, dav1d_picture_unref, dav1d_send_data,
+};
+
+use crate::error::{CodecError, Result, buffer, corrupt};
+
+use super::NAME;
+use super::colour::Planes;
+
+/// One decoder: one thread, one picture at a time.
+pub(super) struct Library(Dav1dContext);
+
+// SAFETY: the context is behind an `Arc` of the library, which guards its state with locks, and with one thread it
+// starts none of its own. `&mut self` methods keep it to one of ours at a time.
+unsafe impl Send for Library {}
+
+// SAFETY: no method takes `&self`, so sharing a reference allows nothing.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// A decoder that refuses pictures of more pixels.
+    pub(super) fn new(max_pixels: u32) -> Result<Self> {
+        let mut settings = std::mem::MaybeUninit::<Dav1dSettings>::uninit();
+        // SAFETY: the pointer is valid to write to, and the call initialises all of what it points to.
+        let mut settings = unsafe {
+            dav1d_default_settings(NonNull::from(&mut settings).cast());
+            settings.assume_init()
+        };
+        settings.n_threads = 1;
+        settings.max_frame_delay = 1;
+        settings.apply_grain = 0;
+        settings.all_layers = 0;
+        settings.frame_size_limit = c_uint::from(max_pixels);
+        settings.strict_std_compliance = 1;
+        let mut context: Option<Dav1dContext> = None;
+        // SAFETY: both pointers are to locals of the right types; the settings are read, the context is written.
+        let result = unsafe {
+            dav1d_open(
+                Some(NonNull::from(&mut context)),
+                Some(NonNull::from(&mut settings)),
+            )
+        };
+        match (result.0, context) {
+            (0, Some(context)) => Ok(Self(context)),
+            _ => Err(buffer("no memory for an AV1 context")),
+        }
+    }
+
+    /// Forgets all pictures.
+    pub(super) fn flush(&mut self) {
+        // SAFETY: the context is open. The handle is copied; the library takes no part of it.
+        unsafe { dav1d_flush(self.0) }
+    }
+
+    /// Gives the library a piece of the stream, all of which it must take.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        let mut data = Dav1dData::default();
+        // SAFETY: `data` is a local that may be written; the call makes room for `bytes.len()` bytes or returns null.
+        let room = unsafe { dav1d_data_create(Some(NonNull::from(&mut data)), bytes.len()) };
+        if room.is_null() || data.sz != bytes.len() {
+            return Err(buffer("no memory for a unit of AV1"));
+        }
+        // SAFETY: `room` is valid for `bytes.len()` bytes that nobody else knows of yet, and apart from `bytes`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), room, bytes.len()) };
+        // SAFETY: the context is open and `data` is ours; the library takes from it what it wants.
+        let result = unsafe { dav1d_send_data(Some(self.0), Some(NonNull::from(&mut data))) };
+        let left = data.sz;
+        // SAFETY: `data` is a sound value whatever the library took from it, and is not used after this.
+        unsafe { dav1d_data_unref(Some(NonNull::from(&mut data))) };
+        match (result.0, left) {
+            (0, 0) => Ok(()),
+            (0, _) => Err(none()),
+            (code, _) => Err(failed(code)),
+        }
+    }
+
+    /// The next picture, or `None` if the library has to be sent more first.
+    pub(super) fn picture(&mut self) -> Result<Option<Frame>> {
+        let mut frame = Frame(Dav1dPicture::default());
+        // SAFETY: the context is open, and the picture, which owns nothing yet, may be overwritten.
+        let result = unsafe { dav1d_get_picture(Some(self.0), Some(NonNull::from(&mut frame.0))) };
+        match result.0 {
+            0 => Ok(Some(frame)),
+            code if is_again(code) => Ok(None),
+            code => Err(failed(code)),
+        }
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        let mut context = Some(self.0);
+        // SAFETY: the context is open and closed only here; the handle in `self` is not used after this.
+        unsafe { dav1d_close(Some(NonNull::from(&mut context))) }
+    }
+}
+
+/// The library's results are negative error numbers of the system.
+fn is_again(code: c_int) -> bool {
+    io::Error::from_raw_os_error(-code).kind() == io::ErrorKind::WouldBlock
+}
+
+fn failed(code: c_int) -> CodecError {
+    if is_again(code) {
+        return none();
+    }
+    corrupt(NAME, format!("a frame cannot be decoded (error {})", -code))
+}
+
+pub(super) fn none() -> CodecError {
+    corrupt(NAME, "a unit shows no picture")
+}
+
+/// A decoded picture in the library's memory.
+pub(super) struct Frame(Dav1dPicture);
+
+impl Frame {
+    pub(super) fn height(&self) -> usize {
+        usize::try_from(self.0.p.h).unwrap_or(0)
+    }
+
+    pub(super) fn width(&self) -> usize {
+        usize::try_from(self.0.p.w).unwrap_or(0)
+    }
+
+    /// Which planes there are; `None` for others than ours, or for more than 8 bits.
+    pub(super) fn planes(&self) -> Option<Planes> {
+        match self.0.p.layout {
+            _ if self.0.p.bpc != 8 => None,
+            DAV1D_PIXEL_LAYOUT_I400 => Some(Planes::Grey),
+            DAV1D_PIXEL_LAYOUT_I420 => Some(Planes::Half),
+            DAV1D_PIXEL_LAYOUT_I444 => Some(Planes::Full),
+            _ => None,
+        }
+    }
+
+    /// Pixels `left..left + width` of row `y` of plane `plane`; none if the picture has no such pixels.
+    pub(super) fn row(&self, plane: usize, y: usize, (left, width): (usize, usize)) -> &[u8] {
+        let half = usize::from(plane > 0 && self.planes() == Some(Planes::Half));
+        let inside =
+            y < (self.height() + half) >> half && left + width <= (self.width() + half) >> half;
+        let data = self.0.data.get(plane).copied().flatten();
+        let stride = usize::try_from(self.0.stride[plane.min(1)]).ok();
+        let (Some(data), Some(stride), true) = (data, stride, inside) else {
+            return &[];
+        };
+        // SAFETY: the library made room for every row of the picture's height, `stride` bytes apart, of at least
+        // its width, one byte per pixel (8 bits, as `planes` was asked before anything is read); row and pixels
+        // lie inside, as checked above. The picture is whole and nobody writes to it: with one thread and no
+        // frame delay, `dav1d_get_picture` returned after all work on it. It lives as long as `self`.
+        unsafe {
+            let row = data.cast::<u8>().add(y * stride + left);
+            std::slice::from_raw_parts(row.as_ptr(), width)
+        }
+    }
+}
+
+impl Drop for Frame {
+    fn drop(&mut self) {
+        // SAFETY: the picture is a sound value: the default one, or what `dav1d_get_picture` wrote. The call drops
+        // what it owns and writes an empty picture.
+        unsafe { dav1d_picture_unref(Some(NonNull::from(&mut self.0))) }
+        if let Some(list) = self.0.itut_t35_ref.take() {
+            // SAFETY: the empty picture's list was made from an `Arc` in the call above and was just taken out of
+            // the picture, so this is its only handle and its only use.
+            drop(unsafe { list.into_arc() });
+        }
+    }
+}
