@@ -44,7 +44,9 @@ def pictures(stream: bytes, height: int, width: int) -> list[np.ndarray]:
         for frame in video.decode(video=0):
             y, *colours = [plane_of(plane) for plane in frame.planes]
             half = frame.format.name.endswith("420p")
-            colours = [c.repeat(2, 0).repeat(2, 1)[: len(y), : y.shape[1]] if half else c for c in colours]
+            colours = [
+                c.repeat(2, 0).repeat(2, 1)[: len(y), : y.shape[1]] if half else c for c in colours
+            ]
             decoded.append((to_rgb(y, *colours) if colours else y)[:height, :width])
     return decoded
 

@@ -36,7 +36,10 @@ def streams(data):
     for path in sorted((data / "real/npz").glob("px4*.npz")):
         px4 = np.load(path)
         for name in px4.files:
-            yield f"{path.stem.replace('px4_sample', 'PX4').replace('_log_', ' ')} {name}", [px4[name]]
+            yield (
+                f"{path.stem.replace('px4_sample', 'PX4').replace('_log_', ' ')} {name}",
+                [px4[name]],
+            )
     ur3 = np.load(data / "real/npz/ur3_cobotops.npz")["data"]
     yield "UR3", [ur3]
     for digits in (2, 3, 4):
@@ -50,7 +53,10 @@ def streams(data):
     pos = np.concatenate([session["joint/pos/data"][:] for session in sessions])
     for digits in (4, 6):
         yield f"mixed joint/pos, {digits} printed digits, f64", [np.round(pos, digits)]
-        yield f"mixed joint/pos, {digits} printed digits, f32", [np.round(pos, digits).astype(np.float32)]
+        yield (
+            f"mixed joint/pos, {digits} printed digits, f32",
+            [np.round(pos, digits).astype(np.float32)],
+        )
 
 
 def ours(measure, runs, specs):
@@ -61,8 +67,16 @@ def ours(measure, runs, specs):
         first = runs[0]
         shape = ",".join(str(side) for side in first.shape[1:])
         lengths = ",".join(str(len(run)) for run in runs)
-        command = [measure, f"{first.dtype.name}[{shape}]", file.name, f"{PAGE_FRAMES}@{lengths}", *specs]
-        lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[1:]
+        command = [
+            measure,
+            f"{first.dtype.name}[{shape}]",
+            file.name,
+            f"{PAGE_FRAMES}@{lengths}",
+            *specs,
+        ]
+        lines = subprocess.run(
+            command, check=True, capture_output=True, text=True
+        ).stdout.splitlines()[1:]
     fields = [line.split() for line in lines]
     return [(float(f[1]), float(f[4]), float(f[5]), float(f[6])) for f in fields]
 
@@ -79,14 +93,19 @@ def best_time(call):
 def theirs(runs, eps, compress, decompress):
     """Ratio and MB/s of a library: columns, or the array at once."""
     best = None
-    for parts in (lambda run: [np.ascontiguousarray(c) for c in run.T], lambda run: [np.ascontiguousarray(run)]):
+    for parts in (
+        lambda run: [np.ascontiguousarray(c) for c in run.T],
+        lambda run: [np.ascontiguousarray(run)],
+    ):
         size, seconds = 0, 0.0
         for run in runs:
             run = run.reshape(len(run), -1)
             for part in parts(run):
                 packed = compress(part, eps)
                 back = decompress(packed, part)
-                error = np.abs(back.astype(np.float64).reshape(part.shape) - part.astype(np.float64)).max()
+                error = np.abs(
+                    back.astype(np.float64).reshape(part.shape) - part.astype(np.float64)
+                ).max()
                 if not error <= eps:
                     print(f"    broken bound: {error} > {eps}", file=sys.stderr)
                 size += len(packed)
@@ -117,7 +136,9 @@ def sz_decompress(packed, part):
 
 
 def lossless(data, measure):
-    print("| stream | frames × numbers | pco | vector | decode MB/s | window µs | in two pages µs |")
+    print(
+        "| stream | frames × numbers | pco | vector | decode MB/s | window µs | in two pages µs |"
+    )
     print("|---|---|---|---|---|---|---|")
     for name, runs in streams(data):
         pco, vector = ours(measure, runs, ["pco", "vector"])
@@ -134,7 +155,9 @@ def bounded(data, measure):
     print("| stream | abs | vector | zfp | SZ3 | vector MB/s | zfp MB/s | SZ3 MB/s |")
     print("|---|---|---|---|---|---|---|---|")
     for name, runs in streams(data):
-        wanted = ("mixed" in name or name in ("G1 state", "G1 action")) and runs[0].dtype.kind == "f"
+        wanted = ("mixed" in name or name in ("G1 state", "G1 action")) and runs[
+            0
+        ].dtype.kind == "f"
         if not wanted or "printed" in name:
             continue
         found = ours(measure, runs, [f"vector:abs={eps}" for eps in BOUNDS])
@@ -154,7 +177,9 @@ def paged(data, measure):
     for name, runs in streams(data):
         if name not in ("G1 state", "G1 action", "mixed joint/pos"):
             continue
-        pages = [run[at : at + PAGE_FRAMES] for run in runs for at in range(0, len(run), PAGE_FRAMES)]
+        pages = [
+            run[at : at + PAGE_FRAMES] for run in runs for at in range(0, len(run), PAGE_FRAMES)
+        ]
         for eps in ("1e-5", "1e-3"):
             vector = ours(measure, runs, [f"vector:abs={eps}"])[0]
             zfp = theirs(pages, float(eps), zfp_compress, zfp_decompress)

@@ -40,7 +40,9 @@ class Peer:
     """A video file made and read by PyAV."""
 
     def __init__(self, frames: np.ndarray, group: int, crf: int) -> None:
-        self.name = f"SVT-AV1 g={group} crf {crf}" + (", LeRobot's default" if (group, crf) == (2, 30) else "")
+        self.name = f"SVT-AV1 g={group} crf {crf}" + (
+            ", LeRobot's default" if (group, crf) == (2, 30) else ""
+        )
         file = io.BytesIO()
         start = time.process_time()
         with av.open(file, "w", format="mp4") as video:
@@ -72,7 +74,9 @@ class Peer:
     def sequence(self) -> float:
         with self.open() as video:
             start = time.perf_counter()
-            count = sum(1 for frame in video.decode(video=0) if frame.to_ndarray(format="rgb24").size)
+            count = sum(
+                1 for frame in video.decode(video=0) if frame.to_ndarray(format="rgb24").size
+            )
             return (time.perf_counter() - start) / count
 
     def random(self, seed: int) -> float:
@@ -96,9 +100,14 @@ class Ours:
         frames.tofile(raw)
         shape = ",".join(map(str, frames.shape[1:]))
         command = [TARGET / "release/examples/video", f"uint8[{shape}]", raw, spec]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         _, size = self.process.stdout.readline().split()
-        self.bytes, self.fps = int(size) / len(frames), len(frames) / processor_seconds(self.process.pid)
+        self.bytes, self.fps = (
+            int(size) / len(frames),
+            len(frames) / processor_seconds(self.process.pid),
+        )
         self.ask(f"write {work / 'back.bin'}")
         back = np.fromfile(work / "back.bin", dtype=np.uint8).reshape(frames.shape)
         self.psnr = psnr(back, frames)
@@ -116,7 +125,9 @@ class Ours:
             for frame, ours in zip(video.decode(video=0), back, strict=True):
                 planes = [plane_of(plane) for plane in frame.planes]
                 y, u, v = planes[0], *(half.repeat(2, 0).repeat(2, 1) for half in planes[1:])
-                assert np.array_equal(to_rgb(y, u[: len(y), : y.shape[1]], v[: len(y), : y.shape[1]]), ours)
+                assert np.array_equal(
+                    to_rgb(y, u[: len(y), : y.shape[1]], v[: len(y), : y.shape[1]]), ours
+                )
 
     def sequence(self) -> float:
         return float(self.ask("sequence"))
@@ -132,7 +143,9 @@ def processor_seconds(pid: int) -> float:
 
 
 def plane_of(plane: av.video.plane.VideoPlane) -> np.ndarray:
-    return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height, : plane.width]
+    return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[
+        : plane.height, : plane.width
+    ]
 
 
 def to_rgb(y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -161,7 +174,13 @@ def main() -> None:
         sides = [Peer(frames, 2, 30), Peer(frames, 30, 30), Peer(frames, 30, 12)]
         for speed in args.speeds.split(","):
             for group in args.groups.split(","):
-                sides.append(Ours(frames, pathlib.Path(work), f"av1:{args.quality},group={group},speed={speed}"))
+                sides.append(
+                    Ours(
+                        frames,
+                        pathlib.Path(work),
+                        f"av1:{args.quality},group={group},speed={speed}",
+                    )
+                )
         # One after the other, again and again: whatever else the machine does then hits all alike.
         best = [[float("inf")] * 2 for _ in sides]
         for turn in range(PASSES):
@@ -169,8 +188,12 @@ def main() -> None:
                 times[0] = min(times[0], side.sequence())
                 times[1] = min(times[1], side.random(turn % 3))
     height, width = frames.shape[1:3]
-    print(f"{len(frames)} frames of {height}×{width}; best of {PASSES} passes in turn, one thread, RGB out\n")
-    print("| codec | bytes/frame | of default | PSNR dB | sequence ms | of default | random ms | encode frames/s |")
+    print(
+        f"{len(frames)} frames of {height}×{width}; best of {PASSES} passes in turn, one thread, RGB out\n"
+    )
+    print(
+        "| codec | bytes/frame | of default | PSNR dB | sequence ms | of default | random ms | encode frames/s |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for side, (sequence, random) in zip(sides, best, strict=True):
         print(

@@ -40,7 +40,9 @@ def test_frames_around_events_are_exact_and_all_others_within_the_bound(tmp_path
     ds = write(tmp_path / "d.kino", PLAN, protect=[(0.5, 0.6)])
     expected = recording()
     episode = ds[0]
-    found = {(part.event, round(part.start_s, 3), round(part.end_s, 3)) for part in episode.protected}
+    found = {
+        (part.event, round(part.start_s, 3), round(part.end_s, 3)) for part in episode.protected
+    }
     assert found == {("given", 0.5, 0.6), ("contact", 2.8, 3.2), ("gripper", 3.79, 4.2)}
     assert [rule["name"] for rule in episode.events] == ["contact", "gripper"]
     seconds = np.arange(FRAMES) / 100
