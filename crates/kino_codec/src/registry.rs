@@ -133,7 +133,7 @@ mod tests {
             "vector:level=8",
             "vector:level=8,abs=1e-4x7/0x3,quat=3",
             "predict:level=3",
-            "camera:level=3,group=8",
+            "camera:level=3,group=4",
             "depth:level=3",
             "depth:level=3,abs=1e-3",
             "jpeg:q=85,sub=420",

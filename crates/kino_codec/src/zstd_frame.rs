@@ -30,6 +30,12 @@ impl Effort {
         Self { level, min_match }
     }
 
+    /// The same, but no less than `level` says.
+    pub(crate) fn at_least(self, level: i32) -> Self {
+        let level = self.level.max(level);
+        Self { level, ..self }
+    }
+
     /// The same, but repetitions shorter than `len` (3 to 7) are not used: fewer, so faster to decode.
     pub(crate) const fn min_match(self, len: u32) -> Self {
         let min_match = len;

@@ -126,8 +126,10 @@ fn pack(
     let mut part = vec![kind.id(layout)];
     scratch.zstd.compress(effort, content, &mut part)?;
     let escapes = content.len() - map.len() - layout.len(size);
-    // With hardly an escape, pairs are shorter for sure.
-    if layout == Layout::Paired && escapes > size.pixels() / SOME {
+    // With hardly an escape, and less than a byte for each pixel, pairs are shorter for sure. Noise fills its bytes:
+    // then three planes with a code of their own may be shorter.
+    let is_noisy = part.len() > size.pixels();
+    if layout == Layout::Paired && (is_noisy || escapes > size.pixels() / SOME) {
         content.truncate(map.len());
         content.extend_from_slice(remainders);
         let mut planes = vec![kind.id(Layout::Planes)];

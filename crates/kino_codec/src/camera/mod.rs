@@ -39,8 +39,8 @@ use part::{Parts, Planes};
 
 const NAME: &str = "camera";
 
-/// Frames per page unless told otherwise: a random frame then costs 4.5 decodes on average, if all of them moved.
-const DEFAULT_GROUP: i32 = 8;
+/// Frames per page unless told otherwise: a random frame then costs 2.5 decodes on average, if all of them moved.
+const DEFAULT_GROUP: i32 = 4;
 
 /// No page has more frames than this: its last could cost as many decodes.
 const MAX_FRAMES: usize = 64;
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn never_change_these_constants() {
         let text = codec("camera").unwrap().spec().to_string();
-        assert_eq!(text, "camera:level=3,group=8");
+        assert_eq!(text, "camera:level=3,group=4");
         let ids = Guess::ALL.map(|guess| Kind::Alone(guess).id(Layout::Planes));
         assert_eq!(ids, [1, 2, 3, 4]);
         assert_eq!(Kind::Moved.id(Layout::Planes), 5);

@@ -129,14 +129,14 @@ fn choose(rank: u16, left: u16, up: u16, right: u16) -> u8 {
 }
 
 /// A difference either way, modulo 2¹⁶, as a small number.
-fn zigzag(difference: u16) -> u16 {
+pub(super) fn zigzag(difference: u16) -> u16 {
     let signed = difference.cast_signed();
     ((signed << 1) ^ (signed >> 15)).cast_unsigned()
 }
 
 /// The difference of that number.
 #[inline(always)]
-fn unzigzag(number: u16) -> u16 {
+pub(super) fn unzigzag(number: u16) -> u16 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
@@ -170,15 +170,15 @@ fn spread(mut runs: &[u8], bytes: &[u8], mut to: &mut [u8]) -> Option<()> {
 
 /// What a byte says of its group.
 #[derive(Clone, Copy)]
-struct Group {
+pub(super) struct Group {
     /// The columns of its escapes inside the group: four 16-bit numbers, of which the first `escapes` count.
-    columns: u64,
+    pub(super) columns: u64,
     choices: [u8; 4],
-    escapes: u8,
+    pub(super) escapes: u8,
 }
 
 /// What every byte says.
-static GROUPS: [Group; 256] = {
+pub(super) static GROUPS: [Group; 256] = {
     let none = Group {
         columns: 0,
         choices: [0; 4],
@@ -207,7 +207,7 @@ static GROUPS: [Group; 256] = {
 pub(super) const MAX_WIDTH: usize = (1 << 16) - 4;
 
 /// The same 16-bit number four times.
-const FOUR_TIMES: u64 = 0x0001_0001_0001_0001;
+pub(super) const FOUR_TIMES: u64 = 0x0001_0001_0001_0001;
 
 /// Where the row above changes from a column to the next.
 #[inline(always)]

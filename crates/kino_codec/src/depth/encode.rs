@@ -3,6 +3,7 @@
 use super::classes::{self, Detail};
 use super::levels::{Levels, MAX_LEVELS, distinct};
 use super::remainders::{self, GUESSES, Width};
+use super::steps;
 use super::streams::put_stream;
 use super::{Kind, Size, rank_width};
 use crate::error::Result;
@@ -17,6 +18,13 @@ const MANY_PIXELS: usize = 64 << 10;
 
 /// Short repetitions among choices are chance.
 const MIN_MATCH: u32 = 7;
+
+/// Choices have to save one part in so many of the steps: they take half as long again to decode.
+const WORTH: usize = 12;
+
+/// The least level for steps: all else is cheap, so a thorough search is affordable, and costs a reader nothing.
+const STEPS_LEVEL: i32 = 16;
+const STEPS_MIN_MATCH: u32 = 5;
 
 /// The page of a packed picture whose finite numbers may move by `eps`.
 pub(super) fn encode_picture(
@@ -86,7 +94,7 @@ fn encode_ranks(
         let is_flat = page.len() * 8 < 2 * size.pixels();
         keep_shorter(page, best);
         if is_flat && size.pixels() > MANY_PIXELS {
-            return Ok(());
+            return encode_steps(effort, size, (head, &ranks), best, zstd);
         }
     }
     let numbers: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
@@ -98,6 +106,34 @@ fn encode_ranks(
         }
         keep_shorter(page, best);
     }
+    encode_steps(effort, size, (head, &ranks), best, zstd)
+}
+
+/// Stores ranks as steps if nothing else is much shorter.
+fn encode_steps(
+    effort: Effort,
+    size: Size,
+    (mut page, ranks): (Vec<u8>, &[u16]),
+    best: &mut Option<Vec<u8>>,
+    zstd: &mut ZstdContexts,
+) -> Result<()> {
+    if size.width > classes::MAX_WIDTH {
+        return Ok(());
+    }
+    page[0] = Kind::Steps.id();
+    let effort = effort.at_least(STEPS_LEVEL).min_match(STEPS_MIN_MATCH);
+    for stream in steps::encode(size.width, ranks) {
+        put_stream(effort, &stream, &mut page, zstd)?;
+    }
+    // Small pictures take as long either way.
+    let is_faster = size.pixels() > MANY_PIXELS;
+    let most = |best: &Vec<u8>| match is_faster {
+        true => best.len() + best.len() / WORTH,
+        false => best.len(),
+    };
+    if best.as_ref().is_none_or(|best| page.len() <= most(best)) {
+        *best = Some(page);
+    }
     Ok(())
 }
 
@@ -107,14 +143,9 @@ fn keep_shorter(page: Vec<u8>, best: &mut Option<Vec<u8>>) {
     }
 }
 
-/// The page of a picture as choices, whether that is short or not.
+/// The page of a picture as choices or steps, whether that is short or not.
 #[cfg(test)]
-pub(super) fn encode_choices(
-    effort: Effort,
-    size: Size,
-    picture: &[u8],
-    detail: Detail,
-) -> Vec<u8> {
+pub(super) fn encode_ranks_as(effort: Effort, size: Size, picture: &[u8], kind: Kind) -> Vec<u8> {
     let keys: Vec<u64> = picture
         .chunks_exact(size.numbers.size())
         .map(|number| size.numbers.key(number))
@@ -122,11 +153,18 @@ pub(super) fn encode_choices(
     let distinct = distinct(size.numbers, &keys, MAX_LEVELS).unwrap();
     let levels = Levels::new(size.numbers, &distinct, 0.0);
     let mut zstd = ZstdContexts::default();
-    let mut page = vec![Kind::Choices(detail).id()];
+    let mut page = vec![kind.id()];
     put_stream(effort, &levels.to_bytes(size.numbers), &mut page, &mut zstd).unwrap();
-    let mut streams = classes::encode(detail, size.width, &levels.ranks(&keys));
-    for stream in streams.in_order(detail) {
-        put_stream(effort, stream, &mut page, &mut zstd).unwrap();
+    let ranks = levels.ranks(&keys);
+    let streams: Vec<Vec<u8>> = match kind {
+        Kind::Choices(detail) => {
+            let mut streams = classes::encode(detail, size.width, &ranks);
+            streams.in_order(detail).map(std::mem::take).collect()
+        }
+        _ => steps::encode(size.width, &ranks).into(),
+    };
+    for stream in streams {
+        put_stream(effort, &stream, &mut page, &mut zstd).unwrap();
     }
     page
 }

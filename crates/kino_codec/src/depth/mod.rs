@@ -7,15 +7,17 @@
 //! kind     1, 2, 4   planes of remainders of the numbers by the guess left, up or median
 //!          17, 18, 20  a stream of levels, then planes of remainders of the ranks
 //!          24, 25    a stream of levels, then the choices of the ranks, with full or little detail
+//!          26        a stream of levels, then the steps of the ranks
 //! ```
 //!
-//! Each frame uses the kind that makes it smallest. Holes (0) and what is no finite number come back bit for
+//! Each frame uses the kind that makes it smallest, or one that is little larger and faster to decode. Holes (0) and what is no finite number come back bit for
 //! bit whatever the bound, and no other value becomes one.
 
 mod classes;
 mod encode;
 mod levels;
 mod remainders;
+mod steps;
 mod streams;
 
 use std::num::NonZeroUsize;
@@ -34,7 +36,6 @@ use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::zstd_frame::{Effort, LEVELS, ZstdContexts};
 
-pub(crate) use classes::Room;
 use classes::{Detail, Rows, Streams};
 use levels::{Keys, MAX_LEVELS};
 use remainders::{GUESSES, Width};
@@ -53,6 +54,8 @@ enum Kind {
     Ranks(Guess),
     /// Choices of ranks.
     Choices(Detail),
+    /// Steps of ranks.
+    Steps,
 }
 
 impl Kind {
@@ -66,6 +69,7 @@ impl Kind {
             Self::Ranks(guess) => guess.id() + Self::LEVELS,
             Self::Choices(Detail::Full) => Self::CHOICES + Self::LEVELS,
             Self::Choices(Detail::Little) => Self::CHOICES + Self::LEVELS + 1,
+            Self::Steps => Self::CHOICES + Self::LEVELS + 2,
         }
     }
 
@@ -75,9 +79,17 @@ impl Kind {
         let ranks = guesses.map(Self::Ranks);
         let mut all = numbers
             .chain(ranks)
-            .chain([Detail::Full, Detail::Little].map(Self::Choices));
+            .chain([Detail::Full, Detail::Little].map(Self::Choices))
+            .chain([Self::Steps]);
         all.find(|kind| kind.id() == id)
     }
+}
+
+/// Room to decode in, kept between pictures.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    choices: classes::Room,
+    steps: steps::Room,
 }
 
 /// The size of a picture of depths.
@@ -275,10 +287,12 @@ fn decode_picture(
     } = scratch;
     let levels = take_levels(size, &mut rest, (bytes, table), zstd)?;
     let width = rank_width(levels);
+    let few = FewLevels::new(size.numbers.size(), levels, table);
     let mut put = |ranks: &[u16]| {
-        next_row(&mut |to| match size.numbers.size() {
-            2 => put_levels::<2>(table, ranks, to),
-            4 => put_levels::<4>(table, ranks, to),
+        next_row(&mut |to| match (&few, size.numbers.size()) {
+            (Some(few), _) => few.put(ranks, to),
+            (_, 2) => put_levels::<2>(table, ranks, to),
+            (_, 4) => put_levels::<4>(table, ranks, to),
             _ => put_levels::<8>(table, ranks, to),
         });
     };
@@ -300,9 +314,15 @@ fn decode_picture(
         Kind::Choices(detail) => {
             let streams = take_choices(size, detail, rest, bytes, zstd)?;
             let picture = (size.height, size.width);
-            let rows = Rows::new(&streams, detail, picture, levels, room)
+            let rows = Rows::new(&streams, detail, picture, levels, &mut room.choices)
                 .ok_or_else(|| corrupt(NAME, "its choices do not fit the picture"))?;
             restore_choices(size, rows, put)
+        }
+        Kind::Steps => {
+            let streams = take_steps(size, rest, bytes, zstd)?;
+            let picture = (size.height, size.width);
+            steps::restore(streams, picture, levels, &mut room.steps, put)
+                .ok_or_else(|| corrupt(NAME, "its steps do not fit the picture"))
         }
     }
 }
@@ -407,6 +427,28 @@ fn take_choices<'b>(
     Ok(streams)
 }
 
+/// Takes the steps that end a page.
+fn take_steps<'b>(
+    size: Size,
+    mut rest: &[u8],
+    buffer: &'b mut Vec<u8>,
+    zstd: &mut ZstdContexts,
+) -> Result<steps::Streams<&'b [u8]>> {
+    let groups = size.height * classes::padded(size.width) / 4;
+    let most = [groups, size.pixels(), size.pixels()];
+    let (mut lens, mut at) = ([0; 3], 0);
+    for (len, most) in lens.iter_mut().zip(most) {
+        *len = take_stream(&mut rest)?.unpack_at(at, 0..=most, buffer, zstd)?;
+        at += *len;
+    }
+    if !rest.is_empty() {
+        return Err(corrupt(NAME, "bytes after its last stream"));
+    }
+    let (groups, escapes) = buffer[..at].split_at(lens[0]);
+    let (lows, highs) = escapes.split_at(lens[1]);
+    Ok([groups, lows, highs])
+}
+
 /// Two rows of `len` numbers.
 fn two_rows(words: &mut Vec<u64>, len: usize) -> (&mut [u64], &mut [u64]) {
     if words.len() < 2 * len {
@@ -438,6 +480,43 @@ fn put_levels<const SIZE: usize>(table: &[u8], ranks: &[u16], to: &mut [u8]) {
     };
     for (to, rank) in to.as_chunks_mut::<SIZE>().0.iter_mut().zip(ranks) {
         *to = table[usize::from(*rank)];
+    }
+}
+
+/// Up to 256 levels of two bytes, at each of the four places that one has in a 64-bit number.
+///
+/// Four pixels are then four reads and one write, and nothing has to be moved to its place.
+struct FewLevels([[u64; 256]; 4]);
+
+impl FewLevels {
+    /// The first `levels` of `table`; `None` if there are too many, or if they are larger.
+    fn new(size: usize, levels: usize, table: &[u8]) -> Option<Self> {
+        if size != 2 || levels > 256 {
+            return None;
+        }
+        let mut places = [[0; 256]; 4];
+        for (idx, level) in table.as_chunks().0.iter().take(levels).enumerate() {
+            let level = u64::from(u16::from_le_bytes(*level));
+            for (place, shift) in places.iter_mut().zip([0, 16, 32, 48]) {
+                place[idx] = level << shift;
+            }
+        }
+        Some(Self(places))
+    }
+
+    /// Writes the level of each rank; all ranks have one.
+    fn put(&self, ranks: &[u16], to: &mut [u8]) {
+        let level = |place: usize, rank: u16| self.0[place][usize::from(rank.to_le_bytes()[0])];
+        let (fours, last_ranks) = ranks.as_chunks::<4>();
+        let (to, last) = to.as_chunks_mut::<8>();
+        for (to, ranks) in to.iter_mut().zip(fours) {
+            let low = level(0, ranks[0]) | level(1, ranks[1]);
+            let high = level(2, ranks[2]) | level(3, ranks[3]);
+            *to = (low | high).to_le_bytes();
+        }
+        for (to, rank) in last.chunks_exact_mut(2).zip(last_ranks) {
+            to.copy_from_slice(&level(0, *rank).to_le_bytes()[..2]);
+        }
     }
 }
 
@@ -503,7 +582,7 @@ mod tests {
         let kinds: Vec<u8> = (0..=255)
             .filter(|id| Kind::from_id(*id).is_some())
             .collect();
-        assert_eq!(kinds, [1, 2, 4, 17, 18, 20, 24, 25]);
+        assert_eq!(kinds, [1, 2, 4, 17, 18, 20, 24, 25, 26]);
         assert_eq!(Kind::from_id(24), Some(Kind::Choices(Detail::Full)));
         assert_eq!(MAX_LEVELS, 65536);
     }
@@ -590,13 +669,14 @@ mod tests {
     }
 
     #[test]
-    fn choices_of_either_detail_come_back_whether_they_are_short_or_not() {
+    fn choices_and_steps_come_back_whether_they_are_short_or_not() {
         let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
         let size = Size::new(&frame).unwrap();
         let bytes = depths(Dtype::U16, (9, 14), 1, 0);
         let decoder = codec("depth").unwrap().decoder(&frame, &[]).unwrap();
-        for detail in [Detail::Full, Detail::Little] {
-            let page = encode::encode_choices(Effort::level(3), size, &bytes, detail);
+        let kinds = [Detail::Full, Detail::Little].map(Kind::Choices);
+        for kind in kinds.into_iter().chain([Kind::Steps]) {
+            let page = encode::encode_ranks_as(Effort::level(3), size, &bytes, kind);
             let encoded = Encoded {
                 shared: Vec::new(),
                 pages: vec![EncodedPage {
@@ -609,7 +689,7 @@ mod tests {
                 frames: 1,
             };
             let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
-            assert!(got == bytes, "{detail:?}");
+            assert!(got == bytes, "{kind:?}");
             assert_survives_damage("depth", &frame, &encoded);
         }
     }
