@@ -44,7 +44,7 @@ class Dataset:
     >>> [episode.frames for episode in ds]
     [40, 50]
     >>> ds.streams["obs/joints"].codecs
-    ('pco:level=8',)
+    ('vector:level=8',)
     >>> ds.stats["obs/joints"].mean.shape
     (7,)
 

@@ -109,7 +109,7 @@ class Episode(Mapping[str, Stream]):
     def protected(self) -> list[Protected]:
         """The stretches of time around events, whose frames are exact in streams that protect them; read from disk each time.
 
-        >>> episode.protected
+        >>> ds[0].protected
         []
         """
         start = self.start_ns

@@ -39,7 +39,7 @@ class Stream:
 
     >>> stream = ds[0]["actions"]
     >>> stream
-    Stream('actions': 40 frames of float64[7] at 20 Hz, vector, pco:level=8)
+    Stream('actions': 40 frames of float64[7] at 20 Hz, vector, vector:level=8)
     >>> stream[10:20].shape, stream[0].shape
     ((10, 7), (7,))
 

@@ -82,7 +82,7 @@ def test_pictures_and_depth_keep_their_bounds(tmp_path):
     y, x = np.mgrid[:64, :80]
     picture = (127 + 60 * np.sin(x / 9) * np.cos(y / 7)).astype(np.uint8)
     pictures = np.stack([np.roll(np.dstack([picture] * 3), step, axis=1) for step in range(10)])
-    depth = (900 + 3 * x + y + 7 * np.sin(x * y)).astype(np.uint16)[None].repeat(4, axis=0)
+    depth = (900 + 3 * x + y + 7 * np.sin(x * y)).astype(np.uint16)[None].repeat(10, axis=0)
     depth[:, 10:20, 30:40] = 0
     plan = {
         "stream": [{"kind": "image", "bound": "psnr(40)"}, {"kind": "depth", "bound": "mm(1)"}],

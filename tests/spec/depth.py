@@ -3,6 +3,7 @@
 kinds 1, 2, 4      planes of remainders -> keys -> numbers
 kinds 17, 18, 20   levels; planes of remainders -> ranks -> keys -> numbers
 kinds 24, 25       levels; choices among neighbours -> ranks -> keys -> numbers
+kind 26            levels; steps from the row above -> ranks -> keys -> numbers
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from spec.golden import FrameType, Page
 from spec.predict import guess_at
 from spec.wire import Wire, refuse_if, unzigzag, unzstd
 
-RANKS, FULL_DETAIL, LITTLE_DETAIL = 16, 24, 25
+RANKS, FULL_DETAIL, LITTLE_DETAIL, STEPS = 16, 24, 25, 26
 GUESSES = (1, 2, 4)
 MOST_LEVELS = 65536
 
@@ -29,11 +30,14 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
         keys = read_planes(wire, height, width, size, kind)
     else:
         is_choices = kind in (FULL_DETAIL, LITTLE_DETAIL)
-        refuse_if(not is_choices and kind - RANKS not in GUESSES, "no such kind")
+        is_known = is_choices or kind == STEPS or kind - RANKS in GUESSES
+        refuse_if(not is_known, "no such kind")
         levels = read_levels(wire, size, pixels)
         if is_choices:
             choices = Choices(wire, 3 * pixels + 4 * height, kind == FULL_DETAIL)
             ranks = choices.ranks(height, width, len(levels))
+        elif kind == STEPS:
+            ranks = read_steps(wire, height, width)
         else:
             rank_bytes = 1 if len(levels) <= 256 else 2
             ranks = read_planes(wire, height, width, rank_bytes, kind - RANKS)
@@ -150,6 +154,34 @@ class Choices:
             return byte
         self.quiet.append((zeros - 1, byte))
         return 0
+
+
+def read_steps(wire: Wire, height: int, width: int) -> list[int]:
+    """Read ranks as steps from the row above."""
+    refuse_if(width > 65532, "steps of a picture that is too wide")
+    groups = -(-width // 4)
+    choices = read_stream(wire, height * groups)
+    refuse_if(len(choices) != height * groups, "another number of groups")
+    lower, upper = (Wire(read_stream(wire, height * width)) for _ in range(2))
+    ranks, above, escape = [], [0] * width, 0
+    for y in range(height):
+        row = []
+        for x in range(4 * groups):
+            choice = choices[y * groups + x // 4] >> 2 * (x % 4) & 3
+            if x >= width:
+                refuse_if(choice != 0, "a choice beyond the end of a row")
+                continue
+            three = [above[max(x - 1, 0)], above[x], above[min(x + 1, width - 1)]]
+            if choice == 3:
+                escape = (escape + unzigzag(lower.u8() + 256 * upper.u8())) % 65536
+                row.append(escape)
+            else:
+                row.append((sorted(three)[1] + (0, 1, -1)[choice]) % 65536)
+        ranks += row
+        above = row
+    lower.end()
+    upper.end()
+    return ranks
 
 
 def read_run(runs: Wire) -> int:

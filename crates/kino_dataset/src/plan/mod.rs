@@ -295,8 +295,9 @@ fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> 
 impl Rule {
     fn check(&self) -> Result<()> {
         if let Some(text) = &self.codec {
-            kino_codec::codec(text)
-                .map_err(codec_at("the plan names a codec that cannot be used"))?;
+            kino_codec::codec(text).map_err(|error| {
+                invalid(format!("the plan names a codec that cannot be used: {error}"))
+            })?;
         }
         match self.unit_mm {
             Some(unit) if !(unit > 0.0 && unit.is_finite()) => {
