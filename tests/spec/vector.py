@@ -124,6 +124,8 @@ def parse_column(wire: Wire, frame: FrameType, run: Shared, classes: int) -> Col
     if column.kind in (TIMES, OVER):
         column.step = wire.varint()
         refuse_if(column.step >= len(run.steps), "no such step")
+        step = run.steps[column.step]
+        refuse_if(step == 0 or not np.isfinite(step), "a step of none")
     if column.kind == AFFINE:
         column.factor, column.offset = wire.varint(), wire.zigzag()
     for _ in range(min(column.predictor, 2)):

@@ -140,8 +140,11 @@ impl<T: Value> Layout<T> {
         let mut step = || -> Result<f64> {
             let step = take_varint(bytes)?;
             let step = usize::try_from(step).ok().and_then(|idx| steps.get(idx));
+            // Any other could make a NaN, whose bits depend on the processor.
+            let is_step = |step: &f64| step.is_finite() && *step != 0.0;
             step.copied()
-                .ok_or_else(|| corrupt(NAME, "a step that is not there"))
+                .filter(is_step)
+                .ok_or_else(|| corrupt(NAME, "a step that is not there, or none"))
         };
         let plain = match kind & 7 {
             2 => Map::Ordered,
