@@ -78,6 +78,19 @@ def test_what_is_no_number_comes_back_under_any_bound(tmp_path):
     assert np.abs(found[finite] - values[finite]).max() <= 0.01
 
 
+def test_unit_quaternions_stay_unit_quaternions(tmp_path):
+    t = np.linspace(0, 5, 500)
+    pose = np.stack([t, t**2, -t, np.sin(t), np.cos(t) * 0.6, np.cos(t) * 0.8, 0 * t], axis=1)
+    pose[:, 3:] /= np.linalg.norm(pose[:, 3:], axis=1, keepdims=True)
+    plan = {"stream": [{"codec": "vector:quat=3", "bound": "abs(1e-3)"}]}
+    with kinograph.Writer(tmp_path / "d.kino", plan=plan) as writer:
+        writer.add_episode({"pose": pose}, rate_hz=100.0)
+    found = kinograph.open(tmp_path / "d.kino")[0]["pose"][:]
+    assert np.abs(found - pose).max() <= 1e-3
+    assert (found != pose).mean() > 0.5, "it is lossy"
+    assert np.abs(np.linalg.norm(found[:, 3:], axis=1) - 1).max() < 1e-12
+
+
 def test_pictures_and_depth_keep_their_bounds(tmp_path):
     y, x = np.mgrid[:64, :80]
     picture = (127 + 60 * np.sin(x / 9) * np.cos(y / 7)).astype(np.uint8)

@@ -272,6 +272,15 @@ impl Plan {
 /// The name of the stretches that come with an episode instead of from a rule.
 pub(crate) const GIVEN: &str = "given";
 
+/// The parameter by which a codec takes a bound.
+fn parameter_of(bound: &Bound) -> Option<String> {
+    match bound {
+        Bound::Abs(bound) => Some(format!("abs={bound}")),
+        Bound::Psnr(db) => Some(format!("psnr={db}")),
+        _ => None,
+    }
+}
+
 fn is_lossless(text: &str) -> bool {
     kino_codec::codec(text).is_ok_and(|codec| codec.bound() == Bound::Lossless)
 }
@@ -295,9 +304,21 @@ fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> 
 impl Rule {
     fn check(&self) -> Result<()> {
         if let Some(text) = &self.codec {
-            kino_codec::codec(text).map_err(|error| {
-                invalid(format!("the plan names a codec that cannot be used: {error}"))
-            })?;
+            // A codec may only make sense with its bound (`vector:quat=3`), which is added when a stream is there.
+            let bound = self
+                .bound
+                .as_ref()
+                .map(|bound| bound.in_unit_of(None, self.unit_mm));
+            let parameter = bound.as_ref().and_then(parameter_of);
+            let bounded = parameter.map(|parameter| with_parameter(text, &parameter));
+            let is_known = bounded.is_some_and(|text| kino_codec::codec(&text).is_ok());
+            let made = kino_codec::codec(text).map(|_| ());
+            made.or_else(|error| if is_known { Ok(()) } else { Err(error) })
+                .map_err(|error| {
+                    invalid(format!(
+                        "the plan names a codec that cannot be used: {error}"
+                    ))
+                })?;
         }
         match self.unit_mm {
             Some(unit) if !(unit > 0.0 && unit.is_finite()) => {
@@ -315,13 +336,14 @@ impl Rule {
 
     /// The text of the codec that keeps the bound; `None` for the lossless one of the stream's kind.
     fn codec_text(&self, kind: Kind, bound: Option<&Bound>) -> Result<Option<String>, String> {
-        let (parameter, name) = match (bound, kind) {
-            (Some(Bound::Abs(bound)), Kind::Depth) => (format!("abs={bound}"), Some("depth")),
-            (Some(Bound::Abs(bound)), Kind::Vector) => (format!("abs={bound}"), Some(VECTOR)),
-            (Some(Bound::Abs(bound)), _) => (format!("abs={bound}"), None),
-            (Some(Bound::Psnr(db)), Kind::Image) => (format!("psnr={db}"), Some("jpeg")),
-            (Some(Bound::Psnr(db)), _) => (format!("psnr={db}"), None),
-            _ => return Ok(self.codec.clone()),
+        let Some(parameter) = bound.and_then(parameter_of) else {
+            return Ok(self.codec.clone());
+        };
+        let name = match (bound, kind) {
+            (Some(Bound::Abs(_)), Kind::Depth) => Some("depth"),
+            (Some(Bound::Abs(_)), Kind::Vector) => Some(VECTOR),
+            (Some(Bound::Psnr(_)), Kind::Image) => Some("jpeg"),
+            _ => None,
         };
         let key = parameter.split('=').next().unwrap_or_default();
         match (&self.codec, name) {
