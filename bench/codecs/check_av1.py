@@ -18,6 +18,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "crates/kino_codec/tests/
 
 
 def varint(page: bytes, at: int) -> tuple[int, int]:
+    """Read a number: what it is, and where the next begins."""
     value = shift = 0
     while True:
         value |= (page[at] & 0x7F) << shift
@@ -39,6 +40,7 @@ def units(page: bytes, frames: int) -> bytes:
 
 
 def pictures(stream: bytes, height: int, width: int) -> list[np.ndarray]:
+    """Decode a stream with dav1d, without the padding at the edges."""
     decoded = []
     with av.open(io.BytesIO(stream), format="obu") as video:
         for frame in video.decode(video=0):
@@ -52,6 +54,7 @@ def pictures(stream: bytes, height: int, width: int) -> list[np.ndarray]:
 
 
 def main() -> None:
+    """Compare every golden page that has no exact frames."""
     for path in sorted(GOLDEN.glob("av1*.txt")):
         lines = [line.split(" ", 1) for line in path.read_text().splitlines()]
         fields = dict(lines)

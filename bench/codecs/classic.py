@@ -1,6 +1,9 @@
 """The classic comparison: zlib's strategies and levels against zstd, lz4 and the codecs made for the data.
 
-Run `python bench/codecs/classic.py`: one Markdown table for photographs, one for joints and one for sensors.
+    cargo build --release -p kino_cli
+    python bench/codecs/classic.py
+
+One Markdown table for photographs, one for joints and one for sensors.
 The last column is what zlib itself (Python's) makes of the same pages: `deflate` is written by zlib-rs, whose levels follow
 zlib-ng. Its level 1 knows fixed codes only, and up to level 6 `filtered` is `default`.
 """
@@ -10,7 +13,7 @@ import re
 import tempfile
 import zlib
 
-from all_streams import build, measure
+from all_streams import PROGRAM, measure
 from recordings import Stream, streams
 
 STRATEGIES = ["default", "filtered", "huffman", "rle", "fixed"]
@@ -76,7 +79,6 @@ def ratio_of_zlib(found: Stream, figures: dict) -> str:
 
 def main() -> None:
     """Print the tables."""
-    program = build()
     with tempfile.TemporaryDirectory() as folder:
         for title, recording, name, texts in TABLES:
             for found in streams([recording]):
@@ -86,7 +88,7 @@ def main() -> None:
                 print(
                     "| codec | ratio | encode MB/s | decode MB/s | ratio, zlib |\n|---|---|---|---|---|"
                 )
-                for one in measure(program, found, texts, pathlib.Path(folder)):
+                for one in measure(PROGRAM, found, texts, pathlib.Path(folder)):
                     if "error" not in one:
                         print(
                             f"| `{one['codec']}` | {one['ratio']:.3f} | {one['encode_mb_s']:.0f} |"

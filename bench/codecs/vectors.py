@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -25,8 +27,13 @@ PAGE_FRAMES = 256
 PASSES = 15
 BOUNDS = ["1e-6", "1e-5", "1e-4", "1e-3"]
 
+Runs = list[np.ndarray]
+# An array and its bound to bytes; bytes and the original (for its shape) to an array.
+Compress = Callable[[np.ndarray, float], bytes]
+Decompress = Callable[[bytes, np.ndarray], np.ndarray]
 
-def streams(data):
+
+def streams(data: Path) -> Iterator[tuple[str, Runs]]:
     """Name, runs (one array per episode) of every low-dimensional stream."""
     g1 = np.load(data / "real/npz/g1_state_action.npz")
     ends = np.cumsum(g1["lengths"])[:-1]
@@ -59,7 +66,7 @@ def streams(data):
         )
 
 
-def ours(measure, runs, specs):
+def ours(measure: str, runs: Runs, specs: list[str]) -> list[tuple[float, ...]]:
     """Ratio, MB/s, window µs per dimension (inside a page, in two pages) of each codec."""
     with tempfile.NamedTemporaryFile() as file:
         np.concatenate(runs).tofile(file)
@@ -81,7 +88,8 @@ def ours(measure, runs, specs):
     return [(float(f[1]), float(f[4]), float(f[5]), float(f[6])) for f in fields]
 
 
-def best_time(call):
+def best_time(call: Callable[[], object]) -> float:
+    """Seconds of the fastest of several calls."""
     times = []
     for _ in range(PASSES):
         start = time.perf_counter()
@@ -90,17 +98,18 @@ def best_time(call):
     return min(times)
 
 
-def theirs(runs, eps, compress, decompress):
+def theirs(
+    runs: Runs, eps: float, compress: Compress, decompress: Decompress
+) -> tuple[float, float]:
     """Ratio and MB/s of a library: columns, or the array at once."""
-    best = None
+    best = (0.0, 0.0)
     for parts in (
         lambda run: [np.ascontiguousarray(c) for c in run.T],
         lambda run: [np.ascontiguousarray(run)],
     ):
         size, seconds = 0, 0.0
         for run in runs:
-            run = run.reshape(len(run), -1)
-            for part in parts(run):
+            for part in parts(run.reshape(len(run), -1)):
                 packed = compress(part, eps)
                 back = decompress(packed, part)
                 error = np.abs(
@@ -109,33 +118,38 @@ def theirs(runs, eps, compress, decompress):
                 if not error <= eps:
                     print(f"    broken bound: {error} > {eps}", file=sys.stderr)
                 size += len(packed)
-                seconds += best_time(lambda: decompress(packed, part))
+                seconds += best_time(partial(decompress, packed, part))
         total = sum(run.nbytes for run in runs)
         found = (total / size, total / seconds / 1e6)
-        best = found if best is None or found[0] > best[0] else best
+        best = max(best, found)
     return best
 
 
-def zfp_compress(part, eps):
+def zfp_compress(part: np.ndarray, eps: float) -> bytes:
+    """Compress with zfp, fixed accuracy."""
     return zfpy.compress_numpy(part, tolerance=eps)
 
 
-def zfp_decompress(packed, part):
+def zfp_decompress(packed: bytes, _part: np.ndarray) -> np.ndarray:
+    """Decompress with zfp, which knows the shape."""
     return zfpy.decompress_numpy(packed)
 
 
-def sz_compress(part, eps):
+def sz_compress(part: np.ndarray, eps: float) -> bytes:
+    """Compress with SZ3, absolute error."""
     config = pysz.szConfig()
     config.errorBoundMode = pysz.szErrorBoundMode.ABS
     config.absErrorBound = eps
     return pysz.sz.compress(part, config)[0]
 
 
-def sz_decompress(packed, part):
+def sz_decompress(packed: bytes, part: np.ndarray) -> np.ndarray:
+    """Decompress with SZ3."""
     return pysz.sz.decompress(packed, part.dtype, part.shape)[0]
 
 
-def lossless(data, measure):
+def lossless(data: Path, measure: str) -> None:
+    """Print the lossless table."""
     print(
         "| stream | frames × numbers | pco | vector | decode MB/s | window µs | in two pages µs |"
     )
@@ -151,7 +165,8 @@ def lossless(data, measure):
         )
 
 
-def bounded(data, measure):
+def bounded(data: Path, measure: str) -> None:
+    """Print the table at equal bounds."""
     print("| stream | abs | vector | zfp | SZ3 | vector MB/s | zfp MB/s | SZ3 MB/s |")
     print("|---|---|---|---|---|---|---|---|")
     for name, runs in streams(data):
@@ -161,7 +176,7 @@ def bounded(data, measure):
         if not wanted or "printed" in name:
             continue
         found = ours(measure, runs, [f"vector:abs={eps}" for eps in BOUNDS])
-        for eps, vector in zip(BOUNDS, found):
+        for eps, vector in zip(BOUNDS, found, strict=True):
             zfp = theirs(runs, float(eps), zfp_compress, zfp_decompress)
             sz = theirs(runs, float(eps), sz_compress, sz_decompress)
             print(
@@ -171,7 +186,8 @@ def bounded(data, measure):
             )
 
 
-def paged(data, measure):
+def paged(data: Path, measure: str) -> None:
+    """Print the table at equal bounds and equal pages."""
     print("| stream | abs | vector | zfp | SZ3 | vector MB/s | zfp MB/s | SZ3 MB/s |")
     print("|---|---|---|---|---|---|---|---|")
     for name, runs in streams(data):
@@ -191,7 +207,8 @@ def paged(data, measure):
             )
 
 
-def main():
+def main() -> None:
+    """Print the tables asked for."""
     data, measure = Path(sys.argv[1]), sys.argv[2]
     parts = sys.argv[3:] or ["lossless", "bounded", "paged"]
     for part in parts:

@@ -62,16 +62,19 @@ class Peer:
         self.psnr = psnr(np.stack(self.decode()), frames)
 
     def open(self) -> av.container.InputContainer:
+        """Open the file for one thread."""
         video = av.open(io.BytesIO(self.file))
         video.streams.video[0].codec_context.thread_count = 1
         video.streams.video[0].thread_type = "NONE"
         return video
 
     def decode(self) -> list[np.ndarray]:
+        """All frames."""
         with self.open() as video:
             return [frame.to_ndarray(format="rgb24") for frame in video.decode(video=0)]
 
     def sequence(self) -> float:
+        """Seconds per frame, all in order."""
         with self.open() as video:
             start = time.perf_counter()
             count = sum(
@@ -80,6 +83,7 @@ class Peer:
             return (time.perf_counter() - start) / count
 
     def random(self, seed: int) -> float:
+        """Seconds per frame at random places."""
         chosen = np.random.default_rng(seed).choice(self.times, RANDOM_FRAMES)
         with self.open() as video:
             stream = video.streams.video[0]
@@ -115,6 +119,7 @@ class Ours:
         self.check(work / "stream.obu", back)
 
     def ask(self, line: str) -> str:
+        """Send a line; the answer."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()
@@ -130,32 +135,36 @@ class Ours:
                 )
 
     def sequence(self) -> float:
+        """Seconds per frame, all in order."""
         return float(self.ask("sequence"))
 
     def random(self, seed: int) -> float:
+        """Seconds per frame at random places."""
         return float(self.ask(f"random {seed}"))
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has used so far, all its threads together."""
+    """Seconds that a process has used so far, all its threads together."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def plane_of(plane: av.video.plane.VideoPlane) -> np.ndarray:
+    """Bytes of a plane without padding."""
     return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[
         : plane.height, : plane.width
     ]
 
 
 def to_rgb(y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """The conversion of spec/codecs/av1.md."""
+    """Convert as spec/codecs/av1.md says."""
     y, u, v = 64 * y.astype(np.int32), u.astype(np.int32) - 128, v.astype(np.int32) - 128
     colours = [y + (22970 * v >> 8), y - (5638 * u >> 8) - (11700 * v >> 8), y + (29032 * u >> 8)]
     return np.stack([np.clip(colour + 32 >> 6, 0, 255).astype(np.uint8) for colour in colours], -1)
 
 
 def main() -> None:
+    """Measure both sides in turn and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("episode", nargs="?", type=pathlib.Path, default=EPISODE)
     parser.add_argument("--frames", type=int, default=120)

@@ -319,6 +319,52 @@ fn a_plan_whose_rule_matches_nothing_is_told_so() {
 }
 
 #[test]
+fn bench_measures_texts_and_carried_files_of_a_file_of_strings() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("strings.bin");
+    let bench = |strings: &[&[u8]], args: &[&str]| {
+        let bytes = strings.iter().flat_map(|string| {
+            let len = u32::try_from(string.len()).unwrap().to_le_bytes();
+            [&len, *string].concat()
+        });
+        std::fs::write(&path, bytes.collect::<Vec<_>>()).unwrap();
+        let file = path.to_str().unwrap();
+        let fixed = ["bench", "codecs", "--no-cache", "--json", "--seconds"];
+        let output =
+            kinograph(&[&fixed[..], &["0.001", "--frames", file, "--type"], args].concat());
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
+        (output, text)
+    };
+    let first = |text: &str| -> serde_json::Value {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        value["streams"][0]["codecs"][0].clone()
+    };
+    let (_, text) = bench(&[b"lift the cube", b"", b"lift the cube"], &["text"]);
+    let row = first(&text);
+    assert_eq!((&row["frames"], &row["raw_bytes"]), (&3.into(), &26.into()));
+
+    let (output, text) = bench(&[b"no JPEG"], &["uint8[8,8,3]", "--strings"]);
+    let row = first(&text);
+    assert_eq!(row["codec"], "jpeg:carry");
+    assert!(row["error"].is_string(), "{row} {}", stderr(&output));
+
+    std::fs::write(&path, [9, 0, 0, 0, b'x']).unwrap();
+    let cut = kinograph(&[
+        "bench",
+        "codecs",
+        "--frames",
+        path.to_str().unwrap(),
+        "--type",
+        "text",
+    ]);
+    assert!(
+        stderr(&cut).contains("string 0 is cut off"),
+        "{}",
+        stderr(&cut)
+    );
+}
+
+#[test]
 fn bench_measures_codecs_on_a_dataset_and_keeps_what_they_cost() {
     let (folder, target) = packed();
     let bench = |args: &[&str]| {

@@ -47,9 +47,12 @@ struct CodecArgs {
     /// A file of packed little-endian frames instead of a dataset
     #[arg(long, value_name = "FILE", requires = "ty", conflicts_with = "dataset")]
     frames: Option<PathBuf>,
-    /// The type of its frames, as in uint8[84,84,3]
+    /// The type of its frames, as in uint8[84,84,3], or text
     #[arg(long = "type", value_name = "TYPE", id = "ty")]
     ty: Option<String>,
+    /// The file holds byte strings, a u32 length (little-endian) before each: text, or JPEG files to be carried
+    #[arg(long, requires = "frames")]
+    strings: bool,
     /// Frames per page; the codec's own choice unless given
     #[arg(long, value_name = "N")]
     page: Option<NonZeroUsize>,
@@ -130,6 +133,7 @@ fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
 
 fn codecs_for(args: &CodecArgs, sample: &Sample) -> Vec<String> {
     match args.codec.as_slice() {
+        [] if sample.is_carried() => vec!["jpeg:carry".to_owned()],
         [] => candidates(sample.kind, &sample.frame),
         given => given.to_vec(),
     }
@@ -152,7 +156,9 @@ fn samples(args: &CodecArgs) -> Result<Vec<Sample>> {
             }
             found
         }
-        (None, Some(path), Some(ty)) => vec![from_file(path, ty, max_bytes)?],
+        (None, Some(path), Some(ty)) => {
+            vec![from_file(path, ty, args.strings, max_bytes)?]
+        }
         _ => Sample::built_in()?,
     };
     Ok(samples
@@ -162,13 +168,25 @@ fn samples(args: &CodecArgs) -> Result<Vec<Sample>> {
 }
 
 /// The frames of a file.
-fn from_file(path: &Path, ty: &str, max_bytes: usize) -> Result<Sample> {
+fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<Sample> {
     let frame =
         parse_type(ty).with_context(|| format!("--type {ty}: a type looks like uint8[84,84,3]"))?;
     let size = frame.as_values().map_or(1, |ty| ty.frame_bytes()).max(1);
     let mut values =
         std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if values.is_empty() || !values.len().is_multiple_of(size) {
+    let mut found = Vec::new();
+    if strings || frame == FrameType::Text {
+        found = split_strings(&values)
+            .with_context(|| format!("{} does not hold byte strings", path.display()))?;
+        let mut room = max_bytes;
+        let count = found.iter().take_while(|string| {
+            let has_room = room > 0;
+            room = room.saturating_sub(string.len().max(size));
+            has_room
+        });
+        found.truncate(count.count());
+        values.clear();
+    } else if values.is_empty() || !values.len().is_multiple_of(size) {
         bail!(
             "{} is no whole number of frames of {size} bytes",
             path.display()
@@ -178,6 +196,7 @@ fn from_file(path: &Path, ty: &str, max_bytes: usize) -> Result<Sample> {
     let is_picture = frame.as_values().is_some_and(|ty| ty.as_image().is_some());
     let is_flat = frame.as_values().is_some_and(|ty| ty.shape().len() == 2);
     let kind = match (is_picture, is_flat) {
+        _ if frame == FrameType::Text => Kind::Text,
         (true, _) => Kind::Image,
         (false, true) => Kind::Depth,
         (false, false) => Kind::Vector,
@@ -187,12 +206,30 @@ fn from_file(path: &Path, ty: &str, max_bytes: usize) -> Result<Sample> {
         kind,
         frame,
         values,
-        texts: Vec::new(),
+        strings: found,
     })
 }
 
-/// Reads `uint8[84,84,3]`.
+/// The strings of a file in which a u32 length stands before each.
+fn split_strings(mut rest: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut strings = Vec::new();
+    while !rest.is_empty() {
+        let (len, after) = rest.split_first_chunk().context("half a length")?;
+        let len = usize::try_from(u32::from_le_bytes(*len))?;
+        let (string, after) = after
+            .split_at_checked(len)
+            .with_context(|| format!("string {} is cut off", strings.len()))?;
+        strings.push(string.to_vec());
+        rest = after;
+    }
+    Ok(strings)
+}
+
+/// Reads `uint8[84,84,3]` or `text`.
 fn parse_type(text: &str) -> Result<FrameType> {
+    if text == "text" {
+        return Ok(FrameType::Text);
+    }
     let (dtype, shape) = text
         .strip_suffix(']')
         .and_then(|text| text.split_once('['))

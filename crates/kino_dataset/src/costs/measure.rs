@@ -173,7 +173,7 @@ impl Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kino_codec::{Dtype, FrameType};
+    use kino_codec::{Dtype, FrameType, Page};
 
     const QUICK: Effort = Effort {
         budget: Duration::from_micros(100),
@@ -208,5 +208,25 @@ mod tests {
         assert_eq!((measured.raw_bytes, measured.frames), (26, 2));
         let error = measure(&*kino_codec::codec("raw").unwrap(), &frames, QUICK).unwrap_err();
         assert!(error.to_string().contains("text"), "{error}");
+
+        let frame = FrameType::values(Dtype::U8, &[16, 16, 3]).unwrap();
+        let picture = vec![7; 768];
+        let pictures = Frames::values(&frame, &picture).unwrap();
+        let jpeg = kino_codec::codec("jpeg:q=90").unwrap();
+        let mut encoded = Encoded::default();
+        let (page, scratch) = (NonZeroUsize::MIN, &mut Scratch::new());
+        jpeg.encode(&pictures, page, &mut encoded, scratch).unwrap();
+        let page = Page {
+            bytes: &encoded.pages[0].bytes,
+            frames: 1,
+        };
+        let decoder = jpeg.decoder(&frame, &encoded.shared).unwrap();
+        let file = decoder.bitstream(page, 0).unwrap();
+        let files = [file, file];
+        let frames = Frames::bytes(&frame, &files);
+        let carry = kino_codec::codec("jpeg:carry").unwrap();
+        let measured = measure(&*carry, &frames, QUICK).unwrap();
+        assert_eq!((measured.raw_bytes, measured.frames), (1536, 2));
+        assert!(measured.bytes >= 2 * file.len(), "{measured:?}");
     }
 }

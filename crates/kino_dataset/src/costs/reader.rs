@@ -122,6 +122,13 @@ impl<'a> Reader<'a> {
         Ok(total / PLACES)
     }
 
+    /// The file that frame `idx` is.
+    fn bitstream(&self, idx: usize) -> Option<&'a [u8]> {
+        let page = self.starts.partition_point(|start| *start <= idx) - 1;
+        self.decoder
+            .bitstream(self.pages[page], idx - self.starts[page])
+    }
+
     /// Compares what [`every_page`](Self::every_page) decoded last with what went in.
     pub(super) fn check(
         &self,
@@ -140,10 +147,17 @@ impl<'a> Reader<'a> {
                     false => Err(broken(codec, "text did not come back as it was".to_owned())),
                 }
             }
-            // A carried bitstream is its own original.
-            (FrameData::Bytes(_), Some(_)) | (FrameData::Values(_), None) => {
-                Ok(Deviation::default())
+            (FrameData::Bytes(files), Some(_)) => {
+                let mut files = files.iter().enumerate();
+                match files.all(|(idx, file)| self.bitstream(idx) == Some(*file)) {
+                    true => Ok(Deviation::default()),
+                    false => Err(broken(
+                        codec,
+                        "a file did not come back as it was".to_owned(),
+                    )),
+                }
             }
+            (FrameData::Values(_), None) => Ok(Deviation::default()),
             (FrameData::Values(original), Some(ty)) => {
                 let comparison = Comparison::new(codec, ty, &[]);
                 let mut all = Deviation::default();

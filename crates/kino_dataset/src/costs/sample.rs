@@ -18,21 +18,21 @@ pub struct Sample {
     pub kind: Kind,
     /// The type of its frames.
     pub frame: FrameType,
-    /// Packed numbers; empty for text.
+    /// Packed numbers; empty for byte strings.
     pub values: Vec<u8>,
-    /// Texts; empty for numbers.
-    pub texts: Vec<String>,
+    /// Byte strings: texts, or pictures that are bitstreams already. Empty for packed numbers.
+    pub strings: Vec<Vec<u8>>,
 }
 
 impl Sample {
     /// Hands the frames to `work`.
     pub fn with_frames<R>(&self, work: impl FnOnce(&Frames<'_>) -> Result<R>) -> Result<R> {
-        let texts: Vec<&[u8]> = self.texts.iter().map(String::as_bytes).collect();
+        let strings: Vec<&[u8]> = self.strings.iter().map(Vec::as_slice).collect();
         let frames = match self.frame {
-            FrameType::Text => Frames::bytes(&self.frame, &texts),
-            FrameType::Values(_) => {
+            FrameType::Values(_) if strings.is_empty() => {
                 Frames::values(&self.frame, &self.values).map_err(codec_at(&*self.name))?
             }
+            _ => Frames::bytes(&self.frame, &strings),
         };
         work(&frames)
     }
@@ -40,10 +40,13 @@ impl Sample {
     /// How many frames there are.
     pub fn len(&self) -> usize {
         let size = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());
-        match self.values.len().checked_div(size) {
-            Some(frames) => frames,
-            None => self.texts.len(),
-        }
+        let numbers = self.values.len().checked_div(size).unwrap_or(0);
+        numbers.max(self.strings.len())
+    }
+
+    /// Whether the frames are pictures that are bitstreams already, to be carried as they are.
+    pub fn is_carried(&self) -> bool {
+        self.frame.as_values().is_some() && !self.strings.is_empty()
     }
 
     /// Whether there are none.
@@ -68,7 +71,7 @@ impl Sample {
             kind,
             frame: FrameType::Text,
             values: Vec::new(),
-            texts: Vec::new(),
+            strings: Vec::new(),
         };
         let mut room = max_bytes;
         for row in 0..dataset.len() {
@@ -81,7 +84,9 @@ impl Sample {
             let Some(ty) = stream.frame_type().as_values() else {
                 let texts = stream.read_text(0..stream.len())?;
                 room = room.saturating_sub(texts.iter().map(String::len).sum());
-                sample.texts.extend(texts);
+                sample
+                    .strings
+                    .extend(texts.into_iter().map(String::into_bytes));
                 continue;
             };
             // At least one frame, however large.
@@ -106,7 +111,7 @@ impl Sample {
                 kind,
                 frame: FrameType::values(ty.0, ty.1).map_err(made)?,
                 values,
-                texts: Vec::new(),
+                strings: Vec::new(),
             })
         };
         let texts = ["pick up the red cube", "put it into the bowl"];
@@ -135,7 +140,7 @@ impl Sample {
                 kind: Kind::Text,
                 frame: FrameType::Text,
                 values: Vec::new(),
-                texts: (0..200).map(|idx| texts[idx / 100].to_owned()).collect(),
+                strings: (0..200).map(|idx| texts[idx / 100].into()).collect(),
             },
         ])
     }
