@@ -117,6 +117,10 @@ const NOT_LINKED: &[NotLinked] = &[
     },
 ];
 
+/// What a dependency links and does not use as we call it. rav1e brings rayon for a search for changes of scene,
+/// which is switched off; `crates/kino_codec/tests/threads.rs` checks that no thread is started.
+const LINKED_IDLE: &[(&str, &str)] = &[("rav1e", "rayon")];
+
 /// Something that only certain crates may name in their `Cargo.toml`; others may link it without knowing.
 const DECLARED_ONLY_BY: &[(&str, &[&str], &str)] = &[(
     "anyhow",
@@ -168,7 +172,12 @@ fn wrongly_linked(graph: &Graph) -> Findings {
     for rule in NOT_LINKED {
         for member in rule.by {
             for dependency in rule.dependencies {
-                if let Some(path) = graph.path(member, dependency) {
+                let closed: Vec<&str> = LINKED_IDLE
+                    .iter()
+                    .filter(|(_, idle)| idle == dependency)
+                    .map(|(by, _)| *by)
+                    .collect();
+                if let Some(path) = graph.path(member, dependency, &closed) {
                     findings.push(format!(
                         "`{member}` must not link `{dependency}` ({}): {}",
                         path.join(" → "),
@@ -260,6 +269,20 @@ mod tests {
                 "`kino_codec` must not link `rayon` (kino_codec → pco → threads → rayon): codecs are pure functions: no I/O, no threads"
             ]
         );
+    }
+
+    #[test]
+    fn what_is_linked_and_idle_is_no_finding_by_that_way_alone() {
+        let rows: &[(&str, &str, &[&str])] = &[
+            ("kino_codec", "MIT", &["rav1e", "pco"]),
+            ("rav1e", "MIT", &["rayon"]),
+            ("pco", "MIT", &[]),
+            ("rayon", "MIT", &[]),
+        ];
+        assert_eq!(findings(&graph(rows)), Findings::new());
+        let mut rows = rows.to_vec();
+        rows[2].2 = &["rayon"];
+        assert_eq!(findings(&graph(&rows)).len(), 1);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How coarse a group is stored: by a quality for all, or as coarse as a PSNR allows, found group by group.
 //!
 //! A page that promises a PSNR is decoded again, and stored finer until it keeps the promise. The search steps to
-//! both sides of the promise and then draws a line between them; three encodings do for most groups.
+//! both sides of the promise and then draws a line between them or halves the gap; three encodings do for most groups.
 
 use crate::bound::Bound;
 use crate::error::Result;
@@ -87,7 +87,13 @@ impl Target {
             if done || high <= low + 1 {
                 break;
             }
-            next = between(this, finest, broken).clamp(low + 1, high - 1);
+            // A line that keeps landing on one side hardly moves: every other try halves what is left.
+            let halves = tries % 2 == 1 && finest.is_some() && broken.is_some();
+            next = if halves {
+                (low + high) / 2
+            } else {
+                between(this, finest, broken).clamp(low + 1, high - 1)
+            };
         }
         Ok(kept.map(|(_, units)| units))
     }

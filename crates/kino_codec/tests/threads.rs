@@ -1,0 +1,45 @@
+//! Codecs work on the caller's thread: encoding and decoding start no others.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::num::NonZeroUsize;
+
+use kino_codec::{Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, codec};
+
+/// The threads of this process. The only test of this file, so that no other test's are among them.
+fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "threads are counted in /proc")]
+fn no_codec_of_pictures_starts_a_thread() {
+    let frame = FrameType::values(Dtype::U8, &[64, 80, 3]).unwrap();
+    let ty = frame.as_values().unwrap();
+    let pixels: Vec<u8> = (0..6 * ty.frame_bytes())
+        .map(|idx| u8::try_from(idx / 7 % 251).unwrap())
+        .collect();
+    let before = threads();
+    for text in ["av1:speed=10", "jpeg", "camera", "predict", "zstd"] {
+        let codec = codec(text).unwrap();
+        let (mut encoded, mut scratch) = (Encoded::default(), Scratch::new());
+        let frames = Frames::values(&frame, &pixels).unwrap();
+        let page_frames = codec.page_frames(&frame).min(NonZeroUsize::new(6).unwrap());
+        codec
+            .encode(&frames, page_frames, &mut encoded, &mut scratch)
+            .unwrap();
+        let decoder = codec.decoder(&frame, &encoded.shared).unwrap();
+        for page in &encoded.pages {
+            let mut values = vec![0; page.frames * ty.frame_bytes()];
+            let mut dest = FramesMut::packed(ty, page.frames, &mut values).unwrap();
+            let source = Page {
+                bytes: &page.bytes,
+                frames: page.frames,
+            };
+            decoder
+                .decode(source, 0..page.frames, &mut dest, &mut scratch)
+                .unwrap();
+        }
+        // Contexts are alive still: what they started would be too.
+        assert_eq!(threads(), before, "{text}");
+    }
+}
