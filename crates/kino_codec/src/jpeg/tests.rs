@@ -1,0 +1,492 @@
+//! What a `jpeg` page promises, tried.
+
+use super::*;
+use crate::codec;
+use crate::codec::Page;
+use crate::frame::Dtype;
+use crate::frames::FramesMut;
+use crate::testing::{assert_survives_damage, decode, encode, encode_frames, picture};
+use crate::view::{Crop, Layout, PicturesMut, Scale, View};
+use proptest::prelude::*;
+
+fn frame(height: usize, width: usize, channels: usize) -> FrameType {
+    FrameType::values(Dtype::U8, &[height, width, channels]).unwrap()
+}
+
+fn decode_file(file: &[u8], frame: &FrameType) -> Result<Vec<u8>> {
+    let decoder = codec("jpeg")?.decoder(frame, &[])?;
+    let page = Page {
+        bytes: file,
+        frames: 1,
+    };
+    decode(&*decoder, frame.as_values().unwrap(), page, 0..1)
+}
+
+/// A second opinion, by a library that shares no code with ours.
+fn decode_independently(file: &[u8], channels: usize) -> Vec<u8> {
+    let file = zune_jpeg::zune_core::bytestream::ZCursor::new(file);
+    let colours = zune_jpeg::JpegDecoder::new(file).decode().unwrap();
+    // It turns grey into three equal colours.
+    colours
+        .into_iter()
+        .step_by(if channels == 1 { 3 } else { 1 })
+        .collect()
+}
+
+fn max_difference(a: &[u8], b: &[u8]) -> u8 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(a, b)| a.abs_diff(*b)).max().unwrap()
+}
+
+fn psnr(a: &[u8], b: &[u8]) -> f64 {
+    let squares = a
+        .iter()
+        .zip(b)
+        .map(|(a, b)| f64::from(a.abs_diff(*b)).powi(2));
+    let mean = squares.sum::<f64>() / a.len() as f64;
+    10.0 * (255.0 * 255.0 / mean).log10()
+}
+
+#[test]
+fn never_change_these_constants() {
+    assert_eq!(
+        codec("jpeg").unwrap().spec().to_string(),
+        "jpeg:q=95,sub=444"
+    );
+    assert_eq!(
+        codec("jpeg:psnr=42.50").unwrap().spec().to_string(),
+        "jpeg:psnr=42.5,sub=444"
+    );
+    assert_eq!(
+        codec("jpeg:carry").unwrap().spec().to_string(),
+        "jpeg:carry"
+    );
+    let encoded = encode("jpeg", &frame(8, 8, 3), &[0; 192], 1);
+    assert_eq!(encoded.pages[0].bytes[..3], [0xff, 0xd8, 0xff]);
+    assert!(encoded.pages[0].bytes.ends_with(&[0xff, 0xd9]));
+}
+
+#[test]
+fn parameters_out_of_range_are_refused() {
+    for text in [
+        "jpeg:q=0",
+        "jpeg:q=101",
+        "jpeg:sub=411",
+        "jpeg:carry,q=9",
+        "jpeg:carry=1",
+        "jpeg:q=90,psnr=40",
+        "jpeg:psnr=9",
+        "jpeg:psnr=inf",
+        "jpeg:psnr",
+        "jpeg:level=1",
+    ] {
+        assert!(codec(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn pixels_agree_with_an_independent_decoder_and_with_the_picture() {
+    for (height, width, channels) in [(64, 80, 3), (33, 17, 3), (1, 1, 3), (40, 31, 1)] {
+        let frame = frame(height, width, channels);
+        let pixels = picture(height, width, channels, 3);
+        for (spec, difference) in [
+            ("jpeg:sub=444", 3),
+            ("jpeg:sub=422", 6),
+            ("jpeg:q=98,sub=420", 12),
+        ] {
+            let encoded = encode(spec, &frame, &pixels, 1);
+            let file = &encoded.pages[0].bytes;
+            let got = decode_file(file, &frame).unwrap();
+            let theirs = decode_independently(file, channels);
+            assert!(
+                max_difference(&got, &theirs) <= difference,
+                "{spec} {height}×{width}"
+            );
+            assert!(psnr(&got, &pixels) > 25.0, "{spec} {}", psnr(&got, &pixels));
+        }
+        let best = encode("jpeg:q=100,sub=444", &frame, &pixels, 1);
+        assert!(psnr(&decode_file(&best.pages[0].bytes, &frame).unwrap(), &pixels) > 45.0);
+    }
+}
+
+#[test]
+#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+fn a_bound_is_kept_by_the_lowest_quality_and_protected_frames_are_exact() {
+    let frame = frame(40, 56, 3);
+    let pixels: Vec<u8> = (0..6).flat_map(|seed| picture(40, 56, 3, seed)).collect();
+    let frames = Frames::values(&frame, &pixels).unwrap();
+    let encoded = encode_frames("jpeg:psnr=36", &frames.protect(&[2..4]).unwrap(), 1);
+    let decoder = codec("jpeg:psnr=36").unwrap().decoder(&frame, &[]).unwrap();
+    let ty = frame.as_values().unwrap();
+    for (idx, (page, original)) in encoded
+        .pages
+        .iter()
+        .zip(pixels.chunks_exact(ty.frame_bytes()))
+        .enumerate()
+    {
+        let page = Page {
+            bytes: &page.bytes,
+            frames: 1,
+        };
+        let got = decode(&*decoder, ty, page, 0..1).unwrap();
+        let protected = (2..4).contains(&idx);
+        assert_eq!(got == original, protected);
+        assert_eq!(decoder.bitstream(page, 0).is_none(), protected);
+        assert_eq!(
+            decode_file(page.bytes, &frame).is_err(),
+            protected,
+            "`q` has files only"
+        );
+        if protected {
+            continue;
+        }
+        assert!(psnr(&got, original) >= 36.0);
+        let sizes = |quality: i32| {
+            let file = encode(&format!("jpeg:q={quality}"), &frame, original, 1);
+            let bytes = &file.pages[0].bytes;
+            (
+                bytes.len(),
+                psnr(&decode_file(bytes, &frame).unwrap(), original),
+            )
+        };
+        let lowest = (1..=100).map(sizes).find(|(_, db)| *db >= 36.0).unwrap();
+        assert_eq!(
+            page.bytes.len(),
+            lowest.0,
+            "the first quality that keeps the bound"
+        );
+    }
+}
+
+#[test]
+fn a_bound_that_jpeg_cannot_keep_is_kept_exactly() {
+    let frame = frame(16, 16, 3);
+    let noise = crate::testing::arbitrary_bytes(1, 16 * 16 * 3);
+    for spec in ["jpeg:psnr=90", "jpeg:psnr=40,sub=420"] {
+        let encoded = encode(spec, &frame, &noise, 1);
+        let decoder = codec(spec).unwrap().decoder(&frame, &[]).unwrap();
+        let page = Page {
+            bytes: &encoded.pages[0].bytes,
+            frames: 1,
+        };
+        let got = decode(&*decoder, frame.as_values().unwrap(), page, 0..1).unwrap();
+        assert_eq!(got, noise);
+        assert_survives_damage(spec, &frame, &encoded);
+    }
+}
+
+/// The part of a file that a view asks for.
+fn decode_view(file: &[u8], view: &View) -> Vec<u8> {
+    let frame = FrameType::Values(view.ty().clone());
+    let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
+    let mut got = vec![0; view.frame_bytes()];
+    let mut dest = PicturesMut::packed(view, 1, &mut got).unwrap();
+    let page = Page {
+        bytes: file,
+        frames: 1,
+    };
+    decoder
+        .decode_pictures(page, 0..1, &mut dest, &mut Scratch::new())
+        .unwrap();
+    got
+}
+
+#[test]
+fn a_cut_is_the_same_pixels_as_the_whole_picture_in_every_layout() {
+    for (sub, channels) in [("444", 3), ("422", 3), ("420", 3), ("444", 1)] {
+        let (height, width) = (61, 83);
+        let frame = frame(height, width, channels);
+        let spec = format!("jpeg:q=90,sub={sub}");
+        let pixels = picture(height, width, channels, 7);
+        let file = encode(&spec, &frame, &pixels, 1).pages.remove(0).bytes;
+        let whole_view = View::new(frame.as_values().unwrap()).unwrap();
+        for scale in Scale::ALL {
+            let view = whole_view.clone().scaled(scale).unwrap();
+            let whole = decode_view(&file, &view);
+            let (h, w) = view.scaled_size();
+            for (top, left) in [(0, 0), (1, 3), (h / 2, w / 2), (h - 1, w - 1)] {
+                for (ch, cw) in [
+                    (1, 1),
+                    (h - top, w - left),
+                    ((h - top).min(9), (w - left).min(20)),
+                ] {
+                    let crop = Crop {
+                        top,
+                        left,
+                        height: ch,
+                        width: cw,
+                    };
+                    let cut = view.clone().cropped(crop).unwrap();
+                    let expected: Vec<u8> = (top..top + ch)
+                        .flat_map(|y| &whole[(y * w + left) * channels..][..cw * channels])
+                        .copied()
+                        .collect();
+                    assert_eq!(
+                        decode_view(&file, &cut),
+                        expected,
+                        "{spec} {scale:?} {crop:?}"
+                    );
+                    let planar = decode_view(&file, &cut.laid_out(Layout::Chw));
+                    let sorted: Vec<u8> = (0..channels)
+                        .flat_map(|c| expected.iter().skip(c).step_by(channels))
+                        .copied()
+                        .collect();
+                    assert_eq!(planar, sorted, "{spec} {scale:?} {crop:?}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_cut_is_the_same_pixels_as_the_whole_picture(
+        (height, width) in (1_usize..70, 1_usize..70), sub in 0_usize..3, scale in 0_usize..4,
+        corner in (0.0..1.0, 0.0..1.0), side in (0.0..1.0, 0.0..1.0), seed in 0_u64..9,
+    ) {
+        let frame = frame(height, width, 3);
+        let spec = format!("jpeg:q=92,sub={}", ["444", "422", "420"][sub]);
+        let pixels = picture(height, width, 3, seed);
+        let file = encode(&spec, &frame, &pixels, 1).pages.remove(0).bytes;
+        let view = View::new(frame.as_values().unwrap()).unwrap().scaled(Scale::ALL[scale]).unwrap();
+        let (h, w) = view.scaled_size();
+        let below = |part: f64, len: usize| (0..len).rfind(|idx| *idx as f64 <= part * len as f64).unwrap();
+        let (top, left) = (below(corner.0, h), below(corner.1, w));
+        let crop = Crop { top, left, height: 1 + below(side.0, h - top), width: 1 + below(side.1, w - left) };
+        let whole = decode_view(&file, &view);
+        let expected: Vec<u8> = (top..top + crop.height)
+            .flat_map(|y| &whole[(y * w + left) * 3..][..crop.width * 3])
+            .copied()
+            .collect();
+        prop_assert_eq!(decode_view(&file, &view.cropped(crop).unwrap()), expected);
+    }
+}
+
+#[test]
+fn a_scaled_picture_is_near_the_mean_of_the_whole_one() {
+    let frame = frame(64, 96, 3);
+    let pixels = picture(64, 96, 3, 2);
+    let file = encode("jpeg:q=98", &frame, &pixels, 1)
+        .pages
+        .remove(0)
+        .bytes;
+    let whole = View::new(frame.as_values().unwrap()).unwrap();
+    for scale in Scale::ALL {
+        let view = whole.clone().scaled(scale).unwrap();
+        let raw = codec("raw").unwrap().decoder(&frame, &[]).unwrap();
+        let mut means = vec![0; view.frame_bytes()];
+        let mut dest = PicturesMut::packed(&view, 1, &mut means).unwrap();
+        let page = Page {
+            bytes: &pixels,
+            frames: 1,
+        };
+        raw.decode_pictures(page, 0..1, &mut dest, &mut Scratch::new())
+            .unwrap();
+        assert!(psnr(&decode_view(&file, &view), &means) > 30.0, "{scale:?}");
+    }
+}
+
+#[test]
+fn rows_are_written_in_place_and_gaps_stay() {
+    let (frame, pixels) = (frame(9, 7, 3), picture(9, 7, 3, 5));
+    let ty = frame.as_values().unwrap();
+    let file = encode("jpeg", &frame, &pixels, 1).pages.remove(0).bytes;
+    let packed = decode_file(&file, &frame).unwrap();
+    let mut strided = vec![0xa5; 9 * 25];
+    let mut dest = FramesMut::strided(ty, 1, (225, 25), &mut strided).unwrap();
+    let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
+    let page = Page {
+        bytes: &file,
+        frames: 1,
+    };
+    decoder
+        .decode(page, 0..1, &mut dest, &mut Scratch::new())
+        .unwrap();
+    for (row, expected) in strided.chunks_exact(25).zip(packed.chunks_exact(21)) {
+        assert_eq!(row[..21], *expected);
+        assert_eq!(row[21..], [0xa5; 4]);
+    }
+}
+
+#[test]
+fn a_carried_file_is_stored_unchanged_and_handed_out_again() {
+    let frame = frame(16, 24, 3);
+    let file = encode("jpeg:q=80,sub=420", &frame, &picture(16, 24, 3, 1), 1)
+        .pages
+        .remove(0)
+        .bytes;
+    let files = [file.as_slice()];
+    let carried = encode_frames("jpeg:carry", &Frames::bytes(&frame, &files), 1);
+    assert_eq!(carried.pages[0].bytes, file);
+    assert_eq!(jpeg_shape(&file).unwrap(), [16, 24, 3]);
+    let decoder = codec("jpeg:carry").unwrap().decoder(&frame, &[]).unwrap();
+    let page = Page {
+        bytes: &file,
+        frames: 1,
+    };
+    assert_eq!(decoder.bitstream(page, 0), Some(file.as_slice()));
+    assert_eq!(decoder.bitstream(page, 1), None);
+}
+
+#[test]
+fn a_carried_file_of_another_size_or_colour_is_refused_with_its_frame() {
+    let file = encode("jpeg", &frame(16, 24, 3), &picture(16, 24, 3, 1), 1)
+        .pages
+        .remove(0)
+        .bytes;
+    let codec = codec("jpeg:carry").unwrap();
+    for other in [frame(24, 16, 3), frame(16, 24, 1), frame(15, 24, 3)] {
+        let files = [file.as_slice()];
+        let error = codec
+            .encode(
+                &Frames::bytes(&other, &files),
+                NonZeroUsize::MIN,
+                &mut Encoded::default(),
+                &mut Scratch::new(),
+            )
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("frame 0") && error.contains("(16, 24, 3)"),
+            "{error}"
+        );
+        assert!(decode_file(&file, &other).is_err());
+    }
+}
+
+#[test]
+fn pixels_and_files_are_not_mixed_up() {
+    let frame = frame(8, 8, 3);
+    let mut out = Encoded::default();
+    let pixels = Frames::values(&frame, &[0; 192]).unwrap();
+    let carry = codec("jpeg:carry").unwrap();
+    let error = carry.encode(&pixels, NonZeroUsize::MIN, &mut out, &mut Scratch::new());
+    assert!(error.unwrap_err().to_string().contains("`jpeg:q=…`"));
+    let files = Frames::bytes(&frame, &[]);
+    let error =
+        codec("jpeg")
+            .unwrap()
+            .encode(&files, NonZeroUsize::MIN, &mut out, &mut Scratch::new());
+    assert!(error.unwrap_err().to_string().contains("`jpeg:carry`"));
+}
+
+#[test]
+fn a_picture_with_a_fourth_colour_is_referred_to_predict() {
+    let error = codec("jpeg")
+        .unwrap()
+        .check(&frame(8, 8, 4))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("`predict`"), "{error}");
+}
+
+#[test]
+fn a_file_without_its_own_tables_does_not_borrow_the_last_ones() {
+    let frame = frame(8, 8, 3);
+    let file = encode("jpeg", &frame, &picture(8, 8, 3, 2), 1)
+        .pages
+        .remove(0)
+        .bytes;
+    for marker in [0xc4, 0xdb] {
+        let bare = without_segments(&file, marker);
+        assert!(bare.len() < file.len());
+        let error = decode_file(&bare, &frame).unwrap_err().to_string();
+        assert!(error.contains("no tables of its own"), "{error}");
+    }
+}
+
+/// `file` without the segments of that marker before its scan.
+fn without_segments(file: &[u8], marker: u8) -> Vec<u8> {
+    let (mut out, mut rest) = (file[..2].to_vec(), &file[2..]);
+    while rest[1] != 0xda {
+        let len = 2 + usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        if rest[1] != marker {
+            out.extend_from_slice(&rest[..len]);
+        }
+        rest = &rest[len..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[test]
+fn a_progressive_file_is_read() {
+    let (frame, pixels) = (frame(24, 40, 3), picture(24, 40, 3, 9));
+    let mut compressor = Compressor::new().unwrap();
+    compressor.make_progressive();
+    let (mut work, how) = (Vec::new(), (95, Subsampling::S444));
+    let picture = super::picture(&frame).unwrap();
+    let file = compressor
+        .compress(&pixels, picture, how, &mut work)
+        .unwrap();
+    let baseline = encode("jpeg:q=95", &frame, &pixels, 1)
+        .pages
+        .remove(0)
+        .bytes;
+    let expected = decode_file(&baseline, &frame).unwrap();
+    assert!(decode_file(file, &frame).unwrap() == expected);
+}
+
+/// A valid grey block of 8 × 8 that takes `scans` scans, up to 127, to say nothing.
+fn many_scans(scans: usize) -> Vec<u8> {
+    let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
+    file.extend([1; 64]);
+    file.extend([0xff, 0xc2, 0, 11, 8, 0, 8, 0, 8, 1, 1, 0x11, 0]);
+    for class in [0, 0x10] {
+        // One symbol, 0, of one bit.
+        file.extend([0xff, 0xc4, 0, 20, class, 1]);
+        file.extend([0; 16]);
+    }
+    // The mean, then each of the 63 coefficients but for its lowest bit, then that bit.
+    let coarse = (1..64).map(|k| (k, 0x01));
+    let fine = (1..64).map(|k| (k, 0x10));
+    for (k, bits) in [(0, 0)].into_iter().chain(coarse).chain(fine).take(scans) {
+        file.extend([0xff, 0xda, 0, 8, 1, 1, 0, k, k, bits, 0x7f]);
+    }
+    file.extend([0xff, 0xd9]);
+    file
+}
+
+#[test]
+fn a_file_of_very_many_scans_is_refused() {
+    let frame = frame(8, 8, 1);
+    assert_eq!(decode_file(&many_scans(50), &frame).unwrap(), [128; 64]);
+    let error = decode_file(&many_scans(100), &frame)
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("scans"), "{error}");
+}
+
+#[test]
+fn one_scratch_serves_good_and_bad_files_in_turn() {
+    let frame = frame(16, 16, 3);
+    let ty = frame.as_values().unwrap();
+    let file = encode("jpeg", &frame, &picture(16, 16, 3, 2), 1)
+        .pages
+        .remove(0)
+        .bytes;
+    let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
+    let mut scratch = Scratch::new();
+    let mut decode_with_scratch = |bytes: &[u8]| {
+        let mut out = vec![0; ty.frame_bytes()];
+        let mut dest = FramesMut::packed(ty, 1, &mut out)?;
+        decoder.decode(Page { bytes, frames: 1 }, 0..1, &mut dest, &mut scratch)?;
+        Ok::<_, CodecError>(out)
+    };
+    let expected = decode_with_scratch(&file).unwrap();
+    for cut in [10, file.len() / 2, file.len() - 1] {
+        assert!(decode_with_scratch(&file[..cut]).is_err());
+        assert!(decode_with_scratch(&file).unwrap() == expected);
+    }
+}
+
+#[test]
+fn flipping_any_bit_is_an_error_never_a_panic() {
+    for (frame, pixels) in [
+        (frame(10, 12, 3), picture(10, 12, 3, 7)),
+        (frame(10, 12, 1), picture(10, 12, 1, 7)),
+    ] {
+        let spec = "jpeg:q=70,sub=420";
+        assert_survives_damage(spec, &frame, &encode(spec, &frame, &pixels, 1));
+    }
+}
