@@ -106,7 +106,11 @@ pub fn codecs() -> &'static [CodecEntry] {
 pub fn codec(text: &str) -> Result<Arc<dyn Codec>> {
     let spec: CodecSpec = text.parse()?;
     match CODECS.iter().find(|entry| entry.name == spec.name()) {
-        Some(entry) => (entry.make)(&spec),
+        Some(entry) => {
+            let codec = (entry.make)(&spec)?;
+            codec.spec().check_len()?;
+            Ok(codec)
+        }
         None => {
             let known: Vec<_> = CODECS.iter().map(|entry| entry.name).collect();
             Err(CodecError::Unknown {
@@ -167,5 +171,14 @@ mod tests {
         for name in ["predict", "jpeg"] {
             assert_eq!(codec(name).unwrap().page_frames(&frame).get(), 1);
         }
+    }
+
+    #[test]
+    fn a_text_that_grows_beyond_what_a_reader_takes_is_refused() {
+        let many: Vec<String> = (1..60).map(|nr| format!("{nr}")).collect();
+        let text = format!("vector:abs={}", many.join("/"));
+        assert!(text.len() < 256, "short enough as it is given");
+        let error = codec(&text).unwrap_err().to_string();
+        assert!(error.contains("256 characters"), "{error}");
     }
 }

@@ -99,6 +99,18 @@ impl CodecSpec {
         }
     }
 
+    /// Refuses a canonical text that a reader would refuse: filled in, it may be longer than what was given.
+    pub(crate) fn check_len(&self) -> Result<()> {
+        if self.to_string().len() <= MAX_LEN {
+            return Ok(());
+        }
+        let what = "with all its parameters it is over 256 characters; give fewer different values";
+        Err(CodecError::Parameter {
+            spec: self.to_string().chars().take(MAX_LEN).collect(),
+            what: what.to_owned(),
+        })
+    }
+
     /// A parameter error about this spec.
     pub(crate) fn error(&self, what: impl Into<String>) -> CodecError {
         CodecError::Parameter {
