@@ -133,10 +133,22 @@ pub(crate) fn speed(count: u64, seconds: f64) -> String {
 /// Microseconds to decode one such frame on this machine, or a dash where nothing like it was measured.
 pub(crate) fn decode_us(costs: &CostRecord, codec: &CodecSpec, frame: &FrameType) -> String {
     let cost = costs.cost(codec, frame);
-    cost.map_or("–".to_owned(), |cost| {
-        let micros = cost.decode_ns / 1e3;
-        format!("{micros:.*}", if micros < 99.95 { 1 } else { 0 })
-    })
+    cost.map_or("–".to_owned(), |cost| micros(cost.decode_ns / 1e9))
+}
+
+/// Seconds as microseconds, with three digits or more.
+pub(crate) fn micros(seconds: f64) -> String {
+    let value = seconds * 1e6;
+    format!("{value:.*}", usize::from(value < 99.95))
+}
+
+/// What was lost, as measured: pictures in dB and at most, other numbers at most.
+pub(crate) fn error(psnr_db: Option<f64>, max_abs: f64) -> String {
+    match psnr_db {
+        Some(db) => format!("{db:.1} dB, ≤ {max_abs}"),
+        None if max_abs > 0.0 => format!("≤ {max_abs:.3e}"),
+        None => "none".to_owned(),
+    }
 }
 
 /// A frame type as a schema says it: `uint8 84×84×3`.

@@ -27,6 +27,7 @@ mod frame;
 mod frames;
 mod general;
 mod jpeg;
+mod number;
 mod pco;
 mod predict;
 mod raw;

@@ -63,14 +63,14 @@ impl<'a> Comparison<'a> {
             }
         }
         let found = deviation(self.ty, original, decoded);
+        let values = (original.len() / self.ty.dtype().size()) as u64;
         let missed = match &self.bound {
             Bound::Lossless => Some("a lossless page did not come back as it was".to_owned()),
             Bound::Abs(bound) => outside(self.ty, original, decoded, bound).map(|element| {
                 let frame = first_frame + element / self.ty.elements().max(1);
                 format!("a number of frame {frame} of a block moved by more than {bound}")
             }),
-            Bound::Psnr(db) => found
-                .psnr_db(original.len() / self.ty.dtype().size())
+            Bound::Psnr(db) => psnr_db(found.sum_squared, values)
                 .filter(|reached| *reached < db - PSNR_ROUNDING)
                 .map(|reached| format!("a page has {reached:.3} dB, {db} were promised")),
             _ => None,
@@ -82,13 +82,12 @@ impl<'a> Comparison<'a> {
 /// Two ways to compute the same logarithm may differ in the last digits.
 const PSNR_ROUNDING: f64 = 1e-9;
 
-impl Deviation {
-    /// The peak signal-to-noise ratio over `values` 8-bit numbers, or `None` if nothing was lost.
-    #[expect(clippy::cast_precision_loss, reason = "a page has under 2⁵³ numbers")]
-    pub(crate) fn psnr_db(&self, values: usize) -> Option<f64> {
-        let mean = self.sum_squared / values.max(1) as f64;
-        (mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
-    }
+/// The peak signal-to-noise ratio over `values` 8-bit numbers, 10·log₁₀(255² ÷ mean squared error), or `None` for no
+/// error at all.
+#[expect(clippy::cast_precision_loss, reason = "under 2⁵³ numbers")]
+pub(crate) fn psnr_db(sum_squared: f64, values: u64) -> Option<f64> {
+    let mean = sum_squared / values.max(1) as f64;
+    (mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
 }
 
 /// The first number that moved by more than it may.

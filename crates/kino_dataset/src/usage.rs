@@ -5,6 +5,7 @@ use std::time::Duration;
 use kino_format::{Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
 
+use crate::compare::psnr_db;
 use crate::manifest::StreamSummary;
 
 /// The cost of every stream, in the order in which they first came.
@@ -126,13 +127,6 @@ impl Usage {
             summaries[position].add(stream);
         }
     }
-}
-
-/// 10·log₁₀(255² ÷ mean squared error), or `None` for no error at all.
-#[expect(clippy::cast_precision_loss, reason = "a measure for people")]
-fn psnr_db(sum_squared_error: f64, values: u64) -> Option<f64> {
-    let mean = sum_squared_error / values.max(1) as f64;
-    (mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
 }
 
 impl StreamSummary {

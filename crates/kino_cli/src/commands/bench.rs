@@ -12,7 +12,7 @@ use kino_dataset::{
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, note, print, print_json};
+use crate::output::{Align, Table, error, micros, note, print, print_json};
 use crate::progress::Progress;
 
 /// Measure what things cost on this machine.
@@ -242,19 +242,6 @@ fn parse_type(text: &str) -> Result<FrameType> {
     Ok(FrameType::values(dtype.trim().parse()?, &shape)?)
 }
 
-fn micros(time: Duration) -> String {
-    let value = time.as_secs_f64() * 1e6;
-    format!("{value:.*}", usize::from(value < 99.95))
-}
-
-fn error(measured: &Measured) -> String {
-    match measured.psnr_db {
-        Some(db) => format!("{db:.1} dB, ≤ {}", measured.max_abs_error),
-        None if measured.max_abs_error > 0.0 => format!("≤ {:.3e}", measured.max_abs_error),
-        None => "none".to_owned(),
-    }
-}
-
 fn to_text(results: &[(&Sample, Rows)]) -> String {
     let mut text = format!("{}, one thread; MB before encoding\n", processor());
     for (sample, rows) in results {
@@ -280,9 +267,9 @@ fn to_text(results: &[(&Sample, Rows)]) -> String {
                     format!("{:.2}", row.ratio()),
                     format!("{:.0}", row.mb_s(row.encode)),
                     format!("{:.0}", row.mb_s(row.decode)),
-                    micros(row.random),
-                    micros(row.window),
-                    error(row),
+                    micros(row.random.as_secs_f64()),
+                    micros(row.window.as_secs_f64()),
+                    error(row.psnr_db, row.max_abs_error),
                 ],
                 Err(why) => {
                     let mut cells = vec![format!("{codec}: {why}")];

@@ -9,7 +9,7 @@ use kino_dataset::{Clock, CostRecord, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, bytes, decode_us, frame_type, print, print_json, ratio};
+use crate::output::{Align, Table, bytes, decode_us, error, frame_type, print, print_json, ratio};
 
 /// Show what a dataset holds.
 #[derive(Debug, clap::Args)]
@@ -98,7 +98,7 @@ fn streams(dataset: &Dataset) -> String {
             bytes(stream.raw_bytes),
             bytes(stream.bytes),
             ratio(stream.raw_bytes, stream.bytes),
-            error(stream),
+            error(stream.psnr_db(), stream.max_abs_error),
             cost(&costs, stream),
         ]);
     }
@@ -146,15 +146,6 @@ fn cost(costs: &CostRecord, stream: &StreamSummary) -> String {
     match (spec, frame) {
         (Some(spec), Some(frame)) => decode_us(costs, &spec, &frame),
         _ => String::new(),
-    }
-}
-
-/// What was lost, measured when it was packed: pictures in dB and at most, other numbers at most.
-fn error(stream: &StreamSummary) -> String {
-    match stream.psnr_db() {
-        Some(psnr) => format!("{psnr:.1} dB, ≤ {}", stream.max_abs_error),
-        None if stream.max_abs_error > 0.0 => format!("≤ {:.3e}", stream.max_abs_error),
-        None => "none".to_owned(),
     }
 }
 

@@ -476,7 +476,7 @@ impl<'r> Rows<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::arbitrary_bytes;
+    use crate::depth::tests::ranks;
     use proptest::prelude::*;
 
     fn decode(
@@ -576,21 +576,7 @@ mod tests {
             steps: bool, full: bool,
         ) {
             let levels = if few { 1 + levels % 256 } else { levels.min(65_536) };
-            let noise = arbitrary_bytes(seed, 2 * width * height);
-            let mut last = 0_usize;
-            let ranks: Vec<u16> = noise
-                .chunks_exact(2)
-                .map(|pair| {
-                    let number = usize::from(u16::from_le_bytes([pair[0], pair[1]]));
-                    last = match number % 8 {
-                        0 if steps => (last + 1).min(levels - 1),
-                        1 if steps => last.saturating_sub(1),
-                        2..8 if steps => last,
-                        _ => number % levels,
-                    };
-                    u16::try_from(last).unwrap()
-                })
-                .collect();
+            let ranks = ranks(seed, width * height, levels, steps);
             let detail = if full { Detail::Full } else { Detail::Little };
             let mut streams = encode(detail, width, &ranks);
             let (choices, contexts) = naive(width, &ranks);

@@ -188,7 +188,7 @@ fn step(above: &[u16], choices: &[u8], row: &mut [u16]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::arbitrary_bytes;
+    use crate::depth::tests::ranks;
     use proptest::prelude::*;
 
     fn decode(size: (usize, usize), streams: &Streams<Vec<u8>>, levels: usize) -> Option<Vec<u16>> {
@@ -282,21 +282,7 @@ mod tests {
             (width, height) in (1_usize..70, 1_usize..20), seed: u64, levels in 1_usize..70_000, steps: bool,
         ) {
             let levels = levels.min(65_536);
-            let noise = arbitrary_bytes(seed, 2 * width * height);
-            let mut last = 0_usize;
-            let ranks: Vec<u16> = noise
-                .chunks_exact(2)
-                .map(|pair| {
-                    let number = usize::from(u16::from_le_bytes([pair[0], pair[1]]));
-                    last = match number % 8 {
-                        0 if steps => (last + 1).min(levels - 1),
-                        1 if steps => last.saturating_sub(1),
-                        2..8 if steps => last,
-                        _ => number % levels,
-                    };
-                    u16::try_from(last).unwrap()
-                })
-                .collect();
+            let ranks = ranks(seed, width * height, levels, steps);
             let streams = encode(width, &ranks);
             prop_assert_eq!(naive(width, &streams), ranks.as_slice());
             prop_assert_eq!(decode((height, width), &streams, levels), Some(ranks));

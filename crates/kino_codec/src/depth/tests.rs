@@ -216,3 +216,20 @@ proptest! {
         }
     }
 }
+
+/// Ranks below `levels`: of distances that mostly stay or change by one, or without any order.
+pub(super) fn ranks(seed: u64, pixels: usize, levels: usize, steps: bool) -> Vec<u16> {
+    let noise = arbitrary_bytes(seed, 2 * pixels);
+    let mut last = 0_usize;
+    let rank = |pair: &[u8]| {
+        let number = usize::from(u16::from_le_bytes([pair[0], pair[1]]));
+        last = match number % 8 {
+            0 if steps => (last + 1).min(levels - 1),
+            1 if steps => last.saturating_sub(1),
+            2..8 if steps => last,
+            _ => number % levels,
+        };
+        u16::try_from(last).unwrap()
+    };
+    noise.chunks_exact(2).map(rank).collect()
+}

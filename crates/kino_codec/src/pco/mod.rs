@@ -20,8 +20,9 @@ use std::num::NonZeroUsize;
 use crate::bound::Bound;
 use crate::codec::{Codec, Decoder, Encoded, Scope, check_page_frames};
 use crate::error::{CodecError, Result, buffer};
-use crate::frame::{Dtype, FrameType};
+use crate::frame::FrameType;
 use crate::frames::Frames;
+use crate::number::with_number;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
@@ -126,37 +127,13 @@ impl Codec for Pco {
             level: self.level,
         };
         check_page_frames(run.page_frames, ty.frame_bytes())?;
-        match ty.dtype() {
-            Dtype::Bool | Dtype::U8 => run.encode::<u8>(out),
-            Dtype::U16 => run.encode::<u16>(out),
-            Dtype::U32 => run.encode::<u32>(out),
-            Dtype::U64 => run.encode::<u64>(out),
-            Dtype::I8 => run.encode::<i8>(out),
-            Dtype::I16 => run.encode::<i16>(out),
-            Dtype::I32 => run.encode::<i32>(out),
-            Dtype::I64 => run.encode::<i64>(out),
-            Dtype::F16 => run.encode::<half::f16>(out),
-            Dtype::F32 => run.encode::<f32>(out),
-            Dtype::F64 => run.encode::<f64>(out),
-        }
+        with_number!(ty.dtype(), T => run.encode::<T>(out))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
         self.check(frame)?;
         let ty = values_only(NAME, frame)?;
-        Ok(match ty.dtype() {
-            Dtype::Bool | Dtype::U8 => Box::new(PcoDecoder::<u8>::new(ty, shared)?),
-            Dtype::U16 => Box::new(PcoDecoder::<u16>::new(ty, shared)?),
-            Dtype::U32 => Box::new(PcoDecoder::<u32>::new(ty, shared)?),
-            Dtype::U64 => Box::new(PcoDecoder::<u64>::new(ty, shared)?),
-            Dtype::I8 => Box::new(PcoDecoder::<i8>::new(ty, shared)?),
-            Dtype::I16 => Box::new(PcoDecoder::<i16>::new(ty, shared)?),
-            Dtype::I32 => Box::new(PcoDecoder::<i32>::new(ty, shared)?),
-            Dtype::I64 => Box::new(PcoDecoder::<i64>::new(ty, shared)?),
-            Dtype::F16 => Box::new(PcoDecoder::<half::f16>::new(ty, shared)?),
-            Dtype::F32 => Box::new(PcoDecoder::<f32>::new(ty, shared)?),
-            Dtype::F64 => Box::new(PcoDecoder::<f64>::new(ty, shared)?),
-        })
+        Ok(with_number!(ty.dtype(), T => Box::new(PcoDecoder::<T>::new(ty, shared)?)))
     }
 }
 
@@ -165,6 +142,7 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::codec::Page;
+    use crate::frame::Dtype;
     use crate::testing::{
         any_values, assert_same_as_raw, assert_survives_damage, assert_survives_empty_frames,
         decode, encode,

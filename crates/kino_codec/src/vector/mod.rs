@@ -38,6 +38,7 @@ use crate::codec::{Codec, Decoder, Encoded, Scope, check_page_frames};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::frames::Frames;
+use crate::number::with_number;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
@@ -219,42 +220,15 @@ impl Codec for Vector {
             quats: &self.quats,
             protected: frames.protected(),
         };
-        match ty.dtype() {
-            Dtype::Bool | Dtype::U8 => run.encode::<u8>(out),
-            Dtype::U16 => run.encode::<u16>(out),
-            Dtype::U32 => run.encode::<u32>(out),
-            Dtype::U64 => run.encode::<u64>(out),
-            Dtype::I8 => run.encode::<i8>(out),
-            Dtype::I16 => run.encode::<i16>(out),
-            Dtype::I32 => run.encode::<i32>(out),
-            Dtype::I64 => run.encode::<i64>(out),
-            Dtype::F16 => run.encode::<half::f16>(out),
-            Dtype::F32 => run.encode::<f32>(out),
-            Dtype::F64 => run.encode::<f64>(out),
-        }
+        with_number!(ty.dtype(), T => run.encode::<T>(out))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
         self.check(frame)?;
         let ty = values_only(NAME, frame)?;
-        macro_rules! decoder {
-            ($number:ty) => {
-                Box::new(VectorDecoder::<$number>::new(ty, &self.quats, shared)?)
-            };
-        }
-        Ok(match ty.dtype() {
-            Dtype::Bool | Dtype::U8 => decoder!(u8),
-            Dtype::U16 => decoder!(u16),
-            Dtype::U32 => decoder!(u32),
-            Dtype::U64 => decoder!(u64),
-            Dtype::I8 => decoder!(i8),
-            Dtype::I16 => decoder!(i16),
-            Dtype::I32 => decoder!(i32),
-            Dtype::I64 => decoder!(i64),
-            Dtype::F16 => decoder!(half::f16),
-            Dtype::F32 => decoder!(f32),
-            Dtype::F64 => decoder!(f64),
-        })
+        Ok(with_number!(ty.dtype(), T => {
+            Box::new(VectorDecoder::<T>::new(ty, &self.quats, shared)?)
+        }))
     }
 }
 

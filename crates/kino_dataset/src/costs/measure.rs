@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kino_codec::{Codec, CodecError, Encoded, FrameData, Frames, Scratch};
 
-use crate::compare::Deviation;
+use crate::compare::{Deviation, psnr_db};
 use crate::error::{Result, codec_at};
 
 use super::reader::Reader;
@@ -103,7 +103,7 @@ fn measure_run(
         window,
         window_frames,
         max_abs_error: error.max_abs,
-        psnr_db: psnr_db(frames, error),
+        psnr_db: psnr_of(frames, error),
     })
 }
 
@@ -116,12 +116,12 @@ fn raw_bytes(frames: &Frames<'_>) -> usize {
     }
 }
 
-fn psnr_db(frames: &Frames<'_>, error: Deviation) -> Option<f64> {
+/// The ratio of frames of bytes; other numbers have no peak that is known.
+fn psnr_of(frames: &Frames<'_>, error: Deviation) -> Option<f64> {
     let ty = frames.frame().as_values()?;
     let is_bytes = ty.dtype() == kino_codec::Dtype::U8;
-    error
-        .psnr_db(frames.len() * ty.elements())
-        .filter(|_| is_bytes)
+    let values = frames.len() * ty.elements();
+    psnr_db(error.sum_squared, values as u64).filter(|_| is_bytes)
 }
 
 /// The best time of several calls: at least three unless they are slow.
