@@ -10,7 +10,8 @@
 //! ```
 //!
 //! To write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
-//! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To check: [`verify`].
+//! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To train: [`Request`] → [`Windows`] → [`Sample`].
+//! To check: [`verify`].
 
 mod assembler;
 mod assembly;
@@ -30,32 +31,43 @@ mod open_stream;
 mod plan;
 mod protection;
 mod receipts;
+mod selection;
 mod shard_file;
 mod stats;
 mod store;
+mod stored_stream;
 mod stream;
 mod stream_info;
 mod table;
 mod usage;
 mod verify;
+mod window;
 mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::Committed;
-pub use costs::{Cost, CostRecord, Effort, Measured, Sample, candidates, measure, processor};
+pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, measure, processor};
 pub use dataset::Dataset;
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use events::{Detect, EventRule, Protected};
 pub use hash::Hash;
-pub use kino_format::{Clock, Kind, RegularClock, StreamSchema};
+pub use kino_format::{Clock, Kind, PageSlice, RegularClock, StreamSchema};
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
+pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
+pub use stored_stream::StoredStream;
 pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
 pub use verify::{Damage, Depth, Verified, verify};
+pub use window::{
+    Anchor, Array, At, CountSource, EpisodeWindows, Goal, LeRobot, Located, Mask, MaskArray,
+    MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Polarity, Rate, Request, Resolve,
+    Robomimic, SAME_INSTANT_NS, Sample, SamplePlan, Stack, Window, WindowPlan, Windows,
+    action_chunk, observation, whole_episode,
+};
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

@@ -6,13 +6,12 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use kino_codec::{
-    Codec, CodecError, Decoder, Dtype, FrameType, FramesMut, Page, Scratch, ValueType,
-};
-use kino_format::{Clock, NONE, PageSlice, Segment, StreamRecord, StreamSchema};
+use kino_codec::{Dtype, FrameType, FramesMut, Page, Scratch};
+use kino_format::{Clock, NONE, PageSlice, StreamSchema};
 
 use crate::episode::Episode;
-use crate::error::{Result, codec_at, corrupt, format_at, invalid};
+use crate::error::{Result, codec_at, corrupt, invalid};
+use crate::stored_stream::StoredStream;
 
 /// Pages are fetched in reads of at most this many bytes, so that a long stream is never held whole.
 const READ_BYTES: u64 = 8 << 20;
@@ -20,53 +19,35 @@ const READ_BYTES: u64 = 8 << 20;
 /// One stream of one episode.
 #[derive(Debug)]
 pub struct Stream {
-    episode: Episode,
-    position: usize,
-    record: StreamRecord,
-    schema: StreamSchema,
-    frame: FrameType,
+    /// What it stores itself.
+    own: StoredStream,
+    /// The stream whose frames it shares, once it was needed.
+    base: OnceLock<StoredStream>,
     clock: OnceLock<Clock>,
-    /// Decoders of the stream's own pages and of those it shares.
-    decoders: [OnceLock<Box<dyn Decoder>>; 2],
 }
 
 impl Stream {
     pub(crate) fn open(episode: Episode, position: usize) -> Result<Self> {
-        let record = episode.index().stream(position);
-        let schema = episode
-            .schema()
-            .streams
-            .get(record.stream as usize)
-            .cloned();
-        let schema = schema
-            .ok_or_else(|| corrupt(episode.place("index"), "a stream is not in the schema"))?;
-        let frame = schema
-            .frame_type()
-            .map_err(format_at(episode.place("schema")))?;
         Ok(Self {
-            episode,
-            position,
-            record,
-            schema,
-            frame,
+            own: StoredStream::open(episode, position)?,
+            base: OnceLock::new(),
             clock: OnceLock::new(),
-            decoders: Default::default(),
         })
     }
 
     /// Name, kind, frame type and codec.
     pub fn schema(&self) -> &StreamSchema {
-        &self.schema
+        self.own.schema()
     }
 
     /// The type of its frames.
     pub fn frame_type(&self) -> &FrameType {
-        &self.frame
+        self.own.frame_type()
     }
 
     /// How many frames it has.
     pub fn len(&self) -> usize {
-        self.record.frames as usize
+        self.own.record().frames as usize
     }
 
     /// Whether it has none.
@@ -74,12 +55,25 @@ impl Stream {
         self.len() == 0
     }
 
+    /// The place of its clock among the episode's: streams with the same number have the same times.
+    pub(crate) fn clock_number(&self) -> u32 {
+        self.own.record().clock
+    }
+
+    /// Bytes of its decoded frames.
+    pub(crate) fn raw_bytes(&self) -> u64 {
+        self.own.record().raw_bytes
+    }
+
     /// When its frames were taken; explicit times are read once.
     pub fn clock(&self) -> Result<&Clock> {
         if let Some(clock) = self.clock.get() {
             return Ok(clock);
         }
-        let record = self.episode.index().clock(self.record.clock as usize);
+        let record = self
+            .episode()
+            .index()
+            .clock(self.own.record().clock as usize);
         let clock = match record.regular() {
             Some(regular) => Clock::Regular(regular),
             None => Clock::Explicit(self.read_times()?.into()),
@@ -92,7 +86,7 @@ impl Stream {
         if seconds.start.is_nan() || seconds.end.is_nan() {
             return Err(invalid("a time range must not be NaN"));
         }
-        let start = self.episode.start_ns();
+        let start = self.episode().start_ns();
         Ok(self.clock()?.frames_in(
             start.saturating_add(to_ns(seconds.start))..start.saturating_add(to_ns(seconds.end)),
         ))
@@ -108,7 +102,7 @@ impl Stream {
     /// Reads frames of numbers, packed.
     pub fn read(&self, frames: Range<usize>) -> Result<Vec<u8>> {
         self.check_range(&frames)?;
-        let ty = self.value_type()?;
+        let ty = self.own.value_type()?;
         let len = frames
             .len()
             .checked_mul(ty.frame_bytes())
@@ -130,7 +124,7 @@ impl Stream {
         scratch: &mut Scratch,
     ) -> Result<()> {
         self.check_range(&frames)?;
-        let ty = self.value_type()?;
+        let ty = self.own.value_type()?;
         if frames.len().checked_mul(ty.frame_bytes()) != Some(out.len()) {
             return Err(invalid(format!(
                 "{}: {} bytes for {} frames of {ty}",
@@ -143,25 +137,11 @@ impl Stream {
             return Ok(());
         }
         let mut rest = out;
-        self.each_page(&frames, |slice, decoder, bytes| {
+        self.each_page(&frames, |stored, slice, bytes| {
             let (head, tail) =
                 std::mem::take(&mut rest).split_at_mut(slice.range.len() * ty.frame_bytes());
             rest = tail;
-            let mut dest = FramesMut::packed(ty, slice.range.len(), head)?;
-            let page = Page {
-                bytes,
-                frames: slice.frames,
-            };
-            decoder.decode(page, slice.range.clone(), &mut dest, scratch)?;
-            // A byte that is neither 0 nor 1 is undefined behaviour in whoever takes it for a truth value.
-            if ty.dtype() == Dtype::Bool && head.iter().any(|&byte| byte > 1) {
-                let what = "a truth value is neither 0 nor 1".to_owned();
-                return Err(CodecError::Corrupt {
-                    codec: "bool",
-                    what,
-                });
-            }
-            Ok(())
+            stored.decode(slice, bytes, head, scratch)
         })
     }
 
@@ -170,16 +150,8 @@ impl Stream {
         self.check_range(&frames)?;
         let mut texts = Vec::new();
         let mut scratch = Scratch::new();
-        self.each_page(&frames, |slice, decoder, bytes| {
-            decoder.decode_text(
-                Page {
-                    bytes,
-                    frames: slice.frames,
-                },
-                slice.range.clone(),
-                &mut texts,
-                &mut scratch,
-            )
+        self.each_page(&frames, |stored, slice, bytes| {
+            stored.decode_text(slice, bytes, &mut texts, &mut scratch)
         })?;
         Ok(texts)
     }
@@ -189,12 +161,13 @@ impl Stream {
         let frames = frame..frame.saturating_add(1);
         self.check_range(&frames)?;
         let mut found = None;
-        self.each_page(&frames, |slice, decoder, bytes| {
+        self.each_page(&frames, |stored, slice, bytes| {
             let page = Page {
                 bytes,
                 frames: slice.frames,
             };
-            found = decoder
+            found = stored
+                .decoder()?
                 .bitstream(page, slice.range.start)
                 .map(<[u8]>::to_vec);
             Ok(())
@@ -202,17 +175,44 @@ impl Stream {
         Ok(found)
     }
 
+    /// Where a frame is stored: the stream's position among the episode's, and the frame's number there.
+    pub fn place_of(&self, frame: u32) -> (usize, u32) {
+        let record = self.own.record();
+        if record.base != NONE && frame < record.own_start {
+            // `check_base` of the index saw that the shared frames exist in the base.
+            (
+                record.base as usize,
+                frame.saturating_add(record.base_first),
+            )
+        } else {
+            (self.own.position(), frame)
+        }
+    }
+
+    /// What is stored at a position that [`place_of`](Self::place_of) named: by this stream, or by the one it shares frames with.
+    pub fn stored(&self, position: usize) -> Result<&StoredStream> {
+        if position == self.own.position() {
+            return Ok(&self.own);
+        }
+        if let Some(base) = self.base.get() {
+            return Ok(base);
+        }
+        let base = StoredStream::open(self.episode().clone(), self.own.record().base as usize)?;
+        // Two threads may open it at once; the first stays.
+        Ok(self.base.get_or_init(|| base))
+    }
+
     /// Calls `decode` for every page of `frames`, in order, with bytes whose checksum was right.
     fn each_page(
         &self,
         frames: &Range<usize>,
-        mut decode: impl FnMut(&PageSlice, &dyn Decoder, &[u8]) -> Result<(), CodecError>,
+        mut decode: impl FnMut(&StoredStream, &PageSlice, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let to_u32 = |idx: usize| u32::try_from(idx).unwrap_or(u32::MAX);
-        let index = self.episode.index();
-        for segment in index.segments(self.position, to_u32(frames.start)..to_u32(frames.end)) {
-            let decoder = self.decoder(&segment)?;
-            let mut pages = index.pages_of(&segment).peekable();
+        let frames = to_u32(frames.start)..to_u32(frames.end);
+        for segment in self.episode().index().segments(self.own.position(), frames) {
+            let stored = self.stored(segment.stream)?;
+            let mut pages = stored.pages(segment.frames).peekable();
             while let Some(first) = pages.next() {
                 let mut group = vec![first];
                 while let Some(next) = pages.next_if(|next| {
@@ -221,74 +221,21 @@ impl Stream {
                 }) {
                     group.push(next);
                 }
-                self.decode_group(&group, decoder, &mut decode)?;
+                let bytes = stored.fetch(&group)?;
+                for slice in &group {
+                    let page = stored.page_bytes(&group, slice, &bytes)?;
+                    decode(stored, slice, page)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Reads pages that follow each other in one go, checks and decodes each.
-    fn decode_group(
-        &self,
-        group: &[PageSlice],
-        decoder: &dyn Decoder,
-        decode: &mut impl FnMut(&PageSlice, &dyn Decoder, &[u8]) -> Result<(), CodecError>,
-    ) -> Result<()> {
-        let [first, ..] = group else { return Ok(()) };
-        let last = group.last().unwrap_or(first);
-        let bytes = self.episode.read_pages(&first.record, &last.record)?;
-        for slice in group {
-            let start = usize::try_from(slice.record.offset() - first.record.offset())
-                .unwrap_or(usize::MAX);
-            let page = bytes
-                .get(start..)
-                .and_then(|rest| rest.get(..slice.record.len as usize));
-            let place = || format!("{}, frames from {}", self.place(), slice.record.first_frame);
-            let page = page.ok_or_else(|| corrupt(place(), "the shard is truncated"))?;
-            self.episode.check_page(&slice.record, page, &place())?;
-            decode(slice, decoder, page).map_err(codec_at(place()))?;
-        }
-        Ok(())
-    }
-
-    fn decoder(&self, segment: &Segment) -> Result<&dyn Decoder> {
-        let slot = &self.decoders[usize::from(segment.stream != self.position)];
-        if let Some(decoder) = slot.get() {
-            return Ok(&**decoder);
-        }
-        let record = self.episode.index().stream(segment.stream);
-        let schema = self
-            .episode
-            .schema()
-            .streams
-            .get(record.stream as usize)
-            .unwrap_or(&self.schema);
-        let codec = kino_codec::codec(&schema.codec).map_err(codec_at(self.place()))?;
-        let decoder = self.make_decoder(&*codec, &self.frame, record.shared_page)?;
-        Ok(&**slot.get_or_init(|| decoder))
-    }
-
-    fn make_decoder(
-        &self,
-        codec: &dyn Codec,
-        frame: &FrameType,
-        shared_page: u32,
-    ) -> Result<Box<dyn Decoder>> {
-        let place = format!("{}, what its pages share", self.place());
-        let shared = match shared_page {
-            NONE => bytes::Bytes::new(),
-            page => self
-                .episode
-                .read_page(&self.episode.index().page(page), &place)?,
-        };
-        codec.decoder(frame, &shared).map_err(codec_at(place))
-    }
-
     /// Reads explicit times.
     fn read_times(&self) -> Result<Vec<i64>> {
-        let index = self.episode.index();
+        let index = self.episode().index();
         let (position, place) = (
-            self.record.clock as usize,
+            self.own.record().clock as usize,
             format!("{}, timestamps", self.place()),
         );
         let record = index.clock(position);
@@ -297,15 +244,15 @@ impl Stream {
         }
         let frame = FrameType::values(Dtype::I64, &[]).map_err(codec_at(&place))?;
         let codec =
-            kino_codec::codec(&self.episode.schema().clock_codec).map_err(codec_at(&place))?;
-        let decoder = self.make_decoder(&*codec, &frame, record.shared_page)?;
+            kino_codec::codec(&self.episode().schema().clock_codec).map_err(codec_at(&place))?;
+        let decoder = self.own.make_decoder(&*codec, &frame, record.shared_page)?;
         let Some(ty) = frame.as_values() else {
             return Ok(Vec::new());
         };
         let mut times: Vec<i64> = Vec::new();
         let (mut buffer, mut scratch) = (Vec::new(), Scratch::new());
         for slice in index.pages_of_clock(position) {
-            let bytes = self.episode.read_page(&slice.record, &place)?;
+            let bytes = self.episode().read_page(&slice.record, &place)?;
             buffer.resize(slice.frames * ty.frame_bytes(), 0);
             let mut dest =
                 FramesMut::packed(ty, slice.frames, &mut buffer).map_err(codec_at(&place))?;
@@ -335,9 +282,8 @@ impl Stream {
         Ok(times)
     }
 
-    fn value_type(&self) -> Result<&ValueType> {
-        let text = || invalid(format!("{} holds text; read it as text", self.place()));
-        self.frame.as_values().ok_or_else(text)
+    pub(crate) fn episode(&self) -> &Episode {
+        self.own.episode()
     }
 
     fn check_range(&self, frames: &Range<usize>) -> Result<()> {
@@ -359,8 +305,7 @@ impl Stream {
     }
 
     fn place(&self) -> String {
-        self.episode
-            .place(&format!("stream `{}`", self.schema.name))
+        self.own.place()
     }
 }
 

@@ -196,7 +196,7 @@ impl EpisodeIndex {
     ///
     /// # Panics
     /// If there is no such stream.
-    pub fn pages_of(&self, segment: &Segment) -> impl Iterator<Item = PageSlice> {
+    pub fn pages_of<'i>(&'i self, segment: &Segment) -> impl Iterator<Item = PageSlice> + use<'i> {
         let run = Run::of_stream(&self.stream(segment.stream));
         self.slices(run, segment.frames.clone())
     }

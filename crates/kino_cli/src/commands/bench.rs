@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kino_codec::{FrameType, codec};
 use kino_dataset::{
-    CostRecord, Dataset, Effort, Kind, Measured, Sample, candidates, measure, processor,
+    CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, measure, processor,
 };
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
     };
     let samples = samples(args)?;
     let mut record = CostRecord::load();
-    let mut results: Vec<(&Sample, Rows)> = Vec::new();
+    let mut results: Vec<(&CostSample, Rows)> = Vec::new();
     let mut progress = Progress::new("bench");
     let total: usize = samples
         .iter()
@@ -131,7 +131,7 @@ fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
     })
 }
 
-fn codecs_for(args: &CodecArgs, sample: &Sample) -> Vec<String> {
+fn codecs_for(args: &CodecArgs, sample: &CostSample) -> Vec<String> {
     match args.codec.as_slice() {
         [] if sample.is_carried() => vec!["jpeg:carry".to_owned()],
         [] => candidates(sample.kind, &sample.frame),
@@ -139,18 +139,18 @@ fn codecs_for(args: &CodecArgs, sample: &Sample) -> Vec<String> {
     }
 }
 
-fn measure_one(text: &str, sample: &Sample, effort: Effort) -> Result<Measured> {
+fn measure_one(text: &str, sample: &CostSample, effort: Effort) -> Result<Measured> {
     let codec = codec(text)?;
     codec.check(&sample.frame)?;
     Ok(sample.with_frames(|frames| measure(&*codec, frames, effort))?)
 }
 
-fn samples(args: &CodecArgs) -> Result<Vec<Sample>> {
+fn samples(args: &CodecArgs) -> Result<Vec<CostSample>> {
     let max_bytes = args.max_mb.saturating_mul(1_000_000);
     let samples = match (&args.dataset, &args.frames, &args.ty) {
         (Some(path), ..) => {
             let dataset = Dataset::open(path)?;
-            let found = Sample::of_dataset(&dataset, &args.stream, max_bytes)?;
+            let found = CostSample::of_dataset(&dataset, &args.stream, max_bytes)?;
             if found.is_empty() {
                 bail!("no stream of {} matches `{}`", path.display(), args.stream);
             }
@@ -159,7 +159,7 @@ fn samples(args: &CodecArgs) -> Result<Vec<Sample>> {
         (None, Some(path), Some(ty)) => {
             vec![from_file(path, ty, args.strings, max_bytes)?]
         }
-        _ => Sample::built_in()?,
+        _ => CostSample::built_in()?,
     };
     Ok(samples
         .into_iter()
@@ -168,7 +168,7 @@ fn samples(args: &CodecArgs) -> Result<Vec<Sample>> {
 }
 
 /// The frames of a file.
-fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<Sample> {
+fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<CostSample> {
     let frame =
         parse_type(ty).with_context(|| format!("--type {ty}: a type looks like uint8[84,84,3]"))?;
     let size = frame.as_values().map_or(1, |ty| ty.frame_bytes()).max(1);
@@ -201,7 +201,7 @@ fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<S
         (false, true) => Kind::Depth,
         (false, false) => Kind::Vector,
     };
-    Ok(Sample {
+    Ok(CostSample {
         name: path.display().to_string(),
         kind,
         frame,
@@ -242,7 +242,7 @@ fn parse_type(text: &str) -> Result<FrameType> {
     Ok(FrameType::values(dtype.trim().parse()?, &shape)?)
 }
 
-fn to_text(results: &[(&Sample, Rows)]) -> String {
+fn to_text(results: &[(&CostSample, Rows)]) -> String {
     let mut text = format!("{}, one thread; MB before encoding\n", processor());
     for (sample, rows) in results {
         text.push_str(&format!(
@@ -283,7 +283,7 @@ fn to_text(results: &[(&Sample, Rows)]) -> String {
     text
 }
 
-fn to_json(results: &[(&Sample, Rows)]) -> Value {
+fn to_json(results: &[(&CostSample, Rows)]) -> Value {
     let streams = results.iter().map(|(sample, rows)| {
         let codecs = rows.iter().map(|(codec, row)| match row {
             Ok(row) => json!({

@@ -9,4 +9,4 @@ mod sample;
 pub use candidates::candidates;
 pub use measure::{Effort, Measured, measure};
 pub use record::{Cost, CostRecord, processor};
-pub use sample::Sample;
+pub use sample::CostSample;

@@ -11,7 +11,7 @@ use crate::plan::glob;
 
 /// A run of frames.
 #[derive(Debug, Clone)]
-pub struct Sample {
+pub struct CostSample {
     /// The stream's name.
     pub name: String,
     /// What it is.
@@ -24,7 +24,7 @@ pub struct Sample {
     pub strings: Vec<Vec<u8>>,
 }
 
-impl Sample {
+impl CostSample {
     /// Hands the frames to `work`.
     pub fn with_frames<R>(&self, work: impl FnOnce(&Frames<'_>) -> Result<R>) -> Result<R> {
         let strings: Vec<&[u8]> = self.strings.iter().map(Vec::as_slice).collect();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn made_up_samples_are_whole_frames_of_every_kind() {
-        let samples = Sample::built_in().unwrap();
+        let samples = CostSample::built_in().unwrap();
         let kinds = [Kind::Vector, Kind::Image, Kind::Depth, Kind::Text];
         for kind in kinds {
             assert!(samples.iter().any(|sample| sample.kind == kind), "{kind:?}");

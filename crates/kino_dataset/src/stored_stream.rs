@@ -1,0 +1,238 @@
+//! The pages of one stream of one episode: finding, fetching and decoding them, each apart.
+//!
+//! ```text
+//! pages(10..30)  ─▶ [page 4: frames 2.. of 8] [page 5: all of 8] [page 6: ..6 of 8]       the index, no bytes
+//! fetch(pages)   ─▶ one read, every page's checksum compared                              an I/O thread
+//! decode(page)   ─▶ straight into the caller's place                                      a decode thread
+//! ```
+//!
+//! [`Stream`](crate::Stream) does the three one after the other. A training loader does them on different threads,
+//! many pages at once. A stream that shares frames with another stores only the rest itself: [`Stream::place_of`]
+//! says which stored stream holds which frames.
+//!
+//! [`Stream::place_of`]: crate::Stream::place_of
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use kino_codec::{
+    Codec, CodecError, Decoder, Dtype, FrameType, FramesMut, Page, PicturesMut, Scratch, ValueType,
+};
+use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
+
+use crate::episode::Episode;
+use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
+
+/// The frames that one stream of an episode stores itself.
+#[derive(Debug)]
+pub struct StoredStream {
+    episode: Episode,
+    position: usize,
+    record: StreamRecord,
+    schema: StreamSchema,
+    frame: FrameType,
+    decoder: OnceLock<Box<dyn Decoder>>,
+}
+
+impl StoredStream {
+    pub(crate) fn open(episode: Episode, position: usize) -> Result<Self> {
+        let record = episode.index().stream(position);
+        let schema = episode
+            .schema()
+            .streams
+            .get(record.stream as usize)
+            .cloned();
+        let schema = schema
+            .ok_or_else(|| corrupt(episode.place("index"), "a stream is not in the schema"))?;
+        let frame = schema
+            .frame_type()
+            .map_err(format_at(episode.place("schema")))?;
+        Ok(Self {
+            episode,
+            position,
+            record,
+            schema,
+            frame,
+            decoder: OnceLock::new(),
+        })
+    }
+
+    /// Its position among the episode's streams.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Name, kind, frame type and codec.
+    pub fn schema(&self) -> &StreamSchema {
+        &self.schema
+    }
+
+    /// The type of its frames.
+    pub fn frame_type(&self) -> &FrameType {
+        &self.frame
+    }
+
+    /// Which of the stream's frames are stored here; those before are another stream's.
+    pub fn frames(&self) -> Range<u32> {
+        self.record.own_start..self.record.frames
+    }
+
+    pub(crate) fn record(&self) -> &StreamRecord {
+        &self.record
+    }
+
+    pub(crate) fn episode(&self) -> &Episode {
+        &self.episode
+    }
+
+    /// The pages that hold `frames`, in time order; frames that are not stored here are left out.
+    pub fn pages(&self, frames: Range<u32>) -> impl Iterator<Item = PageSlice> {
+        let segment = Segment {
+            stream: self.position,
+            frames,
+        };
+        self.episode.index().pages_of(&segment)
+    }
+
+    /// Reads pages that follow each other, in one go, and compares their checksums.
+    pub fn fetch(&self, pages: &[PageSlice]) -> Result<Bytes> {
+        let ([first, ..], [.., last]) = (pages, pages) else {
+            return Ok(Bytes::new());
+        };
+        let bytes = self.episode.read_pages(&first.record, &last.record)?;
+        for page in pages {
+            let stored = self.page_bytes(pages, page, &bytes)?;
+            self.episode
+                .check_page(&page.record, stored, &self.page_place(page))?;
+        }
+        Ok(bytes)
+    }
+
+    /// The bytes of one of the pages that were fetched together.
+    pub fn page_bytes<'b>(
+        &self,
+        pages: &[PageSlice],
+        page: &PageSlice,
+        bytes: &'b [u8],
+    ) -> Result<&'b [u8]> {
+        let first = pages.first().unwrap_or(page);
+        let start = page.record.offset().checked_sub(first.record.offset());
+        start
+            .and_then(|start| usize::try_from(start).ok())
+            .and_then(|start| bytes.get(start..)?.get(..page.record.len as usize))
+            .ok_or_else(|| corrupt(self.page_place(page), "the shard is truncated"))
+    }
+
+    /// Decodes the wanted frames of a page into a packed buffer of exactly their size.
+    pub fn decode(
+        &self,
+        page: &PageSlice,
+        bytes: &[u8],
+        out: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let decoder = self.decoder()?;
+        let ty = self.value_type()?;
+        let stored = Page {
+            bytes,
+            frames: page.frames,
+        };
+        FramesMut::packed(ty, page.range.len(), out)
+            .and_then(|mut dest| decoder.decode(stored, page.range.clone(), &mut dest, scratch))
+            .and_then(|()| check_truth_values(ty, out))
+            .map_err(|error| self.at_page(page, error))
+    }
+
+    /// Decodes the wanted pictures of a page, as the view of `dest` says, into its first places.
+    pub fn decode_pictures(
+        &self,
+        page: &PageSlice,
+        bytes: &[u8],
+        dest: &mut PicturesMut<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let stored = Page {
+            bytes,
+            frames: page.frames,
+        };
+        self.decoder()?
+            .decode_pictures(stored, page.range.clone(), dest, scratch)
+            .map_err(|error| self.at_page(page, error))
+    }
+
+    /// Appends the wanted texts of a page.
+    pub fn decode_text(
+        &self,
+        page: &PageSlice,
+        bytes: &[u8],
+        out: &mut Vec<String>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let stored = Page {
+            bytes,
+            frames: page.frames,
+        };
+        self.decoder()?
+            .decode_text(stored, page.range.clone(), out, scratch)
+            .map_err(|error| self.at_page(page, error))
+    }
+
+    /// The type of its numbers; an error for text.
+    pub(crate) fn value_type(&self) -> Result<&ValueType> {
+        let text = || invalid(format!("{} holds text; read it as text", self.place()));
+        self.frame.as_values().ok_or_else(text)
+    }
+
+    pub(crate) fn decoder(&self) -> Result<&dyn Decoder> {
+        if let Some(decoder) = self.decoder.get() {
+            return Ok(&**decoder);
+        }
+        let codec = kino_codec::codec(&self.schema.codec).map_err(codec_at(self.place()))?;
+        let decoder = self.make_decoder(&*codec, &self.frame, self.record.shared_page)?;
+        Ok(&**self.decoder.get_or_init(|| decoder))
+    }
+
+    /// A decoder for pages of the episode that share `shared_page`.
+    pub(crate) fn make_decoder(
+        &self,
+        codec: &dyn Codec,
+        frame: &FrameType,
+        shared_page: u32,
+    ) -> Result<Box<dyn Decoder>> {
+        let place = format!("{}, what its pages share", self.place());
+        let shared = match shared_page {
+            NONE => Bytes::new(),
+            page => self
+                .episode
+                .read_page(&self.episode.index().page(page), &place)?,
+        };
+        codec.decoder(frame, &shared).map_err(codec_at(place))
+    }
+
+    /// Shard, episode and stream, for messages.
+    pub(crate) fn place(&self) -> String {
+        self.episode
+            .place(&format!("stream `{}`", self.schema.name))
+    }
+
+    fn at_page(&self, page: &PageSlice, source: CodecError) -> DatasetError {
+        codec_at(self.page_place(page))(source)
+    }
+
+    fn page_place(&self, page: &PageSlice) -> String {
+        format!("{}, frames from {}", self.place(), page.record.first_frame)
+    }
+}
+
+/// A byte that is neither 0 nor 1 is undefined behaviour in whoever takes it for a truth value.
+fn check_truth_values(ty: &ValueType, values: &[u8]) -> Result<(), CodecError> {
+    if ty.dtype() == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
+        let what = "a truth value is neither 0 nor 1".to_owned();
+        return Err(CodecError::Corrupt {
+            codec: "bool",
+            what,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! A request that was checked against a dataset: every stream is there and can do what is asked of it.
+
+use kino_codec::{Dtype, FrameType};
+use kino_format::StreamSchema;
+
+use super::mask::{self, Mask};
+use super::request::{Anchor, Request, Resolve, Window};
+use crate::dataset::Dataset;
+use crate::error::{DatasetError, Result, format_at, invalid, not_found};
+use crate::manifest::StreamSummary;
+
+/// How many names an error lists.
+const LISTED: usize = 20;
+
+/// A request and what the dataset says of its streams.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub(super) request: Request,
+    pub(super) masks: Vec<Mask>,
+    /// Every stream of the request once.
+    pub(super) streams: Vec<BoundStream>,
+    /// The stream of each window, as its place in `streams`.
+    pub(super) stream_of: Vec<usize>,
+    /// The stream whose frames are the anchors.
+    pub(super) anchor: Option<usize>,
+}
+
+/// A stream of the request.
+#[derive(Debug)]
+pub(super) struct BoundStream {
+    pub(super) name: String,
+    pub(super) frame: FrameType,
+    /// How many episodes have it, its frames in all, and their bytes.
+    pub(super) episodes: u64,
+    pub(super) frames: u64,
+    pub(super) raw_bytes: u64,
+}
+
+impl Bound {
+    /// Refuses a request that `dataset` cannot serve, with the stream, the value and what would be right.
+    pub(super) fn new(dataset: &Dataset, request: Request) -> Result<Self> {
+        request.check()?;
+        let mut bound = Self {
+            masks: mask::masks(&request)?,
+            streams: Vec::new(),
+            stream_of: Vec::new(),
+            anchor: None,
+            request,
+        };
+        if let Anchor::Stream(name) = bound.request.anchor.clone() {
+            bound.anchor = Some(bound.add(dataset, &name, || "anchor".to_owned())?);
+        }
+        for window in bound.request.windows.clone() {
+            let place = bound.add(dataset, &window.stream, || window.place())?;
+            check_resolve(&window, &bound.streams[place].frame)?;
+            bound.stream_of.push(place);
+        }
+        Ok(bound)
+    }
+
+    /// The place of a stream, which is added when it is new.
+    fn add(
+        &mut self,
+        dataset: &Dataset,
+        name: &str,
+        wanted_by: impl Fn() -> String,
+    ) -> Result<usize> {
+        if let Some(place) = self.streams.iter().position(|stream| stream.name == name) {
+            return Ok(place);
+        }
+        let all = &dataset.manifest().streams;
+        let Some(summary) = all.iter().find(|stream| stream.name == name) else {
+            return Err(unknown_stream(&wanted_by(), name, all));
+        };
+        self.streams.push(BoundStream {
+            name: name.to_owned(),
+            frame: frame_type(summary)?,
+            episodes: summary.episodes,
+            frames: summary.frames,
+            raw_bytes: summary.raw_bytes,
+        });
+        Ok(self.streams.len() - 1)
+    }
+
+    /// The type of the frames of a window.
+    pub(super) fn frame(&self, window: usize) -> &FrameType {
+        &self.streams[self.stream_of[window]].frame
+    }
+}
+
+fn frame_type(stream: &StreamSummary) -> Result<FrameType> {
+    let schema = StreamSchema {
+        name: stream.name.clone(),
+        kind: stream.kind,
+        dtype: stream.dtype.clone(),
+        shape: stream.shape.clone(),
+        codec: String::new(),
+    };
+    schema.frame_type().map_err(format_at("manifest"))
+}
+
+/// Only floating-point numbers can be blended, and only quaternions turned.
+fn check_resolve(window: &Window, frame: &FrameType) -> Result<()> {
+    if !window.resolve.blends() {
+        return Ok(());
+    }
+    let (place, name) = (window.place(), window.resolve.name());
+    let (dtype, shape) = match frame {
+        FrameType::Text => ("text", &[][..]),
+        FrameType::Values(ty) => (Dtype::name(ty.dtype()), ty.shape()),
+    };
+    let is_float = frame.as_values().is_some_and(|ty| ty.dtype().is_float());
+    if !is_float {
+        return Err(invalid(format!(
+            "{place}: `{name}` needs floating-point numbers, the stream holds {dtype}; use `nearest` or `hold`"
+        )));
+    }
+    let is_slerp = matches!(window.resolve, Resolve::Slerp { .. });
+    if is_slerp && shape.last() != Some(&4) {
+        return Err(invalid(format!(
+            "{place}: `slerp` needs quaternions, a last axis of 4, the stream has shape {shape:?}; use `linear`, `nearest` or `hold`"
+        )));
+    }
+    Ok(())
+}
+
+fn unknown_stream(wanted_by: &str, name: &str, all: &[StreamSummary]) -> DatasetError {
+    let names: Vec<&str> = all.iter().map(|stream| stream.name.as_str()).collect();
+    not_found(format!(
+        "{wanted_by}: no stream `{name:.255}`; {}",
+        suggest(name, &names)
+    ))
+}
+
+/// The nearest of `names` to `wrong`, and the names there are.
+pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
+    let nearest = names.iter().min_by_key(|name| edits(wrong, name));
+    let listed = names.iter().take(LISTED).copied().collect::<Vec<_>>();
+    let more = match names.len().saturating_sub(LISTED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match nearest {
+        Some(nearest) => format!(
+            "did you mean `{nearest}`? There are {}{more}",
+            listed.join(", ")
+        ),
+        None => "there are none".to_owned(),
+    }
+}
+
+/// How many characters must change to turn one name into the other; names beyond 255 bytes are cut.
+fn edits(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().take(255).collect();
+    let mut costs: Vec<usize> = (0..=a.len()).collect();
+    for (row, wanted) in b.chars().take(255).enumerate() {
+        let mut diagonal = costs[0];
+        costs[0] = row + 1;
+        for (idx, &letter) in a.iter().enumerate() {
+            let change = diagonal + usize::from(letter != wanted);
+            diagonal = costs[idx + 1];
+            costs[idx + 1] = change.min(diagonal + 1).min(costs[idx] + 1);
+        }
+    }
+    costs[a.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_the_one_with_the_fewest_changed_letters() {
+        assert_eq!(
+            (edits("cam", "cam"), edits("cam", "came"), edits("", "ab")),
+            (0, 1, 2)
+        );
+        assert_eq!(
+            (edits("kitten", "sitting"), edits("größe", "grosse")),
+            (3, 3)
+        );
+        let text = suggest("agentview", &["actions", "obs/agentview_image"]);
+        assert!(text.starts_with("did you mean `actions`"), "{text}");
+        assert_eq!(
+            suggest("action", &["obs", "actions"]),
+            "did you mean `actions`? There are obs, actions"
+        );
+        let many = vec!["x"; 30];
+        assert!(suggest("x", &many).ends_with("and 10 more"));
+        assert_eq!(suggest("x", &[]), "there are none");
+    }
+}

@@ -1,0 +1,275 @@
+//! The windows of one episode: its clocks, opened once, and the plan of each of its samples.
+//!
+//! A step on the anchors' own clock is a frame's number plus the step: no time is looked at. Every other moment
+//! is searched on the stream's clock.
+
+use std::sync::Arc;
+
+use kino_format::Clock;
+
+use super::anchors::{self, Anchors, Samples, Track, find, moments, rate_anchors, step_in, target};
+use super::bound::Bound;
+use super::plan::{NO_FRAME, Out, SamplePlan, WindowPlan};
+use super::request::{Anchor, At, Pad, Window};
+use super::timeline::{Side, Timeline};
+use crate::dataset::Dataset;
+use crate::episode::Episode;
+use crate::error::{DatasetError, Result, invalid};
+use crate::stream::Stream;
+
+/// The windows of one episode, ready to be planned and read.
+#[derive(Debug)]
+pub struct EpisodeWindows {
+    bound: Arc<Bound>,
+    episode: Episode,
+    /// As `Bound::streams`.
+    streams: Vec<Stream>,
+    anchors: Anchors,
+    /// One per window.
+    tracks: Vec<Track>,
+    samples: Samples,
+}
+
+impl EpisodeWindows {
+    pub(super) fn open(bound: Arc<Bound>, dataset: &Dataset, row: usize) -> Result<Self> {
+        let opened = Opened::new(&bound, dataset, row)?;
+        let anchors = opened.read_anchors()?;
+        let windows = &bound.request.windows;
+        let tracks: Vec<Track> = (0..windows.len())
+            .map(|idx| opened.read_track(idx))
+            .collect::<Result<_>>()?;
+        let dropping: Vec<_> = (windows.iter().zip(&tracks))
+            .filter(|(window, _)| window.drops())
+            .map(|(window, track)| (window, track.clone()))
+            .collect();
+        let samples = anchors::samples(&bound.request, &anchors, &dropping);
+        let Opened {
+            episode, streams, ..
+        } = opened;
+        Ok(Self {
+            bound,
+            episode,
+            streams,
+            anchors,
+            tracks,
+            samples,
+        })
+    }
+
+    /// The episode.
+    pub fn episode(&self) -> &Episode {
+        &self.episode
+    }
+
+    /// How many samples it has.
+    pub fn len(&self) -> u32 {
+        self.samples.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many anchors it has, dropped ones included.
+    pub fn anchors(&self) -> u32 {
+        self.anchors.len()
+    }
+
+    /// The stream of a window; windows of one stream share it.
+    pub fn stream(&self, window: usize) -> Option<&Stream> {
+        self.streams.get(*self.bound.stream_of.get(window)?)
+    }
+
+    pub(super) fn bound(&self) -> &Bound {
+        &self.bound
+    }
+
+    /// Plans one sample into `out`, whose buffers are used again: no allocation after the first call.
+    pub fn plan(&self, sample: u32, out: &mut SamplePlan) -> Result<()> {
+        let Some(anchor) = self.samples.get(sample) else {
+            return Err(invalid(format!(
+                "episode `{}` has {} samples, not {sample}",
+                self.episode.id(),
+                self.len()
+            )));
+        };
+        out.row = self.episode.row();
+        out.anchor = anchor;
+        out.time_ns = self.anchors.time_ns(anchor);
+        let windows = &self.bound.request.windows;
+        out.windows.resize_with(windows.len(), WindowPlan::default);
+        for ((window, track), plan) in windows.iter().zip(&self.tracks).zip(&mut out.windows) {
+            plan.clear();
+            match track {
+                Track::Number(frames) => plan_numbers(window, *frames, anchor, plan),
+                Track::Time(timeline) => self.plan_times(window, timeline, anchor, plan),
+                Track::All(frames) => {
+                    plan.frames.extend(0..*frames);
+                    plan.state.resize(*frames as usize, Out::Real);
+                }
+                Track::One(frame) => plan.push(*frame, Out::Real),
+            }
+            if window.resolve.blends() && !matches!(track, Track::Time(_)) {
+                plan.other
+                    .extend(plan.frames.iter().map(|&frame| (frame, 0.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_times(&self, window: &Window, timeline: &Timeline, anchor: u32, plan: &mut WindowPlan) {
+        let blends = window.resolve.blends();
+        let mut cursor = None;
+        for moment in moments(&window.at) {
+            let target = target(&self.anchors, anchor, moment);
+            let mut found = find(timeline, window, target, &mut cursor);
+            if found.pad(window) == Some(Pad::Zero) {
+                found.frame = NO_FRAME;
+                found.other = (NO_FRAME, 0.0);
+            }
+            plan.push(found.frame, found.out);
+            if blends {
+                plan.other.push(found.other);
+            }
+        }
+    }
+}
+
+/// Steps on the anchors' own clock.
+fn plan_numbers(window: &Window, frames: u32, anchor: u32, plan: &mut WindowPlan) {
+    let At::Steps(steps) = &window.at else { return };
+    for &step in steps {
+        let (frame, state, pad) = match step_in(frames, anchor, step) {
+            (frame, None) => (frame, Out::Real, Pad::Edge),
+            (frame, Some(Side::Before)) => (frame, Out::Before, window.before),
+            (frame, Some(Side::After)) => (frame, Out::After, window.after),
+        };
+        plan.push(if pad == Pad::Zero { NO_FRAME } else { frame }, state);
+    }
+}
+
+/// The number of samples of an episode and the decoded bytes of its wished streams; reads no more than that needs.
+pub(super) fn survey(bound: &Bound, dataset: &Dataset, row: usize) -> Result<(u32, u64)> {
+    let opened = Opened::new(bound, dataset, row)?;
+    let dropping = bound.request.windows.iter().enumerate();
+    let tracks: Vec<(&Window, Track)> = dropping
+        .filter(|(_, window)| window.drops())
+        .map(|(idx, window)| Ok((window, opened.read_track(idx)?)))
+        .collect::<Result<_>>()?;
+    let by_time = tracks
+        .iter()
+        .any(|(_, track)| matches!(track, Track::Time(_)));
+    let anchors = match (by_time, bound.anchor) {
+        (false, Some(stream)) => Anchors::Untimed(opened.frames(stream)),
+        _ => opened.read_anchors()?,
+    };
+    let samples = anchors::samples(&bound.request, &anchors, &tracks);
+    let mut wished: Vec<usize> = bound.stream_of.clone();
+    wished.sort_unstable();
+    wished.dedup();
+    let bytes = wished.iter().map(|&idx| opened.streams[idx].raw_bytes());
+    Ok((samples.len(), bytes.fold(0, u64::saturating_add)))
+}
+
+/// An episode with the streams of a request.
+struct Opened<'a> {
+    bound: &'a Bound,
+    episode: Episode,
+    streams: Vec<Stream>,
+}
+
+impl<'a> Opened<'a> {
+    fn new(bound: &'a Bound, dataset: &Dataset, row: usize) -> Result<Self> {
+        let episode = dataset.episode(row)?;
+        let mut streams = Vec::with_capacity(bound.streams.len());
+        for stream in &bound.streams {
+            let opened = match episode.stream(&stream.name) {
+                Ok(stream) => stream,
+                Err(DatasetError::NotFound { .. }) => {
+                    return Err(unusable(&episode, &stream.name, "has no stream"));
+                }
+                Err(error) => return Err(error),
+            };
+            if opened.is_empty() {
+                return Err(unusable(&episode, &stream.name, "has no frames in stream"));
+            }
+            streams.push(opened);
+        }
+        Ok(Self {
+            bound,
+            episode,
+            streams,
+        })
+    }
+
+    fn frames(&self, stream: usize) -> u32 {
+        u32::try_from(self.streams[stream].len()).unwrap_or(u32::MAX)
+    }
+
+    fn read_anchors(&self) -> Result<Anchors> {
+        let (start_ns, end_ns) = self.bounds_ns();
+        match (&self.bound.request.anchor, self.bound.anchor) {
+            (Anchor::Rate(rate), _) => {
+                let clock = rate_anchors(*rate, start_ns, end_ns).ok_or_else(|| {
+                    invalid(format!(
+                        "anchor: at {}/{} Hz episode `{}` has over {} anchors; take a lower rate",
+                        rate.num,
+                        rate.den,
+                        self.episode.id(),
+                        u32::MAX
+                    ))
+                })?;
+                Ok(Anchors::Clock(Clock::Regular(clock)))
+            }
+            (Anchor::Stream(_), Some(stream)) => self.read_clock(stream).map(Anchors::Clock),
+            _ => Ok(Anchors::Start(start_ns)),
+        }
+    }
+
+    /// The first and the last time of any stream of the episode, also of those that are not asked for.
+    fn bounds_ns(&self) -> (i64, i64) {
+        let index = self.episode.index();
+        let clocks = (0..index.clock_count()).map(|idx| index.clock(idx));
+        let timed = clocks.filter(|clock| clock.frames > 0);
+        timed.fold((i64::MAX, i64::MIN), |(start, end), clock| {
+            (start.min(clock.start_ns), end.max(clock.end_ns))
+        })
+    }
+
+    fn read_track(&self, window: usize) -> Result<Track> {
+        let stream = self.bound.stream_of[window];
+        let frames = self.frames(stream);
+        let window = &self.bound.request.windows[window];
+        let is_anchors_clock = self.bound.anchor.is_some_and(|anchor| {
+            self.streams[anchor].clock_number() == self.streams[stream].clock_number()
+        });
+        match &window.at {
+            At::All => Ok(Track::All(frames)),
+            At::Last => Ok(Track::One(frames.saturating_sub(1))),
+            At::FromEnd(back) => Ok(Track::One(frames.saturating_sub(1).saturating_sub(*back))),
+            At::Steps(_) if is_anchors_clock && window.latency_ns == 0 => Ok(Track::Number(frames)),
+            At::Steps(_) | At::Times(_) => {
+                let timeline = Timeline::new(self.read_clock(stream)?);
+                let name = &self.bound.streams[stream].name;
+                let empty = || unusable(&self.episode, name, "has no frames in stream");
+                timeline.map(Track::Time).ok_or_else(empty)
+            }
+        }
+    }
+
+    /// The clock of a stream; times that streams share are read once.
+    fn read_clock(&self, stream: usize) -> Result<Clock> {
+        let number = self.streams[stream].clock_number();
+        let same = |stream: &&Stream| stream.clock_number() == number;
+        let first = self.streams.iter().find(same);
+        first.unwrap_or(&self.streams[stream]).clock().cloned()
+    }
+}
+
+fn unusable(episode: &Episode, stream: &str, what: &str) -> DatasetError {
+    let id = episode.id();
+    invalid(format!(
+        "episode `{id}` {what} `{stream}`, which the request needs; leave the episode out, by the filter `id != \"{id}\"` or a split, or ask for another stream"
+    ))
+}

@@ -1,0 +1,323 @@
+//! A request bound to a dataset: the list of all its samples.
+//!
+//! ```text
+//! episodes   row 4        row 0     row 9
+//! counts     3            0         2
+//! samples    0  1  2                3  4         locate(3) is sample 0 of row 9
+//! ```
+//!
+//! Binding costs memory for the selected episodes only. Where every stream of the request has as many frames
+//! in each episode as the table says, and no window but the anchor stream's own drops anchors, the table is
+//! enough. Otherwise every selected episode is opened once, to count: its index, and explicit times where a window
+//! that drops anchors needs them.
+
+use std::sync::Arc;
+
+use kino_codec::FrameType;
+use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
+
+use super::bound::Bound;
+use super::episode::{EpisodeWindows, survey};
+use super::mask::Mask;
+use super::request::{Anchor, At, Pad, Request, Window};
+use crate::dataset::Dataset;
+use crate::error::{Result, invalid};
+use crate::selection::Selection;
+
+/// Episodes surveyed between two looks at their errors.
+const SURVEY_BLOCK: usize = 1 << 10;
+
+/// All samples of a request in the selected episodes of a dataset. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Windows {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dataset: Dataset,
+    bound: Arc<Bound>,
+    rows: Vec<u32>,
+    counts: Vec<u32>,
+    /// How many samples there are up to the end of each episode.
+    ends: Vec<u64>,
+    sizes: Vec<u64>,
+    source: CountSource,
+}
+
+/// Where the number of samples came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountSource {
+    /// From the episode table.
+    Table,
+    /// From the index of every selected episode.
+    Episodes,
+}
+
+/// Where a sample lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// The episode's place among the selected ones.
+    pub position: usize,
+    /// Its row in the table.
+    pub row: usize,
+    /// Which sample of the episode.
+    pub sample: u32,
+}
+
+impl Windows {
+    /// Binds `request` to the selected episodes; refuses what they cannot serve, with the stream, the value and
+    /// what would be right.
+    pub fn bind(dataset: &Dataset, request: Request, selection: &Selection) -> Result<Self> {
+        let bound = Arc::new(Bound::new(dataset, request)?);
+        let rows = selection.rows(dataset.table())?;
+        let (counted, source) = match from_table(&bound, dataset, &rows) {
+            Some(counted) => (counted, CountSource::Table),
+            None => (survey_all(&bound, dataset, &rows)?, CountSource::Episodes),
+        };
+        let (counts, sizes): (Vec<u32>, Vec<u64>) = counted.into_iter().unzip();
+        let ends: Vec<u64> = counts
+            .iter()
+            .scan(0_u64, |sum, &count| {
+                *sum += u64::from(count);
+                Some(*sum)
+            })
+            .collect();
+        if ends.last().is_none_or(|&len| len == 0) {
+            return Err(no_sample(&bound.request, rows.len()));
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                dataset: dataset.clone(),
+                bound,
+                rows,
+                counts,
+                ends,
+                sizes,
+                source,
+            }),
+        })
+    }
+
+    /// How many samples there are.
+    pub fn len(&self) -> u64 {
+        self.inner.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Whether there are none; binding refuses that.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The rows of the selected episodes, in the selection's order.
+    pub fn episodes(&self) -> &[u32] {
+        &self.inner.rows
+    }
+
+    /// The number of samples of each selected episode.
+    pub fn counts(&self) -> &[u32] {
+        &self.inner.counts
+    }
+
+    /// The decoded bytes of the wished streams of each selected episode.
+    ///
+    /// Counted by the table, text is taken at its mean length in the dataset.
+    pub fn sizes(&self) -> &[u64] {
+        &self.inner.sizes
+    }
+
+    /// Whether binding had to open the episodes.
+    pub fn source(&self) -> CountSource {
+        self.inner.source
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &Dataset {
+        &self.inner.dataset
+    }
+
+    /// The request.
+    pub fn request(&self) -> &Request {
+        &self.inner.bound.request
+    }
+
+    /// The masks of every sample.
+    pub fn masks(&self) -> &[Mask] {
+        &self.inner.bound.masks
+    }
+
+    /// The type of the frames of a window.
+    pub fn frame_type(&self, window: usize) -> Option<&FrameType> {
+        let known = window < self.request().windows.len();
+        known.then(|| self.inner.bound.frame(window))
+    }
+
+    /// 64 hex digits that are equal for equal samples: the hash of dataset version, request and episodes.
+    pub fn id(&self) -> Result<String> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.inner.dataset.id().as_bytes());
+        hasher.update(b"\n");
+        hasher.update(self.request().canonical()?.as_bytes());
+        hasher.update(b"\n");
+        for row in &self.inner.rows {
+            hasher.update(&row.to_le_bytes());
+        }
+        Ok(hasher.finalize().to_hex().to_string())
+    }
+
+    /// Where sample `index` lies.
+    pub fn locate(&self, index: u64) -> Result<Located> {
+        let position = self.inner.ends.partition_point(|&end| end <= index);
+        let Some(&row) = self.inner.rows.get(position) else {
+            let len = self.len();
+            return Err(invalid(format!(
+                "there are {len} samples, not {index}; the last is {}",
+                len.saturating_sub(1)
+            )));
+        };
+        let start = self.inner.ends[position] - u64::from(self.inner.counts[position]);
+        Ok(Located {
+            position,
+            row: row as usize,
+            sample: u32::try_from(index - start).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// Opens the selected episode at `position`: its index, and the explicit times that the request needs.
+    pub fn episode(&self, position: usize) -> Result<EpisodeWindows> {
+        let Some(&row) = self.inner.rows.get(position) else {
+            let len = self.inner.rows.len();
+            return Err(invalid(format!(
+                "{len} episodes are selected, not {position}"
+            )));
+        };
+        let bound = Arc::clone(&self.inner.bound);
+        EpisodeWindows::open(bound, &self.inner.dataset, row as usize)
+    }
+}
+
+/// Counts and sizes from every selected episode, on all cores where they are many.
+fn survey_all(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Result<Vec<(u32, u64)>> {
+    if rows.len() < SURVEY_BLOCK {
+        let rows = rows.iter().map(|&row| survey(bound, dataset, row as usize));
+        return rows.collect();
+    }
+    // Threads of its own: the shared ones of rayon would be missing in a process that was forked.
+    let threads = rayon::ThreadPoolBuilder::new()
+        .thread_name(|idx| format!("kino-survey-{idx}"))
+        .build()
+        .map_err(|error| {
+            invalid(format!(
+                "threads to count samples could not be started: {error}"
+            ))
+        })?;
+    let mut counted = Vec::with_capacity(rows.len());
+    // In blocks, so that the error is that of the first bad episode and no more than a block is held twice.
+    for block in rows.chunks(SURVEY_BLOCK) {
+        let found: Vec<Result<_>> = threads.install(|| {
+            let rows = block.par_iter();
+            rows.map(|&row| survey(bound, dataset, row as usize))
+                .collect()
+        });
+        for found in found {
+            counted.push(found?);
+        }
+    }
+    Ok(counted)
+}
+
+/// Counts and sizes by the table alone, where that is enough.
+///
+/// The table has the length of each episode's longest stream. So no stream is longer than that in any episode,
+/// and one that is as long in sum is as long in each.
+fn from_table(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Option<Vec<(u32, u64)>> {
+    let table = dataset.table();
+    let frames_of = |row: usize| table.frames(row).unwrap_or(0);
+    let all: u128 = (0..table.len()).map(|row| u128::from(frames_of(row))).sum();
+    let is_full = |stream: &super::bound::BoundStream| {
+        stream.episodes == table.len() as u64 && u128::from(stream.frames) == all
+    };
+    if !bound.streams.iter().all(is_full) {
+        return None;
+    }
+    let is_plain = |window: &&Window| {
+        let of_anchor =
+            matches!(&bound.request.anchor, Anchor::Stream(name) if *name == window.stream);
+        of_anchor && window.latency_ns == 0 && matches!(window.at, At::Steps(_))
+    };
+    let mut dropping = bound.request.windows.iter().filter(|window| window.drops());
+    if !dropping.all(|window| is_plain(&window)) {
+        return None;
+    }
+    let (first, last) = dropped(&bound.request);
+    let bytes = frame_bytes(bound);
+    let mut counted = Vec::with_capacity(rows.len());
+    for &row in rows {
+        let frames = u32::try_from(frames_of(row as usize))
+            .ok()
+            .filter(|&frames| frames > 0)?;
+        let anchors = match bound.request.anchor {
+            Anchor::Stream(_) => frames,
+            Anchor::Episode => 1,
+            Anchor::Rate(_) => return None,
+        };
+        let samples = anchors.saturating_sub(first).saturating_sub(last);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "`as` saturates; an estimate for text, exact for numbers below 2⁵³ bytes"
+        )]
+        let size = (f64::from(frames) * bytes).round() as u64;
+        counted.push((samples, size));
+    }
+    Some(counted)
+}
+
+/// Anchors lost at each end by arithmetic.
+fn dropped(request: &Request) -> (u32, u32) {
+    let (mut first, mut last) = (request.drop_first, request.drop_last);
+    for window in request.windows.iter().filter(|window| window.drops()) {
+        let At::Steps(steps) = &window.at else {
+            continue;
+        };
+        let (low, high) = (steps.iter().min().copied(), steps.iter().max().copied());
+        if let Some(low @ ..0) = low.filter(|_| window.before == Pad::Drop) {
+            first = first.max(low.unsigned_abs());
+        }
+        if let Some(high @ 1..) = high.filter(|_| window.after == Pad::Drop) {
+            last = last.max(high.unsigned_abs());
+        }
+    }
+    (first, last)
+}
+
+/// Decoded bytes per frame of all wished streams together.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact for frames below 2⁵³ bytes"
+)]
+fn frame_bytes(bound: &Bound) -> f64 {
+    let wished = bound.streams.iter().enumerate();
+    let wished = wished.filter(|(idx, _)| bound.stream_of.contains(idx));
+    wished
+        .map(|(_, stream)| match &stream.frame {
+            FrameType::Values(ty) => ty.frame_bytes() as f64,
+            FrameType::Text => stream.raw_bytes as f64 / stream.frames.max(1) as f64,
+        })
+        .sum()
+}
+
+fn no_sample(request: &Request, episodes: usize) -> crate::error::DatasetError {
+    let mut dropping = request.windows.iter().filter(|window| window.drops());
+    let why = match dropping.next() {
+        Some(window) => format!(
+            "{} drops anchors at the ends; take fewer moments, or pad with `edge` or `zero`",
+            window.place()
+        ),
+        None => format!(
+            "drop_first {} and drop_last {} leave nothing; take smaller ones",
+            request.drop_first, request.drop_last
+        ),
+    };
+    invalid(format!("no sample is left in {episodes} episodes: {why}"))
+}

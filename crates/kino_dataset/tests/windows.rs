@@ -1,0 +1,530 @@
+//! Samples of a multi-rate dataset, compared with what a naive program computes from whole streams.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "small numbers made here"
+)]
+
+mod common;
+#[path = "windows/naive.rs"]
+mod naive;
+#[path = "windows/recording.rs"]
+mod recording;
+
+use kino_dataset::{
+    Anchor, Array, At, CountSource, Dataset, LeRobot, MaskDialect, NextObs, Out, Pad, Rate,
+    Request, Resolve, Robomimic, SamplePlan, Selection, Stack, Window, Windows, action_chunk,
+    observation, whole_episode,
+};
+use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
+use recording::{open_even, open_many, open_mixed};
+
+const NEAREST: Resolve = Resolve::Nearest {
+    max_staleness_ns: None,
+};
+
+fn request(anchor: Anchor, windows: Vec<Window>) -> Request {
+    Request {
+        anchor,
+        windows,
+        masks: MaskDialect::IsPad,
+        drop_first: 0,
+        drop_last: 0,
+    }
+}
+
+fn stream(name: &str) -> Anchor {
+    Anchor::Stream(name.to_owned())
+}
+
+fn bind(dataset: &Dataset, request: &Request) -> Windows {
+    Windows::bind(dataset, request.clone(), &Selection::default()).unwrap()
+}
+
+/// Compares every sample of a request with the naive ones.
+fn check(dataset: &Dataset, request: &Request) -> Result<(), String> {
+    let expected = naive::samples(dataset, request);
+    let bound = Windows::bind(dataset, request.clone(), &Selection::default());
+    let windows = match bound {
+        Ok(windows) => windows,
+        Err(error) if expected.is_empty() => {
+            let text = error.to_string();
+            return match text.contains("no sample is left") {
+                true => Ok(()),
+                false => Err(text),
+            };
+        }
+        Err(error) => return Err(error.to_string()),
+    };
+    if windows.len() != expected.len() as u64 {
+        let len = windows.len();
+        return Err(format!("{len} samples instead of {}", expected.len()));
+    }
+    // Every anchor is counted, a part of them is read.
+    let step = (expected.len() / 12).max(1);
+    for (index, expected) in expected.iter().enumerate() {
+        let located = windows.locate(index as u64).unwrap();
+        let at_edge = index < 3 || index + 3 >= windows.len() as usize;
+        if index % step != 0 && !at_edge {
+            continue;
+        }
+        let sample = windows.read(index as u64).unwrap();
+        if sample != *expected {
+            return Err(format!(
+                "sample {index} at {located:?}:\n{sample:?}\ninstead of\n{expected:?}"
+            ));
+        }
+    }
+    assert!(windows.locate(windows.len()).is_err());
+    assert!(windows.read(windows.len()).is_err());
+    Ok(())
+}
+
+fn offsets() -> impl Strategy<Value = At> {
+    prop_oneof![
+        proptest::collection::vec(-7..9_i32, 1..5).prop_map(At::Steps),
+        proptest::collection::vec(-200_000_000..250_000_000_i64, 1..5).prop_map(At::Times),
+        // Multiples of a rounded period.
+        proptest::collection::vec((-6..6_i64).prop_map(|idx| idx * 33_333_333), 1..4)
+            .prop_map(At::Times),
+        Just(At::All),
+        Just(At::Last),
+        (0_u32..40).prop_map(At::FromEnd),
+    ]
+}
+
+fn windows_of(streams: &'static [&'static str]) -> impl Strategy<Value = Window> {
+    let limit = prop_oneof![Just(None), (0..120_000_000_u64).prop_map(Some)];
+    let pad = || prop_oneof![Just(Pad::Edge), Just(Pad::Zero), Just(Pad::Drop)];
+    let latency = prop_oneof![Just(0), -40_000_000..40_000_000_i64];
+    (
+        proptest::sample::select(streams),
+        offsets(),
+        (0..4, limit),
+        (pad(), pad()),
+        latency,
+        any::<bool>(),
+    )
+        .prop_map(
+            |(name, at, (which, max_staleness_ns), pads, latency_ns, single)| {
+                let blends = matches!(name, "joints" | "force" | "pose");
+                let resolve = match which {
+                    0 => Resolve::Hold { max_staleness_ns },
+                    1 if blends => Resolve::Linear { max_staleness_ns },
+                    2 if name == "pose" => Resolve::Slerp { max_staleness_ns },
+                    _ => Resolve::Nearest { max_staleness_ns },
+                };
+                let mut window = Window {
+                    resolve,
+                    latency_ns,
+                    before: pads.0,
+                    after: pads.1,
+                    ..Window::new(name, at)
+                };
+                if matches!(window.at, At::All | At::Last | At::FromEnd(_)) {
+                    window.latency_ns = 0;
+                }
+                if single && window.len() == Some(1) {
+                    window.stack = Stack::Single;
+                }
+                window
+            },
+        )
+}
+
+const STREAMS: &[&str] = &["actions", "camera", "joints", "force", "pose", "words"];
+
+fn anchors() -> impl Strategy<Value = Anchor> {
+    let thirty = Rate {
+        num: 30_000,
+        den: 1001,
+    };
+    prop_oneof![
+        Just(stream("actions")),
+        Just(stream("camera")),
+        Just(stream("force")),
+        Just(Anchor::Rate(Rate { num: 10, den: 1 })),
+        Just(Anchor::Rate(thirty)),
+        Just(Anchor::Episode),
+    ]
+}
+
+fn requests(
+    anchors: impl Strategy<Value = Anchor>,
+    streams: &'static [&'static str],
+) -> impl Strategy<Value = Request> {
+    let windows = proptest::collection::vec(windows_of(streams), 1..4);
+    (anchors, windows, 0..4_u32, 0..4_u32).prop_map(
+        |(anchor, mut windows, drop_first, drop_last)| {
+            for (idx, window) in windows.iter_mut().enumerate() {
+                window.key = format!("{}-{idx}", window.stream);
+                if anchor == Anchor::Episode && matches!(window.at, At::Steps(_)) {
+                    window.at = At::Times(vec![0]);
+                }
+            }
+            Request {
+                drop_first,
+                drop_last,
+                ..request(anchor, windows)
+            }
+        },
+    )
+}
+
+fn check_many(dataset: &Dataset, requests: impl Strategy<Value = Request>) {
+    proptest!(ProptestConfig::with_cases(250), |(request in requests)| {
+        if let Err(what) = check(dataset, &request) {
+            return Err(proptest::test_runner::TestCaseError::fail(what));
+        }
+    });
+}
+
+#[test]
+fn every_request_gives_what_a_naive_program_computes() {
+    let (_folder, dataset) = open_mixed();
+    check_many(&dataset, requests(anchors(), STREAMS));
+}
+
+#[test]
+fn so_does_every_request_that_the_table_counts() {
+    let (_folder, dataset) = open_even();
+    let anchors = prop_oneof![Just(stream("actions")), Just(Anchor::Episode)];
+    check_many(&dataset, requests(anchors, &["actions", "obs/state"]));
+}
+
+#[test]
+fn a_request_on_one_clock_is_counted_by_the_table_alone() {
+    let (_folder, dataset) = open_even();
+    let chunk = Window {
+        before: Pad::Drop,
+        ..action_chunk("actions", 4, Pad::Drop).unwrap()
+    };
+    let request = Request {
+        drop_first: 1,
+        ..request(
+            stream("actions"),
+            vec![chunk, observation("obs/state", 2).unwrap()],
+        )
+    };
+    let windows = bind(&dataset, &request);
+    assert_eq!(windows.source(), CountSource::Table);
+    // 9, 12 and 4 frames; three are lost at the end, one at the start.
+    assert_eq!(windows.counts(), [5, 8, 0]);
+    assert_eq!(windows.sizes(), [9 * 40, 12 * 40, 4 * 40]);
+    check(&dataset, &request).unwrap();
+    // The same through the episodes: `obs/state` may have another clock for all that the table knows.
+    let mut surveyed = request;
+    surveyed.windows[1].before = Pad::Drop;
+    let again = bind(&dataset, &surveyed);
+    assert_eq!(again.source(), CountSource::Episodes);
+    assert_eq!(
+        (again.counts(), again.sizes()),
+        (windows.counts(), windows.sizes())
+    );
+    assert_ne!(again.id().unwrap(), windows.id().unwrap());
+    assert_eq!(
+        windows.id().unwrap(),
+        bind(&dataset, windows.request()).id().unwrap()
+    );
+}
+
+#[test]
+fn counting_by_the_table_opens_no_shard() {
+    let (folder, dataset) = open_even();
+    std::fs::remove_dir_all(folder.path().join("a.kino/shards")).unwrap();
+    let request = request(
+        stream("actions"),
+        vec![action_chunk("actions", 4, Pad::Edge).unwrap()],
+    );
+    assert_eq!(bind(&dataset, &request).len(), 25);
+    let mut whole = whole_episode(&["actions", "obs/state"]);
+    assert_eq!(bind(&dataset, &whole).counts(), [1, 1, 1]);
+    whole.anchor = Anchor::Rate(Rate { num: 20, den: 1 });
+    assert!(Windows::bind(&dataset, whole, &Selection::default()).is_err());
+}
+
+#[test]
+fn planning_uses_the_same_buffers_again() {
+    let (_folder, dataset) = open_mixed();
+    let pose = Window {
+        resolve: Resolve::Linear {
+            max_staleness_ns: None,
+        },
+        ..Window::new("pose", At::Times(vec![-50_000_000, 0]))
+    };
+    let windows = bind(
+        &dataset,
+        &request(
+            stream("actions"),
+            vec![pose, observation("camera", 5).unwrap()],
+        ),
+    );
+    let episode = windows.episode(0).unwrap();
+    let mut plan = SamplePlan::default();
+    episode.plan(0, &mut plan).unwrap();
+    let places = |plan: &SamplePlan| -> Vec<_> {
+        let parts = plan.windows.iter();
+        parts
+            .map(|part| {
+                (
+                    part.frames.as_ptr(),
+                    part.other.as_ptr(),
+                    part.state.as_ptr(),
+                )
+            })
+            .collect()
+    };
+    let before = places(&plan);
+    for sample in 0..episode.len() {
+        episode.plan(sample, &mut plan).unwrap();
+        assert_eq!((plan.row, plan.anchor), (0, sample));
+    }
+    assert_eq!(places(&plan), before);
+    let error = episode.plan(episode.len(), &mut plan).unwrap_err();
+    assert!(error.to_string().contains("samples, not"), "{error}");
+}
+
+#[test]
+fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
+    let (_folder, dataset) = open_many();
+    let chunk = |name: &str| request(stream("x"), vec![action_chunk(name, 3, Pad::Drop).unwrap()]);
+    let all = bind(&dataset, &chunk("y"));
+    assert_eq!(all.source(), CountSource::Episodes);
+    let expected: Vec<u32> = (0..1200).map(|number| number % 5).collect();
+    assert_eq!(all.counts(), expected);
+    for index in 0..all.len() {
+        let located = all.locate(index).unwrap();
+        assert!(
+            located.sample < all.counts()[located.position],
+            "{located:?}"
+        );
+    }
+    let error = Windows::bind(&dataset, chunk("z"), &Selection::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("episode `ep-0700` has no stream `z`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn no_number_in_a_request_makes_planning_panic() {
+    let (_folder, dataset) = open_mixed();
+    let times = At::Times(vec![i64::MIN, -1, 0, 1, i64::MAX]);
+    let steps = At::Steps(vec![i32::MIN, -1, 0, 1, i32::MAX]);
+    for at in [times, steps] {
+        for (latency_ns, limit) in [(i64::MIN, Some(u64::MAX)), (i64::MAX, Some(0)), (0, None)] {
+            let window = |name: &str, resolve| Window {
+                key: format!("{name}-{resolve:?}"),
+                latency_ns,
+                resolve,
+                ..Window::new(name, at.clone())
+            };
+            let max_staleness_ns = limit;
+            let windows = vec![
+                window("force", Resolve::Hold { max_staleness_ns }),
+                window("pose", Resolve::Slerp { max_staleness_ns }),
+                window("joints", Resolve::Linear { max_staleness_ns }),
+                window("camera", Resolve::Nearest { max_staleness_ns }),
+            ];
+            for anchor in [stream("force"), Anchor::Rate(Rate { num: 7, den: 3 })] {
+                let windows = bind(&dataset, &request(anchor, windows.clone()));
+                for index in 0..windows.len() {
+                    assert_eq!(windows.read(index).unwrap().fields.len(), 4);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn windows_are_shared_between_threads() {
+    fn is_shared<T: Send + Sync>() {}
+    is_shared::<Windows>();
+    is_shared::<kino_dataset::EpisodeWindows>();
+}
+
+#[test]
+fn steps_on_one_clock_are_frames_whatever_their_times_are() {
+    let (_folder, dataset) = open_mixed();
+    // The jittered clock of `force` has equal times; a step is still a frame.
+    let windows = bind(
+        &dataset,
+        &request(
+            stream("force"),
+            vec![Window::new("force", At::Steps(vec![-1, 0, 1]))],
+        ),
+    );
+    let episode = windows.episode(0).unwrap();
+    let mut plan = SamplePlan::default();
+    for sample in 1..episode.len() - 1 {
+        episode.plan(sample, &mut plan).unwrap();
+        assert_eq!(plan.windows[0].frames, [sample - 1, sample, sample + 1]);
+        assert_eq!(plan.windows[0].state, [Out::Real; 3]);
+    }
+}
+
+#[test]
+fn a_latency_moves_the_stamp_that_is_looked_for() {
+    let (_folder, dataset) = open_mixed();
+    let late = Window {
+        latency_ns: 100_000_000,
+        ..Window::new("joints", At::Steps(vec![0]))
+    };
+    let windows = bind(&dataset, &request(stream("joints"), vec![late]));
+    let episode = windows.episode(0).unwrap();
+    let mut plan = SamplePlan::default();
+    episode.plan(10, &mut plan).unwrap();
+    // 100 ms are 50 frames at 500 Hz.
+    assert_eq!(plan.windows[0].frames, [60]);
+}
+
+#[test]
+fn whole_episodes_and_goals_are_single_samples() {
+    let (_folder, dataset) = open_mixed();
+    let windows = bind(&dataset, &whole_episode(&["camera", "words"]));
+    assert_eq!(windows.counts(), [1, 1]);
+    let sample = windows.read(1).unwrap();
+    let camera = dataset.episode(1).unwrap().stream("camera").unwrap();
+    let Array::Values { shape, bytes, .. } = &sample.fields[0].1 else {
+        panic!("camera frames are numbers");
+    };
+    assert_eq!(shape, &[camera.len(), 2, 3, 3]);
+    assert_eq!(*bytes, camera.read(0..camera.len()).unwrap());
+    assert_eq!(sample.masks, []);
+    let goal = Window {
+        stack: Stack::Single,
+        ..Window::new("words", At::Last)
+    };
+    let sample = bind(&dataset, &request(stream("actions"), vec![goal]))
+        .read(0)
+        .unwrap();
+    let text = Array::Texts {
+        shape: vec![],
+        texts: vec!["done".to_owned()],
+    };
+    assert_eq!(sample.fields, [("words".to_owned(), text)]);
+}
+
+#[test]
+fn robomimic_and_lerobot_requests_read_as_their_own_arithmetic_says() {
+    let (_folder, dataset) = open_even();
+    for (before, after) in [
+        (Pad::Edge, Pad::Edge),
+        (Pad::Drop, Pad::Edge),
+        (Pad::Drop, Pad::Drop),
+    ] {
+        let asked = Robomimic {
+            dataset_keys: vec!["actions".to_owned()],
+            obs_keys: vec!["state".to_owned()],
+            seq_length: 3,
+            frame_stack: 2,
+            before,
+            after,
+            masks: MaskDialect::PadMask,
+            next_obs: NextObs::Leave,
+            ..Robomimic::default()
+        };
+        let windows = bind(&dataset, &asked.request(&dataset).unwrap());
+        let lost = u32::from(before == Pad::Drop) + 2 * u32::from(after == Pad::Drop);
+        assert_eq!(windows.counts(), [9 - lost, 12 - lost, 4 - lost]);
+        check(&dataset, windows.request()).unwrap();
+    }
+    let asked = LeRobot {
+        anchor: "actions".to_owned(),
+        keys: vec!["obs/state".to_owned(), "actions".to_owned()],
+        delta_timestamps: vec![("actions".to_owned(), vec![-0.05, 0.0, 0.1])],
+        fps: 20.0,
+        tolerance_s: 1e-4,
+    };
+    let request = asked.request().unwrap();
+    check(&dataset, &request).unwrap();
+    let sample = bind(&dataset, &request).read(8).unwrap();
+    assert_eq!(sample.masks[0].0, "actions_is_pad");
+    assert_eq!(sample.masks[0].1.values, [false, false, true]);
+    assert_eq!(sample.masks.len(), 1);
+}
+
+#[test]
+fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right() {
+    let (_folder, dataset) = open_mixed();
+    let resolve = |name: &str, resolve| Window {
+        resolve,
+        ..Window::new(name, At::Steps(vec![0]))
+    };
+    let linear = Resolve::Linear {
+        max_staleness_ns: None,
+    };
+    let slerp = Resolve::Slerp {
+        max_staleness_ns: None,
+    };
+    let far = Window {
+        after: Pad::Drop,
+        ..Window::new("camera", At::Times(vec![3_600_000_000_000]))
+    };
+    let dropped = Request {
+        drop_first: 1000,
+        drop_last: 7,
+        ..request(stream("actions"), vec![Window::new("actions", At::Last)])
+    };
+    let cases = [
+        (
+            request(stream("action"), vec![resolve("camera", NEAREST)]),
+            "anchor: no stream `action`; did you mean `actions`? There are ",
+        ),
+        (
+            request(stream("actions"), vec![resolve("kamera", NEAREST)]),
+            "window `kamera`: no stream `kamera`; did you mean `camera`?",
+        ),
+        (
+            request(stream("actions"), vec![resolve("camera", linear)]),
+            "window `camera`: `linear` needs floating-point numbers, the stream holds uint8; use `nearest` or `hold`",
+        ),
+        (
+            request(stream("actions"), vec![resolve("words", slerp)]),
+            "window `words`: `slerp` needs floating-point numbers, the stream holds text",
+        ),
+        (
+            request(stream("actions"), vec![resolve("joints", slerp)]),
+            "`slerp` needs quaternions, a last axis of 4, the stream has shape [3]",
+        ),
+        (
+            request(stream("actions"), vec![far]),
+            "no sample is left in 2 episodes: window `camera` drops anchors at the ends",
+        ),
+        (dropped, "drop_first 1000 and drop_last 7 leave nothing"),
+        (
+            request(stream("actions"), vec![Window::new("rare", At::Last)]),
+            "episode `b` has no stream `rare`, which the request needs; leave the episode out, by the filter `id != \"b\"`",
+        ),
+        (
+            request(stream("actions"), vec![Window::new("empty", At::Last)]),
+            "episode `a` has no frames in stream `empty`",
+        ),
+    ];
+    for (request, says) in cases {
+        let error = Windows::bind(&dataset, request, &Selection::default()).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    // With the episode left out the stream can be asked for.
+    let only_a = Selection {
+        filter: Some("id != \"b\"".to_owned()),
+        ..Selection::default()
+    };
+    let rare = request(stream("actions"), vec![Window::new("rare", At::Last)]);
+    let windows = Windows::bind(&dataset, rare, &only_a).unwrap();
+    assert_eq!(windows.episodes(), [0]);
+    let error = windows.episode(1).unwrap_err().to_string();
+    assert_eq!(error, "1 episodes are selected, not 1");
+    let error = windows.locate(u64::MAX).unwrap_err().to_string();
+    assert!(error.contains("the last is"), "{error}");
+}
