@@ -1,0 +1,92 @@
+//! Randomness for augmentation: keyed by seed, index and operation, never by worker.
+//!
+//! A generator per worker gives other pictures when the number of workers changes, or after a restart; this gives
+//! index i its own numbers, whoever asks.
+
+use super::keys::{Key, Purpose, below};
+
+/// An operation that needs random numbers, for instance `crop`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation(u64);
+
+impl Operation {
+    /// The operation of this name. Two names have different draws.
+    pub fn named(name: &str) -> Self {
+        let hash = blake3::hash(name.as_bytes());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.as_bytes()[..8]);
+        Self(u64::from_le_bytes(first))
+    }
+
+    /// The operation's random numbers at index `i`.
+    ///
+    /// ```
+    /// use kino_loader::Operation;
+    ///
+    /// let crop = Operation::named("crop");
+    /// assert_eq!(crop.at(7, 1000).next_u64(), crop.at(7, 1000).next_u64());
+    /// assert_ne!(crop.at(7, 1000).next_u64(), crop.at(7, 1001).next_u64());
+    /// ```
+    pub fn at(self, seed: u64, i: u64) -> Draw {
+        Draw {
+            key: Key::new(seed, Purpose::Operation, [i, self.0, 0]),
+            next: 0,
+        }
+    }
+}
+
+/// An endless row of random numbers.
+#[derive(Debug, Clone)]
+pub struct Draw {
+    key: Key,
+    next: u64,
+}
+
+impl Draw {
+    /// The next 64 random bits.
+    pub fn next_u64(&mut self) -> u64 {
+        let draw = self.key.draw(self.next);
+        self.next = self.next.wrapping_add(1);
+        draw
+    }
+
+    /// The next whole number below `end`; 0 if `end` is 0.
+    pub fn next_below(&mut self, end: u64) -> u64 {
+        below(self.next_u64(), end)
+    }
+
+    /// The next number in [0, 1): 53 random bits.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
+    pub fn next_f64(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn draws_do_not_depend_on_who_asked_before() {
+        let crop = Operation::named("crop");
+        let mut first = crop.at(1, 5);
+        let row: Vec<u64> = (0..4).map(|_| first.next_u64()).collect();
+        let mut others = Operation::named("flip").at(1, 5);
+        assert_ne!(others.next_u64(), row[0]);
+        let mut again = crop.at(1, 5);
+        assert!(row.iter().all(|&draw| again.next_u64() == draw));
+    }
+
+    #[test]
+    fn numbers_stay_in_their_range_and_fill_it() {
+        let mut draw = Operation::named("jitter").at(0, 0);
+        let mean = (0..10_000).map(|_| draw.next_f64()).sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.02, "{mean}");
+        let mut seen = [0; 7];
+        (0..7000).for_each(|_| seen[usize::try_from(draw.next_below(7)).unwrap()] += 1);
+        assert!(
+            seen.iter().all(|&count| (800..1200).contains(&count)),
+            "{seen:?}"
+        );
+    }
+}

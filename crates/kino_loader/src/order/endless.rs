@@ -1,0 +1,296 @@
+//! One source, endlessly: index → epoch → lane → group → position → episode and window.
+//!
+//! ```text
+//! i        0 … N-1 | N … 2N-1 | …            epoch e = ⌊i/N⌋, each with a layout of its own
+//! ```
+
+use std::sync::Arc;
+
+use super::deal::Deal;
+use super::keys::{Key, Purpose};
+use super::lanes::Lanes;
+use super::layout::{Kind, Layout, Shards};
+use super::permute::Permutation;
+use super::settings::{PoolSize, Settings, Shuffle, Unit};
+use super::source::{Line, Source};
+use crate::error::{Result, invalid};
+
+/// Layouts of small sources are cheap to keep: this many slots of lines in all, and two layouts at least.
+const CACHED_SLOTS: usize = 1 << 16;
+const MAX_CACHED: usize = 64;
+
+/// One sample: which window of which episode, of which source in which epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SampleRef {
+    /// Which source of a mixture; 0 if there is one.
+    pub source: u32,
+    /// Which of the source's variants: the position in its list.
+    pub variant: u32,
+    /// The source's own epoch.
+    pub epoch: u64,
+    /// The position of the episode in the source's list.
+    pub episode: u32,
+    /// The window's ordinal in the episode.
+    pub window: u32,
+}
+
+/// How the windows of a source are mixed, with all that this needs.
+#[derive(Debug)]
+pub(crate) enum Mode {
+    Sequential,
+    Global,
+    Groups(Pooled),
+}
+
+/// What groups are made under.
+#[derive(Debug)]
+pub(crate) struct Pooled {
+    /// The pool of one lane.
+    pub(crate) pool: u64,
+    /// What each episode adds to it; 1 where there is no list.
+    pub(crate) sizes: Option<Arc<[u64]>>,
+    /// The shards, if groups are made of them.
+    pub(crate) shards: Option<Shards>,
+}
+
+/// One source, endlessly.
+#[derive(Debug)]
+pub(crate) struct Endless {
+    pub(crate) seed: u64,
+    pub(crate) line: Line,
+    pub(crate) lanes: Lanes,
+    pub(crate) mode: Mode,
+    epoch_len: u64,
+    variant_starts: Vec<u64>,
+}
+
+/// Where an index falls: positions `start..start + len` of the line are a group, it is the one at `place`.
+struct Spot {
+    start: u64,
+    len: u64,
+    place: u64,
+}
+
+/// What part of a pool a source of a mixture has: `slots` of `of`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Share {
+    pub(crate) slots: u64,
+    pub(crate) of: u64,
+}
+
+impl Share {
+    /// All of it.
+    pub(crate) const WHOLE: Self = Self { slots: 1, of: 1 };
+}
+
+impl Endless {
+    /// A source under settings; `share` is its part of the pool.
+    pub(crate) fn new(source: &Source, settings: &Settings, share: Share) -> Result<Self> {
+        let line = Line::new(source)?;
+        let epoch_len = settings
+            .tail
+            .epoch_len(line.positions, settings.batch)
+            .ok_or_else(|| {
+                let (id, windows, batch) = (&source.id, line.positions, settings.batch);
+                invalid(format!(
+                    "`drop` leaves nothing of source `{id}`: {windows} windows are less than a batch of {batch}; choose a batch of at most {windows}, or `carry`"
+                ))
+            })?;
+        Ok(Self {
+            seed: settings.seed,
+            mode: mode(source, settings, share)?,
+            lanes: Lanes::new(settings.batch, settings.lanes),
+            variant_starts: source.variants.iter().map(|(epoch, _)| *epoch).collect(),
+            line,
+            epoch_len,
+        })
+    }
+
+    /// Indices per epoch.
+    pub(crate) fn epoch_len(&self) -> u64 {
+        self.epoch_len
+    }
+
+    /// The part of an epoch's line that is `lane`'s: first position and length.
+    pub(crate) fn lane_part(&self, lane: u64, epoch: u64) -> (u64, u64) {
+        let start = epoch * self.epoch_len;
+        self.lanes.part(lane, start, start + self.epoch_len)
+    }
+
+    /// The sample at `i`.
+    pub(crate) fn at(&self, i: u64, cache: &mut Cache) -> SampleRef {
+        let layout = cache.layout(self, i / self.epoch_len);
+        let spot = self.spot(i, layout);
+        self.sample(spot.start + spot.place, layout)
+    }
+
+    /// Another sample of the group of `i`: each attempt another position, until all were tried.
+    pub(crate) fn substitute(&self, i: u64, attempt: u64, cache: &mut Cache) -> SampleRef {
+        let layout = cache.layout(self, i / self.epoch_len);
+        let spot = self.spot(i, layout);
+        let others = spot.len - 1;
+        let step = if others == 0 {
+            0
+        } else {
+            let key = Key::new(self.seed, Purpose::Substitute, [i, 0, 0]);
+            1 + Permutation::new(others, key).at(attempt % others)
+        };
+        self.sample(spot.start + (spot.place + step) % spot.len, layout)
+    }
+
+    fn spot(&self, i: u64, layout: &Layout) -> Spot {
+        let place = i % self.epoch_len;
+        if let Kind::Global(permutation) = &layout.kind {
+            return Spot {
+                start: 0,
+                len: self.line.positions,
+                place: permutation.at(place % self.line.positions),
+            };
+        }
+        let lane = self.lanes.of(i);
+        let (first, len) = self.lane_part(lane, layout.epoch);
+        let place = self.lanes.held(lane, i) - self.lanes.held(lane, i - place);
+        let Kind::Groups(groups) = &layout.kind else {
+            return Spot {
+                start: first,
+                len,
+                place,
+            };
+        };
+        let (group, positions) = groups.find(lane, first..first + len, first + place);
+        let key = Key::new(self.seed, Purpose::Group, [layout.epoch, lane, group]);
+        let len = positions.end - positions.start;
+        Spot {
+            start: positions.start,
+            len,
+            place: Deal::new(len, self.line.depth, key).at(first + place - positions.start),
+        }
+    }
+
+    fn sample(&self, position: u64, layout: &Layout) -> SampleRef {
+        let point = self
+            .line
+            .point(position % self.line.positions, layout.phase);
+        let (episode, offset) = layout.episode_at(&self.line.slots, point);
+        SampleRef {
+            source: 0,
+            variant: self.variant(layout.epoch),
+            epoch: layout.epoch,
+            episode,
+            window: self.line.window(episode, offset),
+        }
+    }
+
+    /// The last variant that has started.
+    fn variant(&self, epoch: u64) -> u32 {
+        let started = self.variant_starts.partition_point(|&start| start <= epoch);
+        u32::try_from(started.max(1) - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes held, without the lists that were given.
+    pub(crate) fn memory(&self) -> usize {
+        let shards = match &self.mode {
+            Mode::Groups(pooled) => pooled.shards.as_ref().map_or(0, Shards::memory),
+            _ => 0,
+        };
+        shards + self.line.memory()
+    }
+}
+
+/// Resolves the pool. What fits into it altogether is shuffled globally.
+fn mode(source: &Source, settings: &Settings, share: Share) -> Result<Mode> {
+    let (pool, unit) = match settings.shuffle {
+        Shuffle::Sequential => return Ok(Mode::Sequential),
+        Shuffle::Global => return Ok(Mode::Global),
+        Shuffle::Groups { pool, unit } => (pool, unit),
+    };
+    let sizes = match (pool, &source.sizes) {
+        (PoolSize::Bytes(_), None) => {
+            return Err(invalid(format!(
+                "a pool of bytes needs the sizes of the episodes, and source `{}` has none; give a number of episodes or a fraction",
+                source.id
+            )));
+        }
+        (PoolSize::Episodes(_), _) => None,
+        (_, sizes) => sizes.clone(),
+    };
+    let total = total_size(source, sizes.as_deref());
+    let Some(pool) = pool_of(pool, total, share).filter(|&pool| pool < total) else {
+        return Ok(Mode::Global);
+    };
+    let shards = match (unit, &source.shards) {
+        (Unit::Episodes, _) => None,
+        (Unit::Shards, Some(shards)) => Some(Shards::new(shards)),
+        (Unit::Shards, None) => {
+            return Err(invalid(format!(
+                "groups of shards need the shard of each episode, and source `{}` has none; choose groups of episodes",
+                source.id
+            )));
+        }
+    };
+    Ok(Mode::Groups(Pooled {
+        pool: pool / u64::from(settings.lanes),
+        sizes,
+        shards,
+    }))
+}
+
+/// What the episodes that can come need altogether.
+pub(crate) fn total_size(source: &Source, sizes: Option<&[u64]>) -> u64 {
+    let weights = source.weights.as_deref();
+    let comes = |episode: &usize| {
+        source.counts[*episode] > 0 && weights.is_none_or(|weights| weights[*episode] > 0.0)
+    };
+    (0..source.counts.len())
+        .filter(comes)
+        .map(|episode| sizes.map_or(1, |sizes| sizes[episode]))
+        .fold(0, u64::saturating_add)
+}
+
+/// A source's share of the pool, in units of its sizes; `None` if it is without limit.
+fn pool_of(pool: PoolSize, total: u64, share: Share) -> Option<u64> {
+    let size = match pool {
+        PoolSize::Bytes(bytes) => bytes,
+        PoolSize::Episodes(episodes) => u64::from(episodes),
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "0 < part ≤ 1, and `as` saturates"
+        )]
+        PoolSize::Fraction(part) => return (part < 1.0).then_some((total as f64 * part) as u64),
+    };
+    let part = u128::from(size) * u128::from(share.slots) / u128::from(share.of.max(1));
+    u64::try_from(part).ok()
+}
+
+/// The layouts of the epochs used last; an epoch has its place by its number, so two neighbours never push each other out.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    layouts: Vec<Option<Layout>>,
+}
+
+impl Cache {
+    /// A cache that fits the source.
+    pub(crate) fn new(of: &Endless) -> Self {
+        let fits = CACHED_SLOTS / of.line.slots.len().max(1);
+        let mut layouts = Vec::new();
+        layouts.resize_with(fits.clamp(2, MAX_CACHED), || None);
+        Self { layouts }
+    }
+
+    fn layout(&mut self, of: &Endless, epoch: u64) -> &Layout {
+        let places = self.layouts.len() as u64;
+        let place = usize::try_from(epoch % places).unwrap_or(0);
+        let kept = &mut self.layouts[place];
+        if kept.as_ref().is_some_and(|layout| layout.epoch != epoch) {
+            *kept = None;
+        }
+        kept.get_or_insert_with(|| Layout::new(of, epoch))
+    }
+
+    /// Bytes held.
+    pub(crate) fn memory(&self) -> usize {
+        self.layouts.iter().flatten().map(Layout::memory).sum()
+    }
+}

@@ -1,0 +1,328 @@
+//! The order: a pure function from an endless index to a sample.
+//!
+//! ```text
+//! keys.rs                randomness without a state
+//! permute.rs, deal.rs    permutations without memory
+//! source.rs, slots.rs    the windows of a list of episodes, as lengths on a line
+//! settings.rs            all that changes the order
+//! lanes.rs               parts of a batch that read episodes of their own
+//! layout.rs, endless.rs  one epoch of one source; one source, endlessly
+//! mixture.rs             several sources under weights
+//! reader.rs              index → sample, with the layouts of the epochs in use
+//! ranks.rs, state.rs     who takes which indices; stop and go on
+//! draw.rs                randomness for augmentation
+//! length*.rs             batches of whole episodes
+//! ```
+//!
+//! `sample(i) = f(sources, settings, i)`, and nothing else: no number of ranks, threads or retries, no
+//! time, no cache. What follows from this (any number of ranks, any stop, any restart) is tested
+//! in `tests/elastic.rs`; the algorithm to the bit is `spec/order.md`.
+
+mod deal;
+mod draw;
+mod endless;
+mod keys;
+mod lanes;
+mod layout;
+mod length_settings;
+mod length_state;
+mod lengths;
+mod mixture;
+mod permute;
+mod ranks;
+mod reader;
+mod settings;
+mod slots;
+mod source;
+mod state;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+pub use draw::{Draw, Operation};
+pub use endless::SampleRef;
+pub use length_settings::{Batching, LengthSettings, Oversize};
+pub use length_state::{LengthRestored, LengthState};
+pub use lengths::{Cursor, EpisodeBatch, LengthOrder, LengthReader, Step};
+pub use ranks::Uneven;
+pub use reader::OrderReader;
+pub use settings::{PoolSize, Settings, Shuffle, Tail, Unit};
+pub use source::Source;
+pub use state::{Mismatch, Restored, State};
+
+use endless::{Endless, Share, total_size};
+use keys::{Key, Purpose};
+use lanes::Lanes;
+use mixture::{BLOCK, Mixture};
+
+use crate::error::{Result, invalid};
+
+/// The algorithm: it changes when any index of any order would.
+pub const ALGORITHM: &str = "kino-order-1";
+
+/// Indices end here: no training comes near, and sums of two never overflow.
+pub const MAX_INDEX: u64 = 1 << 62;
+
+/// The most samples of an epoch of a mixture.
+const MAX_EPOCH: u64 = 1 << 60;
+
+/// The order of one source, or of a mixture. Cheap to clone.
+///
+/// ```
+/// use kino_loader::{Order, Settings, Source};
+///
+/// let settings = Settings { seed: 7, batch: 4, ..Settings::default() };
+/// let order = Order::new(Source::new("demos", vec![3, 2]), settings)?;
+/// let mut samples = Vec::new();
+/// order.reader().fill(0..5, &mut samples)?;
+/// let mut windows: Vec<_> = samples.iter().map(|sample| order.window_index(sample)).collect();
+/// windows.sort();
+/// assert_eq!(windows, [0, 1, 2, 3, 4]); // each window once per epoch
+/// # Ok::<(), kino_loader::LoaderError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Order {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    settings: Settings,
+    sources: Vec<Source>,
+    tracks: Vec<Endless>,
+    /// Windows before each episode of a source, where weights make its line another.
+    first_windows: Vec<Option<Vec<u64>>>,
+    mixture: Option<Mixture>,
+    lanes: Lanes,
+    epoch_len: u64,
+    /// Hash of the sources.
+    data: String,
+}
+
+impl Order {
+    /// The order of one source.
+    pub fn new(source: Source, settings: Settings) -> Result<Self> {
+        settings.check()?;
+        source.check()?;
+        if settings.epoch_size.is_some() {
+            return Err(invalid(
+                "`epoch_size` belongs to a mixture; an epoch of one source is all its windows",
+            ));
+        }
+        let track = Endless::new(&source, &settings, Share::WHOLE)?;
+        let epoch_len = track.epoch_len();
+        Ok(Self::assemble(
+            settings,
+            vec![source],
+            vec![track],
+            None,
+            epoch_len,
+        ))
+    }
+
+    /// The order of several sources; a weight is a source's part of the samples. A mixture of one source is
+    /// the order of that source.
+    pub fn mixture(parts: Vec<(Source, f64)>, settings: Settings) -> Result<Self> {
+        settings.check()?;
+        let (mut sources, weights): (Vec<Source>, Vec<f64>) = parts.into_iter().unzip();
+        sources.iter().try_for_each(Source::check)?;
+        let mixture = Mixture::new(&weights)?;
+        if sources.len() == 1 {
+            return Self::new(sources.remove(0), settings);
+        }
+        let tracks = (0..)
+            .zip(sources.iter().zip(&mixture.slots))
+            .map(|(at, (source, &slots))| {
+                let share = Share {
+                    slots: u64::from(slots),
+                    of: u64::from(BLOCK),
+                };
+                Endless::new(source, &track_settings(&settings, &sources, at), share)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let windows = tracks
+            .iter()
+            .map(Endless::epoch_len)
+            .fold(0, u64::saturating_add);
+        let size = settings.epoch_size.unwrap_or(windows);
+        if size > MAX_EPOCH {
+            return Err(invalid(format!(
+                "an epoch of {size} samples; choose an `epoch_size` of at most {MAX_EPOCH}"
+            )));
+        }
+        let epoch_len = settings.tail.epoch_len(size, settings.batch).ok_or_else(|| {
+            invalid(format!(
+                "`drop` leaves nothing of an epoch of {size} samples in batches of {}; choose an `epoch_size` of at least a batch",
+                settings.batch
+            ))
+        })?;
+        Ok(Self::assemble(
+            settings,
+            sources,
+            tracks,
+            Some(mixture),
+            epoch_len,
+        ))
+    }
+
+    fn assemble(
+        settings: Settings,
+        sources: Vec<Source>,
+        tracks: Vec<Endless>,
+        mixture: Option<Mixture>,
+        epoch_len: u64,
+    ) -> Self {
+        let weighted = |source: &Source| source.weights.is_some();
+        let first_windows = sources
+            .iter()
+            .map(|source| weighted(source).then(|| running_sum(&source.counts)))
+            .collect();
+        let data = hash_sources(&sources, mixture.as_ref());
+        let inner = Inner {
+            lanes: Lanes::new(settings.batch, settings.lanes),
+            settings,
+            sources,
+            tracks,
+            first_windows,
+            mixture,
+            epoch_len,
+            data,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// A reader with its own layouts. Readers of one order agree; each thread takes its own.
+    pub fn reader(&self) -> OrderReader {
+        OrderReader::new(self.clone())
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// The sources.
+    pub fn sources(&self) -> &[Source] {
+        &self.inner.sources
+    }
+
+    /// Indices per epoch.
+    pub fn epoch_len(&self) -> u64 {
+        self.inner.epoch_len
+    }
+
+    /// The epoch of index `i`; of the mixture, not of a source of it.
+    pub fn epoch_of(&self, i: u64) -> u64 {
+        i / self.inner.epoch_len
+    }
+
+    /// The first index of an epoch.
+    pub fn epoch_start(&self, epoch: u64) -> Result<u64> {
+        epoch
+            .checked_mul(self.inner.epoch_len)
+            .filter(|&start| start <= MAX_INDEX)
+            .ok_or_else(|| past_the_end(&format!("epoch {epoch}")))
+    }
+
+    /// The batches that start in an epoch. Under `carry` their number may differ by one between epochs, and the
+    /// first index of an epoch may lie in the last batch of the epoch before.
+    pub fn batches_of(&self, epoch: u64) -> Result<Range<u64>> {
+        let batch = u64::from(self.inner.settings.batch);
+        let start = self.epoch_start(epoch)?;
+        Ok(start.div_ceil(batch)..(start + self.inner.epoch_len).div_ceil(batch))
+    }
+
+    /// The number of a sample's window among all windows of its source, for those who count windows and not episodes.
+    pub fn window_index(&self, sample: &SampleRef) -> u64 {
+        let (source, episode) = (sample.source as usize, sample.episode as usize);
+        let first = match self.inner.first_windows.get(source) {
+            Some(Some(firsts)) => firsts.get(episode).copied(),
+            Some(None) => {
+                let slots = &self.inner.tracks[source].line.slots;
+                (episode <= slots.len()).then(|| slots.start(episode))
+            }
+            None => None,
+        };
+        debug_assert!(first.is_some(), "a sample of this order");
+        first.unwrap_or(0) + u64::from(sample.window)
+    }
+
+    /// Bytes that the order holds apart from the lists it was given; layouts belong to the readers.
+    pub fn memory(&self) -> usize {
+        let firsts = self.inner.first_windows.iter().flatten();
+        let firsts: usize = firsts.map(|list| 8 * list.capacity()).sum();
+        firsts + self.inner.tracks.iter().map(Endless::memory).sum::<usize>()
+    }
+}
+
+/// The settings of source `at` of a mixture: a batch is one sample of each lane.
+fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings {
+    let fits = match settings.shuffle {
+        Shuffle::Groups {
+            pool: PoolSize::Bytes(bytes),
+            ..
+        } => sources
+            .iter()
+            .map(|source| {
+                source
+                    .sizes
+                    .as_deref()
+                    .map(|sizes| total_size(source, Some(sizes)))
+            })
+            .try_fold(0_u64, |sum, size| Some(sum.saturating_add(size?)))
+            .is_some_and(|total| total <= bytes),
+        Shuffle::Groups {
+            pool: PoolSize::Episodes(episodes),
+            ..
+        } => {
+            let totals = sources.iter().map(|source| total_size(source, None));
+            totals.fold(0, u64::saturating_add) <= u64::from(episodes)
+        }
+        _ => false,
+    };
+    Settings {
+        seed: Key::new(settings.seed, Purpose::Source, [at, 0, 0]).seed(),
+        batch: settings.lanes,
+        lanes: settings.lanes,
+        shuffle: if fits {
+            Shuffle::Global
+        } else {
+            settings.shuffle
+        },
+        tail: Tail::Carry,
+        epoch_size: None,
+    }
+}
+
+/// The windows before each episode, and all of them.
+fn running_sum(counts: &[u32]) -> Vec<u64> {
+    let sums = counts.iter().scan(0_u64, |sum, &count| {
+        *sum = sum.saturating_add(u64::from(count));
+        Some(*sum)
+    });
+    std::iter::once(0).chain(sums).collect()
+}
+
+/// The hash of all that the sources say.
+fn hash_sources(sources: &[Source], mixture: Option<&Mixture>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(sources.len() as u64).to_le_bytes());
+    for (at, source) in sources.iter().enumerate() {
+        let slots = mixture.map_or(0, |mixture| mixture.slots[at]);
+        hasher.update(&slots.to_le_bytes());
+        source.hash_into(&mut hasher);
+    }
+    short_hex(&hasher)
+}
+
+/// The first 32 digits of a hash.
+fn short_hex(hasher: &blake3::Hasher) -> String {
+    hasher.finalize().to_hex()[..32].to_string()
+}
+
+/// What to say of an index past the end.
+fn past_the_end(what: &str) -> crate::LoaderError {
+    invalid(format!("{what} lies past the last index, {MAX_INDEX}"))
+}

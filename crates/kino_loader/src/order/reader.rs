@@ -1,0 +1,97 @@
+//! Index → sample. A reader holds the layouts of the epochs in use, so that asking takes no lock.
+
+use std::ops::Range;
+
+use super::endless::{Cache, SampleRef};
+use super::{MAX_INDEX, Order, past_the_end};
+use crate::error::{Result, invalid};
+
+/// The most samples of one call.
+const MAX_FILL: u64 = 1 << 28;
+
+/// Reads an order at any index, in any sequence.
+#[derive(Debug)]
+pub struct OrderReader {
+    order: Order,
+    caches: Vec<Cache>,
+}
+
+impl OrderReader {
+    pub(crate) fn new(order: Order) -> Self {
+        let caches = order.inner.tracks.iter().map(Cache::new).collect();
+        Self { order, caches }
+    }
+
+    /// The order that is read.
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The sample at index `i`.
+    pub fn at(&mut self, i: u64) -> Result<SampleRef> {
+        self.check(i)?;
+        Ok(self.sample(i))
+    }
+
+    /// Appends the samples at `range`.
+    pub fn fill(&mut self, range: Range<u64>, samples: &mut Vec<SampleRef>) -> Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        if len == 0 {
+            return Ok(());
+        }
+        if len > MAX_FILL {
+            return Err(invalid(format!(
+                "{len} samples at once; ask for up to {MAX_FILL}"
+            )));
+        }
+        self.check(range.end - 1)?;
+        samples.extend(range.map(|i| self.sample(i)));
+        Ok(())
+    }
+
+    /// Another sample for a broken one at `i`: a window of the same group, by a draw of `i` and `attempt`.
+    ///
+    /// Each attempt takes another position of the group until all were tried, and no other index moves. Where the group
+    /// has one position only, it is the sample itself; where windows repeat (weights, `pad`) it may be an equal one.
+    pub fn substitute(&mut self, i: u64, attempt: u64) -> Result<SampleRef> {
+        self.check(i)?;
+        let (source, index) = self.locate(i);
+        let track = &self.order.inner.tracks[source];
+        let sample = track.substitute(index, attempt, &mut self.caches[source]);
+        Ok(of_source(sample, source))
+    }
+
+    /// Bytes that the layouts hold.
+    pub fn memory(&self) -> usize {
+        self.caches.iter().map(Cache::memory).sum()
+    }
+
+    fn sample(&mut self, i: u64) -> SampleRef {
+        let (source, index) = self.locate(i);
+        let track = &self.order.inner.tracks[source];
+        of_source(track.at(index, &mut self.caches[source]), source)
+    }
+
+    /// The source, and the index in its own order.
+    fn locate(&self, i: u64) -> (usize, u64) {
+        let inner = &*self.order.inner;
+        match &inner.mixture {
+            None => (0, i),
+            Some(mixture) => mixture.at(i, inner.lanes, inner.settings.seed),
+        }
+    }
+
+    fn check(&self, i: u64) -> Result<()> {
+        if i >= MAX_INDEX {
+            return Err(past_the_end(&format!("index {i}")));
+        }
+        Ok(())
+    }
+}
+
+fn of_source(sample: SampleRef, source: usize) -> SampleRef {
+    SampleRef {
+        source: u32::try_from(source).unwrap_or(u32::MAX),
+        ..sample
+    }
+}

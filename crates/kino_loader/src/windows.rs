@@ -1,0 +1,124 @@
+//! From the windows of a dataset to what is ordered.
+//!
+//! ```text
+//! Windows ── counts, sizes, shards ──▶ Source ──▶ Order            windows in a shuffled order
+//!         └─ frames per episode ─────▶ LengthOrder                 whole episodes, by length
+//! ```
+
+use kino_dataset::{CountSource, DatasetError, Result, Windows};
+
+use crate::order::{LengthOrder, LengthSettings, Source};
+
+impl Source {
+    /// The windows of a dataset, with all that any order may ask for.
+    pub fn of(windows: &Windows) -> Result<Self> {
+        Ok(Self {
+            sizes: Some(windows.sizes().into()),
+            shards: Some(shards(windows).into()),
+            ..Self::new(windows.id()?, windows.counts())
+        })
+    }
+
+    /// From `epoch` on, samples are read from other windows: the same episodes, packed in another way.
+    pub fn add_variant(&mut self, first: &Windows, epoch: u64, other: &Windows) -> Result<()> {
+        check_same_episodes(first, other)?;
+        if self.variants.is_empty() {
+            self.variants.push((0, self.id.clone()));
+        }
+        if self.variants.last().is_none_or(|(last, _)| *last >= epoch) {
+            return Err(invalid(format!(
+                "a variant from epoch {epoch} on; epochs must rise, and the first variant is that of epoch 0"
+            )));
+        }
+        self.variants.push((epoch, other.id()?));
+        Ok(())
+    }
+}
+
+impl LengthOrder {
+    /// The order of the whole episodes that these windows cover; an episode is as long as the longest of its wished streams.
+    pub fn of(windows: &Windows, settings: LengthSettings) -> crate::Result<Self> {
+        let lengths = lengths(windows)?;
+        Self::new(windows.id()?, lengths, settings)
+    }
+}
+
+/// Numbers that are equal for episodes of one shard.
+fn shards(windows: &Windows) -> Vec<u32> {
+    let table = windows.dataset().table();
+    let mut known = std::collections::HashMap::new();
+    let rows = windows.episodes().iter();
+    rows.map(|&row| {
+        let next = u32::try_from(known.len()).unwrap_or(u32::MAX);
+        let shard = table.shard(row as usize).copied().unwrap_or_default();
+        *known.entry(shard).or_insert(next)
+    })
+    .collect()
+}
+
+/// The frames of each selected episode.
+fn lengths(windows: &Windows) -> Result<Vec<u32>> {
+    let table = windows.dataset().table();
+    let to_u32 = |frames: u64| u32::try_from(frames).unwrap_or(u32::MAX);
+    if windows.source() == CountSource::Table {
+        // Then every wished stream is as long as the table says.
+        let rows = windows.episodes().iter();
+        return Ok(rows
+            .map(|&row| to_u32(table.frames(row as usize).unwrap_or(0)))
+            .collect());
+    }
+    let wished = windows.request().windows.len();
+    let longest = |position| {
+        let episode = windows.episode(position)?;
+        let streams = (0..wished).filter_map(|window| episode.stream(window));
+        let frames = streams.map(|stream| stream.len() as u64).max();
+        Ok(to_u32(frames.unwrap_or(0)))
+    };
+    (0..windows.episodes().len()).map(longest).collect()
+}
+
+/// Refuses windows that a curriculum cannot switch between.
+fn check_same_episodes(first: &Windows, other: &Windows) -> Result<()> {
+    let id = |windows: &Windows, position: usize| {
+        let row = windows.episodes().get(position).copied();
+        row.and_then(|row| {
+            windows
+                .dataset()
+                .table()
+                .id(row as usize)
+                .map(str::to_owned)
+        })
+    };
+    let count = first.episodes().len().max(other.episodes().len());
+    for position in 0..count {
+        let (left, right) = (id(first, position), id(other, position));
+        if left != right {
+            return Err(invalid(format!(
+                "a variant must have the same episodes in the same order: episode {position} is {} in {} and {} in {}",
+                name_of(left),
+                first.dataset().path().display(),
+                name_of(right),
+                other.dataset().path().display()
+            )));
+        }
+        if first.counts().get(position) != other.counts().get(position) {
+            return Err(invalid(format!(
+                "a variant must have the same windows: episode {} has {} in {} and {} in {}; use one request and recordings of equal length",
+                name_of(left),
+                first.counts().get(position).unwrap_or(&0),
+                first.dataset().path().display(),
+                other.counts().get(position).unwrap_or(&0),
+                other.dataset().path().display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn name_of(id: Option<String>) -> String {
+    id.map_or("none".to_owned(), |id| format!("`{id}`"))
+}
+
+fn invalid(what: String) -> DatasetError {
+    DatasetError::Invalid { what }
+}

@@ -1,0 +1,434 @@
+"""The order (spec/order.md): which sample stands at which index.
+
+index -> source (section 9) -> epoch (6) -> lane (7) -> group (8) -> position -> window (5)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+from dataclasses import dataclass, replace
+
+MASK = 2**64 - 1
+GAMMA = 0x9E3779B97F4A7C15
+LINE, GLOBAL, GROUP, PHASE, SLOTS, SOURCE = 1, 2, 3, 4, 5, 6
+SUBSTITUTE, EPISODES, STEPS = 7, 9, 10
+BLOCK = 4096
+
+
+def mix(z: int) -> int:
+    """Section 1."""
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+    return z ^ (z >> 31)
+
+
+@functools.cache
+def key(seed: int, purpose: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+    """Section 1."""
+    h = mix((seed + GAMMA) & MASK)
+    for word in (purpose, a, b, c):
+        h = mix(((h ^ word) + GAMMA) & MASK)
+    return h
+
+
+def draw(key: int, t: int) -> int:
+    """Section 1."""
+    return mix((key + (t + 1) * GAMMA) & MASK)
+
+
+def permute(length: int, key: int, x: int) -> int:
+    """Section 2."""
+    if length == 1:
+        return 0
+    bits = (length - 1).bit_length()
+    left_bits = bits // 2
+    right_bits = bits - left_bits
+    rounds = 12 if bits <= 8 else 6
+    while True:
+        left, right = x >> right_bits, x % 2**right_bits
+        for r in range(rounds):
+            if r % 2 == 0:
+                left ^= mix(right ^ draw(key, r)) % 2**left_bits
+            else:
+                right ^= mix(left ^ draw(key, r)) % 2**right_bits
+        x = left * 2**right_bits + right
+        if x < length:
+            return x
+
+
+def deal(length: int, depth: int, key: int, x: int) -> int:
+    """Section 3."""
+    strata = -(-length // depth)
+    while True:
+        turns, turn = divmod(x, strata)
+        stratum = permute(strata, draw(key, 2 * turns), turn)
+        x = stratum * depth + permute(depth, draw(key, 2 * stratum + 1), turns)
+        if x < length:
+            return x
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Section 4, with the shuffle as the state writes it."""
+
+    seed: int
+    batch: int
+    lanes: int
+    shuffle: str | dict
+    tail: str
+    epoch_size: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Section 4."""
+
+    id: str
+    counts: list[int]
+    sizes: list[int] | None
+    weights: list[float] | None
+    shards: list[int] | None
+    variants: list[tuple[int, str]]
+
+
+def rounded(positions: int, tail: str, batch: int) -> int:
+    """Section 6: the length of an epoch."""
+    if tail == "drop":
+        return positions // batch * batch
+    return -(-positions // batch) * batch if tail == "pad" else positions
+
+
+class Single:
+    """The order of one source; `slots` of 4096 if it is one of a mixture."""
+
+    def __init__(self, source: Source, settings: Settings, slots: int | None = None) -> None:
+        self.source, self.settings = source, settings
+        self.unit = 1 if source.weights is None else 2**20
+        self.lens = [1] * len(source.counts)
+        if source.weights is not None:
+            lens = [math.floor(weight * self.unit + 0.5) for weight in source.weights]
+            self.lens = [
+                max(n, 1) if w > 0 else 0 for n, w in zip(lens, source.weights, strict=True)
+            ]
+        self.lengths = [count * n for count, n in zip(source.counts, self.lens, strict=True)]
+        self.n = sum(self.lengths) // self.unit
+        self.N = rounded(self.n, settings.tail, settings.batch)
+        self.depth = -(-self.n // sum(length > 0 for length in self.lengths))
+        self.mode, self.pool = self.resolve(slots)
+        self.lines: dict[int, list] = {}
+        self.groups: dict[tuple[int, int], list] = {}
+
+    def sizes(self) -> list[int]:
+        """Section 8: the size of each episode."""
+        pool = self.settings.shuffle["groups"]["pool"]
+        given = None if "episodes" in pool else self.source.sizes
+        sizes = given or [1] * len(self.lengths)
+        return [size if length > 0 else 0 for size, length in zip(sizes, self.lengths, strict=True)]
+
+    def resolve(self, slots: int | None) -> tuple[str, int]:
+        """Section 8: the pool, and whether there are groups at all."""
+        if isinstance(self.settings.shuffle, str):
+            return self.settings.shuffle, 0
+        total = sum(self.sizes())
+        ((kind, value),) = self.settings.shuffle["groups"]["pool"].items()
+        if kind == "fraction":
+            pool = total if value >= 1 else math.floor(float(total) * value)
+        else:
+            pool = value if slots is None else value * slots // BLOCK
+        return ("global", 0) if pool >= total else ("groups", pool)
+
+    def units(self, epoch: int) -> list[list[int]]:
+        """Section 5: the episodes on the line, by units."""
+        episodes = range(len(self.lengths))
+        if self.mode != "groups":
+            return [[episode] for episode in episodes]
+        units = [[episode] for episode in episodes]
+        if self.settings.shuffle["groups"]["unit"] == "shards":
+            shards = self.source.shards
+            units = [[e for e in episodes if shards[e] == shard] for shard in sorted(set(shards))]
+        chosen = key(self.settings.seed, LINE, epoch)
+        return [units[permute(len(units), chosen, place)] for place in range(len(units))]
+
+    def line(self, epoch: int) -> list[tuple[int, int, int]]:
+        """Section 5: (place of the unit, episode, window) of every position."""
+        if epoch in self.lines:
+            return self.lines[epoch]
+        phase = 0
+        if self.source.weights is not None:
+            rest = sum(self.lengths) % self.unit
+            phase = draw(key(self.settings.seed, PHASE, epoch), 0)
+            phase = rest + phase * (self.unit - rest) // 2**64
+        line, end = [], 0
+        for place, unit in enumerate(self.units(epoch)):
+            for episode in unit:
+                for window in range(self.source.counts[episode]):
+                    end += self.lens[episode]
+                    while len(line) < self.n and len(line) * self.unit + phase < end:
+                        line.append((place, episode, window))
+        self.lines[epoch] = line
+        return line
+
+    def before(self, lane: int, x: int) -> int:
+        """Section 7: H."""
+        width = lane * (self.settings.batch // self.settings.lanes)
+        return x // self.settings.batch * width + min(x % self.settings.batch, width)
+
+    def part(self, lane: int, epoch: int) -> range:
+        """Section 7: the positions of a lane."""
+        start, end = epoch * self.N, (epoch + 1) * self.N
+        first = self.before(lane, end) - self.before(lane, start)
+        return range(first, self.before(lane + 1, end) - self.before(lane + 1, start))
+
+    def groups_of(self, lane: int, epoch: int) -> list[range]:
+        """Section 8: the groups of a lane, as positions."""
+        if (lane, epoch) in self.groups:
+            return self.groups[lane, epoch]
+        line, part, sizes = self.line(epoch), self.part(lane, epoch), self.sizes()
+        units = self.units(epoch)
+        pieces: list[tuple[int, int]] = []  # first position, size
+        unit_before = None
+        for position in part:
+            unit = (position // self.n, line[position % self.n][0])
+            if unit != unit_before:
+                pieces.append((position, sum(sizes[episode] for episode in units[unit[1]])))
+            unit_before = unit
+
+        def fill(limit: int) -> list[int]:
+            starts, used = [], 0
+            for start, size in pieces:
+                if not starts or used + size > limit:
+                    starts.append(start)
+                    used = 0
+                used += size
+            return starts
+
+        pool = self.pool // self.settings.lanes
+        starts = fill(pool)
+        if starts:
+            all_sizes = [size for _, size in pieces]
+            starts = fill(min(pool, sum(all_sizes) // len(starts) + max(all_sizes)))
+        ends = [*starts[1:], part.stop]
+        groups = [range(start, end) for start, end in zip(starts, ends, strict=True)]
+        self.groups[lane, epoch] = groups
+        return groups
+
+    def spot(self, i: int) -> tuple[range, int]:
+        """Give the positions of the group of an index (section 10), and its place among them."""
+        epoch, place = divmod(i, self.N)
+        seed, batch = self.settings.seed, self.settings.batch
+        if self.mode == "global":
+            return range(self.n), permute(self.n, key(seed, GLOBAL, epoch), place % self.n)
+        lane = i % batch // (batch // self.settings.lanes)
+        held = [self.before(lane + 1, x) - self.before(lane, x) for x in (i, epoch * self.N)]
+        part = self.part(lane, epoch)
+        position = part.start + held[0] - held[1]
+        if self.mode == "sequential":
+            return part, position - part.start
+        for number, group in enumerate(self.groups_of(lane, epoch)):
+            if position in group:
+                chosen = key(seed, GROUP, epoch, lane, number)
+                return group, deal(len(group), self.depth, chosen, position - group.start)
+        raise AssertionError("every position lies in a group")
+
+    def sample(self, i: int, position: int) -> tuple[int, int, int, int]:
+        """Give (variant, epoch, episode, window) of a position in the epoch of `i`."""
+        epoch = i // self.N
+        _, episode, window = self.line(epoch)[position % self.n]
+        started = sum(first <= epoch for first, _ in self.source.variants)
+        return max(started - 1, 0), epoch, episode, window
+
+    def at(self, i: int) -> tuple[int, int, int, int]:
+        """Give the sample of an index."""
+        group, place = self.spot(i)
+        return self.sample(i, group[place])
+
+    def substitute(self, i: int, attempt: int) -> tuple[int, int, int, int]:
+        """Section 10."""
+        group, place = self.spot(i)
+        others = len(group) - 1
+        step = 0
+        if others:
+            step = 1 + permute(others, key(self.settings.seed, SUBSTITUTE, i), attempt % others)
+        return self.sample(i, group[(place + step) % len(group)])
+
+
+def share_out(weights: list[float]) -> list[int]:
+    """Section 9: the slots of each source."""
+    total = 0.0
+    for weight in weights:  # not `sum`, which adds more exactly than one by one
+        total += weight
+    quotas = [weight / total * BLOCK for weight in weights]
+    slots = [max(1, math.floor(quota)) for quota in quotas]
+    while sum(slots) != BLOCK:
+        lacks = [quota - slot for quota, slot in zip(quotas, slots, strict=True)]
+        if sum(slots) < BLOCK:
+            slots[lacks.index(max(lacks))] += 1
+        else:
+            most = min(lack for lack, slot in zip(lacks, slots, strict=True) if slot > 1)
+            chosen = next(s for s, lack in enumerate(lacks) if lack == most and slots[s] > 1)
+            slots[chosen] -= 1
+    return slots
+
+
+class Order:
+    """The order of one source, or of a mixture under weights."""
+
+    def __init__(self, sources: list[Source], weights: list[float], settings: Settings) -> None:
+        self.settings = settings
+        if len(sources) == 1:
+            self.slots = [0]
+            self.tracks = [Single(sources[0], settings)]
+            return
+        self.slots = share_out(weights)
+        self.tracks = []
+        for s, source in enumerate(sources):
+            seed = key(settings.seed, SOURCE, s)
+            own = replace(settings, seed=seed, batch=settings.lanes, tail="carry")
+            self.tracks.append(Single(source, own, self.slots[s]))
+        if isinstance(settings.shuffle, dict):
+            ((kind, pool),) = settings.shuffle["groups"]["pool"].items()
+            if kind != "fraction" and sum(sum(track.sizes()) for track in self.tracks) <= pool:
+                for track in self.tracks:
+                    track.mode = "global"
+
+    def locate(self, i: int) -> tuple[int, int]:
+        """Section 9: the source of an index, and the index in the source's own order."""
+        if len(self.tracks) == 1:
+            return 0, i
+        batch, lanes = self.settings.batch, self.settings.lanes
+        run = batch // lanes
+        lane, place = i % batch // run, i // batch * run + i % batch % run
+        block = place // BLOCK
+        slot = permute(BLOCK, key(self.settings.seed, SLOTS, lane, block), place % BLOCK)
+        s = 0
+        while slot >= self.slots[s]:
+            slot -= self.slots[s]
+            s += 1
+        return s, (block * self.slots[s] + slot) * lanes + lane
+
+    def at(self, i: int) -> tuple[int, int, int, int, int]:
+        """Give (source, variant, epoch, episode, window) of an index."""
+        s, own = self.locate(i)
+        return (s, *self.tracks[s].at(own))
+
+    def substitute(self, i: int, attempt: int) -> tuple[int, int, int, int, int]:
+        """Section 10."""
+        s, own = self.locate(i)
+        return (s, *self.tracks[s].substitute(own, attempt))
+
+
+class Lengths:
+    """Section 13: batches of whole episodes."""
+
+    def __init__(self, lengths: list[int], **settings) -> None:
+        self.lengths, self.seed, self.size = lengths, settings["seed"], settings["step"]
+        ((self.kind, limit),) = settings["batching"].items()
+        (self.limit,) = limit.values()
+        self.tail, self.spread = settings["tail"], settings["spread"]
+        if self.spread is None:
+            frames = sum(max(length, 1) for length in lengths)
+            budget = max(1, self.limit * len(lengths) // frames)
+            self.spread = 100 * (self.limit if self.kind == "similar" else budget)
+
+    def fits(self, count: int, longest: int) -> bool:
+        """Whether so many episodes may be one batch."""
+        cost = 1 if self.kind == "similar" else max(self.lengths[longest], 1)
+        return cost * count <= self.limit
+
+    @functools.cache  # noqa: B019 (an order lives as long as the test)
+    def batches(self, epoch: int) -> list[list[int]]:
+        """All batches of an epoch, stretch after stretch."""
+        count, chosen = len(self.lengths), key(self.seed, EPISODES, epoch)
+        episodes = [permute(count, chosen, place) for place in range(count)]
+        batches: list[list[int]] = []
+        for start in range(0, count, self.spread):
+            stretch = episodes[start : start + self.spread]
+            first = len(batches)
+            for episode in sorted(stretch, key=lambda e: (self.lengths[e], e)):
+                if len(batches) > first and self.fits(len(batches[-1]) + 1, episode):
+                    batches[-1].append(episode)
+                else:
+                    batches.append([episode])
+        return batches
+
+    def sequence(self, epoch: int, head: int) -> list[list[int]]:
+        """The batches of an epoch with a head of this length."""
+        batches = self.batches(epoch)
+        if head >= len(batches):
+            return batches
+        blocks = (len(batches) - head) // self.size
+        out = batches[:head]
+        for place in range(blocks):
+            start = head + permute(blocks, key(self.seed, STEPS, epoch), place) * self.size
+            out += batches[start : start + self.size]
+        return out + batches[head + blocks * self.size :]
+
+    def end(self, epoch: int) -> int:
+        """How many batches of an epoch come."""
+        count = len(self.batches(epoch))
+        return count - count % self.size if self.tail == "drop" else count
+
+    def step(self, epoch: int, done: int) -> tuple[list[list[int]], tuple[int, int]]:
+        """Give the step at a cursor, and the next cursor."""
+        while done >= self.end(epoch):
+            epoch, done = epoch + 1, 0
+        step: list[list[int]] = []
+        while len(step) < self.size:
+            lack = self.size - len(step)
+            sequence = self.sequence(epoch, (done + lack) % self.size)
+            taken = sequence[done : min(done + lack, self.end(epoch))]
+            step += taken
+            done += len(taken)
+            if done < self.end(epoch):
+                continue
+            while self.tail == "pad" and len(step) < self.size:
+                step += sequence[: self.size - len(step)]
+            epoch, done = epoch + 1, 0
+        return step, (epoch, done)
+
+
+def data_bytes(order: Order) -> bytes:
+    """Section 12: what `data` is the hash of."""
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value.encode())) + value.encode()
+
+    def values(kind: str, given: list | None) -> bytes:
+        if given is None:
+            return b"\0"
+        return struct.pack(f"<BQ{len(given)}{kind}", 1, len(given), *given)
+
+    out = struct.pack("<Q", len(order.tracks))
+    for slots, track in zip(order.slots, order.tracks, strict=True):
+        source = track.source
+        out += struct.pack("<I", slots) + text(source.id)
+        out += values("I", source.counts) + values("Q", source.sizes)
+        out += values("f", source.weights) + values("I", source.shards)
+        out += struct.pack("<Q", len(source.variants))
+        for first, name in source.variants:
+            out += struct.pack("<Q", first) + text(name)
+    return out
+
+
+def order_text(settings: Settings, data: str) -> str:
+    """Section 12: what `order` is the hash of."""
+    shuffle = settings.shuffle
+    if isinstance(shuffle, dict):
+        ((kind, value),) = shuffle["groups"]["pool"].items()
+        if kind == "fraction":
+            value = struct.pack(">d", value).hex()
+        shuffle = f"groups {kind} {value} {shuffle['groups']['unit']}"
+    return (
+        f"kino-order-1\ndata {data}\nseed {settings.seed}\nbatch {settings.batch}\nlanes {settings.lanes}\n"
+        f"shuffle {shuffle}\ntail {settings.tail}\nepoch_size {settings.epoch_size or 0}\n"
+    )
+
+
+def receipt_bytes(samples: list[tuple[int, int, int, int, int]], first: int) -> bytes:
+    """Section 12: what `receipt` is the hash of."""
+    parts = []
+    for i, (source, variant, epoch, episode, window) in enumerate(samples, first):
+        parts.append(struct.pack("<QIIQII", i, source, variant, epoch, episode, window))
+    return b"".join(parts)
