@@ -17,6 +17,15 @@ Writing:
     >>> len(kinograph.open("mine.kino"))
     1
 
+Training samples, and the order in which they come:
+
+    >>> windows = ds.windows({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
+    >>> windows[0]["actions"].shape
+    (8, 7)
+    >>> order = ds.order(windows, batch_size=32, seed=7)
+    >>> order[0:32]["window"].shape
+    (32,)
+
 Every error about data or values is a ``KinographError``; a wrong Python type may also raise ``TypeError``.
 """
 
@@ -32,9 +41,12 @@ from kinograph._errors import (
     StorageError,
     UnsupportedError,
 )
+from kinograph._lengths import LengthOrder
+from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._stream import Stream
 from kinograph._verify import verify
+from kinograph._windows import Window, Windows
 from kinograph._writer import Writer
 
 __version__ = _core.VERSION
@@ -46,10 +58,15 @@ __all__ = [
     "Episode",
     "InvalidArgumentError",
     "KinographError",
+    "LengthOrder",
     "NotFoundError",
+    "Order",
+    "Source",
     "StorageError",
     "Stream",
     "UnsupportedError",
+    "Window",
+    "Windows",
     "Writer",
     "__version__",
     "open",

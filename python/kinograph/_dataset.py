@@ -7,20 +7,33 @@ import json
 import math
 import operator
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, TypeVar, get_args, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
+from kinograph._arguments import to_whole, to_word
 from kinograph._episode import Episode, rates_text
 from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
+from kinograph._order import Order, Source, Tail
+from kinograph._requests import (
+    check_words,
+    lerobot_request,
+    robomimic_request,
+    to_request,
+    to_selection,
+)
 from kinograph._stream import is_number, to_dtype
 from kinograph._table import EpisodeTable
+from kinograph._windows import Masks, Windows, Wish
 
 _Value = TypeVar("_Value")
+
+# How far a time may lie from a frame in LeRobot's words; its own default.
+TOLERANCE_S = 1e-4
 
 
 def open(path: str | os.PathLike[str], *, version: int | None = None) -> Dataset:  # noqa: A001
@@ -116,6 +129,140 @@ class Dataset:
                 }
             )
         return self._stats
+
+    def windows(  # noqa: PLR0913 (each is a keyword of its own)
+        self,
+        windows: Mapping[str, Wish] | None = None,
+        *,
+        anchor: str | float | None = None,
+        drop_first: int = 0,
+        drop_last: int = 0,
+        masks: Masks = "is_pad",
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        tolerance_s: float = TOLERANCE_S,
+        seq_length: int | None = None,
+        frame_stack: int = 1,
+        pad_seq_length: bool = True,
+        pad_frame_stack: bool = True,
+        next_obs: bool = True,
+        goal: bool = False,
+        keys: Sequence[str] | None = None,
+        split: str | Sequence[str] | None = None,
+        episodes: Iterable[int | str] | None = None,
+        filter: str | None = None,  # noqa: A002 (the word of the episode table)
+    ) -> Windows:
+        """Say what a training sample is; gives the list of all samples, of which each is read when asked for.
+
+        In seconds around the anchor (floats), in steps of it (whole numbers, such as a ``range``), or as a
+        :class:`Window` that says more:
+
+        >>> windows = ds.windows({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
+        >>> sample = windows[0]
+        >>> sample["obs/agentview_image"].shape, sample["obs/agentview_image_is_pad"]
+        ((2, 32, 24, 3), array([ True, False]))
+
+        ``anchor`` is the stream whose frames are the samples (by default that of the first window with steps, or
+        else with seconds), a rate in Hz, or ``"episode"`` for whole episodes:
+
+        >>> len(ds.windows({"actions": kinograph.Window(whole=True)}))
+        2
+
+        In LeRobot's words, or in robomimic's; ``keys`` are the streams that are wanted:
+
+        >>> windows = ds.windows(delta_timestamps={"actions": [0.0, 0.05]}, keys=["obs/joints", "actions"])
+        >>> windows = ds.windows(seq_length=10, frame_stack=2, keys=["obs/joints", "actions"], masks="pad_mask")
+        >>> windows[0]["pad_mask"].shape
+        (11, 1)
+
+        ``split``, ``episodes`` and ``filter`` choose the episodes:
+
+        >>> len(ds.windows({"actions": [0.0]}, split="train", filter="frames >= 20"))
+        40
+
+        What cannot be served is refused here, with the stream, the value and the nearest legal one.
+        """
+        check_words(
+            {
+                "windows": windows is not None,
+                "delta_timestamps": delta_timestamps is not None,
+                "seq_length": seq_length is not None,
+            },
+            {
+                "anchor": anchor is not None,
+                "keys": keys is not None,
+                "tolerance_s": tolerance_s != TOLERANCE_S,
+                "frame_stack": frame_stack != 1,
+                "pad_seq_length": not pad_seq_length,
+                "pad_frame_stack": not pad_frame_stack,
+                "next_obs": not next_obs,
+                "goal": goal,
+            },
+        )
+        if delta_timestamps is not None:
+            if not (anchor is None or isinstance(anchor, str)):
+                raise InvalidArgumentError(
+                    f"anchor {anchor!r}; `delta_timestamps` count the frames of a stream"
+                )
+            request = lerobot_request(
+                self, delta_timestamps, keys, anchor=anchor, tolerance_s=tolerance_s
+            )
+        elif seq_length is not None:
+            words = {
+                "seq_length": seq_length,
+                "frame_stack": frame_stack,
+                "pad_seq_length": pad_seq_length,
+                "pad_frame_stack": pad_frame_stack,
+                "next_obs": next_obs,
+                "goal": goal,
+            }
+            request = robomimic_request(self, keys, words)
+        else:
+            request = to_request(self, windows, anchor)
+        request |= {
+            "drop_first": to_whole("drop_first", drop_first),
+            "drop_last": to_whole("drop_last", drop_last),
+            "masks": to_word("masks", masks, get_args(Masks)),
+        }
+        return Windows(self, request, to_selection(self, split, episodes, filter))
+
+    def order(  # noqa: PLR0913 (each is a keyword of its own)
+        self,
+        windows: Mapping[str, Wish] | Windows | None = None,
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        pool: float | str | None = None,
+        by_shard: bool = False,
+        lanes: int = 1,
+        tail: Tail = "carry",
+        episode_weights: Sequence[float] | None = None,
+        **request: Any,  # noqa: ANN401 (the words of `windows`)
+    ) -> Order:
+        """Say which sample comes when; takes the words of :meth:`windows`, or windows that are there.
+
+        >>> order = ds.order({"actions": range(8)}, batch_size=16, seed=7, split="train")
+        >>> order.batch(0, rank=0, world_size=2).shape
+        (8,)
+
+        See :class:`Order` for what it promises, and for mixtures of datasets.
+        """
+        if not isinstance(windows, Windows):
+            windows = self.windows(windows, **request)
+        elif request:
+            raise InvalidArgumentError(
+                f"the windows are there already; say {', '.join(request)} where they are made"
+            )
+        return Order(
+            Source(windows=windows, episode_weights=episode_weights),
+            batch_size=batch_size,
+            seed=seed,
+            shuffle=shuffle,
+            pool=pool,
+            by_shard=by_shard,
+            lanes=lanes,
+            tail=tail,
+        )
 
     def __len__(self) -> int:
         return len(self._core)

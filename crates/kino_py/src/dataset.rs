@@ -14,7 +14,7 @@ use crate::table::column_values;
 /// A dataset at one version.
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct Dataset {
-    inner: kino_dataset::Dataset,
+    pub(crate) inner: kino_dataset::Dataset,
 }
 
 #[pymethods]

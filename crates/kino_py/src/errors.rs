@@ -4,6 +4,7 @@ use std::error::Error;
 
 use kino_dataset::{DatasetError, ErrorKind};
 use kino_import::ImportError;
+use kino_loader::LoaderError;
 use pyo3::PyErr;
 
 /// The exceptions of `kinograph/_errors.py`.
@@ -25,6 +26,11 @@ pub(crate) fn to_py(error: DatasetError) -> PyErr {
 pub(crate) fn import_to_py(error: ImportError) -> PyErr {
     // Only what a caller asked for has no kind; it is not an error of the data.
     raise(error.kind().unwrap_or(ErrorKind::Invalid), &error)
+}
+
+/// The exception for an error of a loader.
+pub(crate) fn loader_to_py(error: LoaderError) -> PyErr {
+    raise(error.kind(), &error)
 }
 
 /// The exception for something wrong with an argument.

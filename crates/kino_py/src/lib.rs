@@ -3,6 +3,8 @@
 //! ```text
 //! kinograph.Dataset ─▶ _core.Dataset   dataset.rs, columns of the episode table in table.rs
 //! kinograph.Stream  ─▶ _core.Stream    stream.rs: frames are decoded straight into numpy's memory
+//! kinograph.Windows ─▶ _core.Windows   windows.rs
+//! kinograph.Order   ─▶ _core.Order     order.rs, lengths.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
 //! an error          ─▶ an exception    errors.rs
@@ -14,9 +16,12 @@
 mod command;
 mod dataset;
 mod errors;
+mod lengths;
+mod order;
 mod pack;
 mod stream;
 mod table;
+mod windows;
 mod writer;
 
 /// Kinograph's core, in Rust. Use the package `kinograph`; this module may change without notice.
@@ -27,9 +32,15 @@ mod _core {
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]
+    use crate::lengths::LengthOrder;
+    #[pymodule_export]
+    use crate::order::Order;
+    #[pymodule_export]
     use crate::pack::pack;
     #[pymodule_export]
     use crate::stream::Stream;
+    #[pymodule_export]
+    use crate::windows::{Windows, lerobot_request, robomimic_request};
     #[pymodule_export]
     use crate::writer::Writer;
 

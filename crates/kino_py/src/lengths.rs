@@ -1,0 +1,114 @@
+//! The order of whole episodes, by length.
+
+use std::sync::{Mutex, PoisonError};
+
+use kino_loader::{
+    Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError, Mismatch,
+};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::errors::{invalid, loader_to_py};
+use crate::windows::Windows;
+
+/// Epoch and episodes of a batch.
+type PyBatch<'py> = (u64, Bound<'py, PyArray1<u32>>);
+
+/// Batches of whole episodes.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct LengthOrder {
+    inner: kino_loader::LengthOrder,
+    /// Holds the layout of the epoch in use; Python's threads take turns.
+    reader: Mutex<LengthReader>,
+}
+
+#[pymethods]
+impl LengthOrder {
+    /// The order of the episodes of windows under settings, which are JSON.
+    #[new]
+    fn new(py: Python<'_>, windows: PyRef<'_, Windows>, settings: &str) -> PyResult<Self> {
+        let settings: LengthSettings = serde_json::from_str(settings)
+            .map_err(|error| invalid(format!("the settings of the order: {error}")))?;
+        let windows = windows.inner.clone();
+        let order = py.detach(|| kino_loader::LengthOrder::of(&windows, settings));
+        Ok(Self::from(order.map_err(loader_to_py)?))
+    }
+
+    /// The seed, which a forced restore may have changed.
+    fn seed(&self) -> u64 {
+        self.inner.settings().seed
+    }
+
+    /// Batches in an epoch.
+    fn batches_in(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
+        py.detach(|| self.read(|reader| reader.batches_in(epoch)))
+            .map_err(loader_to_py)
+    }
+
+    /// A rank's batches of the step at a place, and the place of the next.
+    fn step<'py>(
+        &self,
+        py: Python<'py>,
+        place: (u64, u64),
+        rank: u32,
+        world_size: u32,
+    ) -> PyResult<(Vec<PyBatch<'py>>, (u64, u64))> {
+        let cursor = to_cursor(place);
+        let step = py
+            .detach(|| self.read(|reader| reader.step(cursor)))
+            .map_err(loader_to_py)?;
+        let batches = step.rank(rank, world_size).map_err(loader_to_py)?;
+        let array = |batch: &EpisodeBatch| {
+            let episodes = PyArray1::from_slice(py, &batch.episodes);
+            (batch.epoch, episodes)
+        };
+        let batches = batches.iter().map(array).collect();
+        Ok((batches, (step.next.epoch, step.next.done)))
+    }
+
+    /// The state at a place, as JSON.
+    fn state(&self, py: Python<'_>, place: (u64, u64)) -> PyResult<String> {
+        let cursor = to_cursor(place);
+        let state = py
+            .detach(|| self.read(|reader| reader.state(cursor)))
+            .map_err(loader_to_py)?;
+        Ok(state.to_json())
+    }
+
+    /// The order and the place of a state.
+    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, (u64, u64))> {
+        let mismatch = if force {
+            Mismatch::Force
+        } else {
+            Mismatch::Refuse
+        };
+        let restored = py.detach(|| {
+            LengthState::from_json(state).and_then(|state| self.inner.restore(&state, mismatch))
+        });
+        let restored = restored.map_err(loader_to_py)?;
+        let place = (restored.cursor.epoch, restored.cursor.done);
+        Ok((Self::from(restored.order), place))
+    }
+}
+
+impl LengthOrder {
+    fn from(inner: kino_loader::LengthOrder) -> Self {
+        Self {
+            reader: Mutex::new(inner.reader()),
+            inner,
+        }
+    }
+
+    fn read<T>(
+        &self,
+        ask: impl FnOnce(&mut LengthReader) -> Result<T, LoaderError>,
+    ) -> Result<T, LoaderError> {
+        // A reader holds layouts only: one that a panic left behind is as good as any.
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        ask(&mut reader)
+    }
+}
+
+fn to_cursor((epoch, done): (u64, u64)) -> Cursor {
+    Cursor { epoch, done }
+}

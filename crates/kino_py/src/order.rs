@@ -1,0 +1,186 @@
+//! The order of samples, by columns of numpy arrays.
+
+use std::sync::{Mutex, PoisonError};
+
+use kino_loader::{
+    LoaderError, Mismatch, Operation, OrderReader, SampleRef, Settings, State, Uneven,
+};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+
+use crate::errors::{invalid, loader_to_py, to_py};
+use crate::windows::Windows;
+
+/// Source, variant, epoch and window of samples.
+type Columns<'py> = (
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyArray1<u64>>,
+    Bound<'py, PyArray1<u64>>,
+);
+
+/// Windows, weight, weights of episodes, and (epoch, windows) of a curriculum.
+type PySource<'py> = (
+    PyRef<'py, Windows>,
+    f64,
+    Option<Vec<f32>>,
+    Vec<(u64, PyRef<'py, Windows>)>,
+);
+
+/// The order of one source, or of a mixture.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Order {
+    inner: kino_loader::Order,
+    /// Holds the layouts of the epochs in use; Python's threads take turns.
+    reader: Mutex<OrderReader>,
+}
+
+#[pymethods]
+impl Order {
+    /// The order of sources under settings, which are JSON.
+    #[new]
+    fn new(sources: Vec<PySource<'_>>, settings: &str) -> PyResult<Self> {
+        let settings: Settings = serde_json::from_str(settings)
+            .map_err(|error| invalid(format!("the settings of the order: {error}")))?;
+        let mut parts = Vec::new();
+        for (windows, weight, episode_weights, curriculum) in sources {
+            let mut source = kino_loader::Source::of(&windows.inner).map_err(to_py)?;
+            source.weights = episode_weights.map(Into::into);
+            for (epoch, other) in curriculum {
+                source
+                    .add_variant(&windows.inner, epoch, &other.inner)
+                    .map_err(to_py)?;
+            }
+            parts.push((source, weight));
+        }
+        let order = if parts.len() == 1 {
+            let (source, _) = parts.remove(0);
+            kino_loader::Order::new(source, settings)
+        } else {
+            kino_loader::Order::mixture(parts, settings)
+        };
+        Ok(Self::from(order.map_err(loader_to_py)?))
+    }
+
+    /// Equal ids mean equal orders.
+    fn id(&self) -> String {
+        self.inner.id()
+    }
+
+    /// The seed, which a forced restore may have changed.
+    fn seed(&self) -> u64 {
+        self.inner.settings().seed
+    }
+
+    /// Samples per epoch.
+    fn epoch_len(&self) -> u64 {
+        self.inner.epoch_len()
+    }
+
+    /// The epoch of a global index.
+    fn epoch_of(&self, index: u64) -> u64 {
+        self.inner.epoch_of(index)
+    }
+
+    /// First and end of the batches that start in an epoch.
+    fn batches_of(&self, epoch: u64) -> PyResult<(u64, u64)> {
+        let batches = self.inner.batches_of(epoch).map_err(loader_to_py)?;
+        Ok((batches.start, batches.end))
+    }
+
+    /// First and end of the indices that a rank takes of a batch.
+    fn rank_range(
+        &self,
+        batch: u64,
+        rank: u32,
+        world_size: u32,
+        uneven: bool,
+    ) -> PyResult<(u64, u64)> {
+        let uneven = if uneven {
+            Uneven::Allow
+        } else {
+            Uneven::Refuse
+        };
+        let range = self
+            .inner
+            .rank_range(batch, rank, world_size, uneven)
+            .map_err(loader_to_py)?;
+        Ok((range.start, range.end))
+    }
+
+    /// The samples at global indices `start..stop`.
+    fn samples<'py>(&self, py: Python<'py>, start: u64, stop: u64) -> PyResult<Columns<'py>> {
+        let samples = py.detach(|| {
+            let mut samples = Vec::new();
+            self.read(|reader| reader.fill(start..stop, &mut samples))?;
+            Ok(samples)
+        });
+        Ok(self.to_columns(py, &samples.map_err(loader_to_py)?))
+    }
+
+    /// The sample that stands in for the one at `index`.
+    fn substitute<'py>(&self, py: Python<'py>, index: u64, attempt: u64) -> PyResult<Columns<'py>> {
+        let sample = self
+            .read(|reader| reader.substitute(index, attempt))
+            .map_err(loader_to_py)?;
+        Ok(self.to_columns(py, &[sample]))
+    }
+
+    /// 64 random bits for an operation at a global index, whoever asks.
+    fn draw(&self, index: u64, operation: &str) -> u64 {
+        let seed = self.inner.settings().seed;
+        Operation::named(operation).at(seed, index).next_u64()
+    }
+
+    /// The state before a global index, as JSON.
+    fn state(&self, py: Python<'_>, next_index: u64) -> PyResult<String> {
+        let state = py
+            .detach(|| self.read(|reader| reader.state(next_index)))
+            .map_err(loader_to_py)?;
+        Ok(state.to_json())
+    }
+
+    /// The order and the next index of a state.
+    fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, u64)> {
+        let mismatch = if force {
+            Mismatch::Force
+        } else {
+            Mismatch::Refuse
+        };
+        let restored = py.detach(|| {
+            State::from_json(state).and_then(|state| self.inner.restore(&state, mismatch))
+        });
+        let restored = restored.map_err(loader_to_py)?;
+        let order = restored.reader.order().clone();
+        Ok((Self::from(order), restored.next_index))
+    }
+}
+
+impl Order {
+    fn from(inner: kino_loader::Order) -> Self {
+        Self {
+            reader: Mutex::new(inner.reader()),
+            inner,
+        }
+    }
+
+    fn read<T>(
+        &self,
+        ask: impl FnOnce(&mut OrderReader) -> Result<T, LoaderError>,
+    ) -> Result<T, LoaderError> {
+        // A reader holds layouts only: one that a panic left behind is as good as any.
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        ask(&mut reader)
+    }
+
+    fn to_columns<'py>(&self, py: Python<'py>, samples: &[SampleRef]) -> Columns<'py> {
+        let column = |of: fn(&SampleRef) -> u32| PyArray1::from_iter(py, samples.iter().map(of));
+        let windows = samples.iter().map(|sample| self.inner.window_index(sample));
+        (
+            column(|sample| sample.source),
+            column(|sample| sample.variant),
+            PyArray1::from_iter(py, samples.iter().map(|sample| sample.epoch)),
+            PyArray1::from_iter(py, windows),
+        )
+    }
+}

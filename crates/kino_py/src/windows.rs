@@ -1,0 +1,201 @@
+//! Windows of a dataset: samples as bytes of numpy arrays, requests as JSON.
+
+use kino_dataset::{
+    Array, Goal, LeRobot, MaskArray, MaskDialect, NextObs, Pad, Request, Robomimic, SamplePlan,
+    Selection,
+};
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::dataset::Dataset;
+use crate::errors::{invalid, to_py};
+
+/// All samples of a request in the selected episodes of a dataset.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Windows {
+    pub(crate) inner: kino_dataset::Windows,
+}
+
+#[pymethods]
+impl Windows {
+    /// Binds a request and a selection, both JSON.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        dataset: PyRef<'_, Dataset>,
+        request: &str,
+        selection: &str,
+    ) -> PyResult<Self> {
+        let request: Request = parse("windows", request)?;
+        let selection: Selection = parse("episodes", selection)?;
+        let dataset = dataset.inner.clone();
+        let bind = || kino_dataset::Windows::bind(&dataset, request, &selection);
+        Ok(Self {
+            inner: py.detach(bind).map_err(to_py)?,
+        })
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        usize::try_from(self.inner.len()).map_err(|_| invalid("too many samples for this machine"))
+    }
+
+    /// The whole request, as JSON.
+    fn request(&self) -> PyResult<String> {
+        self.inner.request().canonical().map_err(to_py)
+    }
+
+    /// Equal ids mean equal samples.
+    fn id(&self) -> PyResult<String> {
+        self.inner.id().map_err(to_py)
+    }
+
+    /// The rows of the selected episodes.
+    fn episodes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_iter(py, self.inner.episodes().iter().map(|&row| i64::from(row)))
+    }
+
+    /// The number of samples of each.
+    fn counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        PyArray1::from_iter(
+            py,
+            self.inner.counts().iter().map(|&count| i64::from(count)),
+        )
+    }
+
+    /// Key and shape of every field of a sample; `None` for a number of frames that differs.
+    fn shapes(&self) -> Vec<(String, Vec<Option<usize>>)> {
+        let windows = self.inner.request().windows.iter().enumerate();
+        windows
+            .map(|(idx, window)| {
+                let frame = self.inner.frame_type(idx).and_then(|ty| ty.as_values());
+                let frame = frame.map_or(&[][..], |ty| ty.shape());
+                let steps = (window.stack == kino_dataset::Stack::Stacked).then(|| window.len());
+                let shape = steps
+                    .into_iter()
+                    .chain(frame.iter().map(|&side| Some(side)));
+                (window.key.clone(), shape.collect())
+            })
+            .collect()
+    }
+
+    /// The row and the anchor of a sample.
+    fn locate(&self, py: Python<'_>, index: u64) -> PyResult<(usize, u32)> {
+        let plan = py.detach(|| self.plan(index)).map_err(to_py)?;
+        Ok((plan.row, plan.anchor))
+    }
+
+    /// The frames of every field of a sample; −1 where there is none.
+    fn frames<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyDict>> {
+        let plan = py.detach(|| self.plan(index)).map_err(to_py)?;
+        let fields = PyDict::new(py);
+        for (window, plan) in self.inner.request().windows.iter().zip(&plan.windows) {
+            let frames = plan.frames.iter().map(|&frame| match frame {
+                kino_dataset::NO_FRAME => -1,
+                frame => i64::from(frame),
+            });
+            fields.set_item(&window.key, PyArray1::from_iter(py, frames))?;
+        }
+        Ok(fields)
+    }
+
+    /// Reads a sample: dtype, shape and bytes (or texts) of every field and mask.
+    fn read<'py>(&self, py: Python<'py>, index: u64) -> PyResult<Bound<'py, PyDict>> {
+        let sample = py.detach(|| self.inner.read(index)).map_err(to_py)?;
+        let fields = PyDict::new(py);
+        for (key, array) in sample.fields {
+            match array {
+                Array::Values {
+                    dtype,
+                    shape,
+                    bytes,
+                } => fields.set_item(key, (dtype.name(), shape, PyArray1::from_vec(py, bytes)))?,
+                Array::Texts { shape, texts } => fields.set_item(key, ("text", shape, texts))?,
+            }
+        }
+        for (name, MaskArray { shape, values }) in sample.masks {
+            let values = values.into_iter().map(u8::from).collect();
+            fields.set_item(name, ("bool", shape, PyArray1::from_vec(py, values)))?;
+        }
+        Ok(fields)
+    }
+}
+
+impl Windows {
+    fn plan(&self, index: u64) -> kino_dataset::Result<SamplePlan> {
+        let located = self.inner.locate(index)?;
+        let mut plan = SamplePlan::default();
+        self.inner
+            .episode(located.position)?
+            .plan(located.sample, &mut plan)?;
+        Ok(plan)
+    }
+}
+
+/// robomimic's words, as Python hands them over.
+#[derive(Deserialize)]
+struct RobomimicWords {
+    dataset_keys: Vec<String>,
+    obs_keys: Vec<String>,
+    seq_length: u32,
+    frame_stack: u32,
+    before: Pad,
+    after: Pad,
+    masks: MaskDialect,
+    goal: bool,
+    next_obs: bool,
+}
+
+/// The request, as JSON, that robomimic's words mean on a dataset.
+#[pyfunction]
+pub(crate) fn robomimic_request(dataset: PyRef<'_, Dataset>, words: &str) -> PyResult<String> {
+    let words: RobomimicWords = parse("robomimic's words", words)?;
+    let request = Robomimic {
+        dataset_keys: words.dataset_keys,
+        obs_keys: words.obs_keys,
+        seq_length: words.seq_length,
+        frame_stack: words.frame_stack,
+        before: words.before,
+        after: words.after,
+        masks: words.masks,
+        goal: if words.goal { Goal::Last } else { Goal::None },
+        next_obs: if words.next_obs {
+            NextObs::Load
+        } else {
+            NextObs::Leave
+        },
+    };
+    let request = request.request(&dataset.inner).map_err(to_py)?;
+    request.canonical().map_err(to_py)
+}
+
+/// LeRobot's words, as Python hands them over.
+#[derive(Deserialize)]
+struct LeRobotWords {
+    anchor: String,
+    keys: Vec<String>,
+    delta_timestamps: Vec<(String, Vec<f64>)>,
+    fps: f64,
+    tolerance_s: f64,
+}
+
+/// The request, as JSON, that LeRobot's words mean.
+#[pyfunction]
+pub(crate) fn lerobot_request(words: &str) -> PyResult<String> {
+    let words: LeRobotWords = parse("delta_timestamps", words)?;
+    let request = LeRobot {
+        anchor: words.anchor,
+        keys: words.keys,
+        delta_timestamps: words.delta_timestamps,
+        fps: words.fps,
+        tolerance_s: words.tolerance_s,
+    };
+    let request = request.request().map_err(to_py)?;
+    request.canonical().map_err(to_py)
+}
+
+fn parse<T: DeserializeOwned>(what: &str, json: &str) -> PyResult<T> {
+    serde_json::from_str(json).map_err(|error| invalid(format!("{what}: {error}")))
+}

@@ -1,0 +1,50 @@
+"""What arguments of windows and orders may be: checked here, so that errors speak the caller's words."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+
+import numpy as np
+
+from kinograph._errors import InvalidArgumentError
+from kinograph._stream import is_number
+
+# The largest numbers that the core holds.
+U32 = (1 << 32) - 1
+U64 = (1 << 64) - 1
+# The last global index of an order; epochs and batches end there too.
+LAST_INDEX = 1 << 62
+
+
+def to_whole(name: str, value: object, *, least: int = 0, most: int = U32) -> int:
+    """Take a whole number between two others."""
+    if not is_number(value) or not least <= operator.index(value) <= most:
+        raise InvalidArgumentError(
+            f"{name} is {value!r}; give a whole number from {least} to {most}"
+        )
+    return operator.index(value)
+
+
+def to_word(name: str, value: object, words: tuple[str, ...]) -> str:
+    """Take one of some words."""
+    if not (isinstance(value, str) and value in words):
+        raise InvalidArgumentError(f"{name} is {value!r}; use one of {', '.join(words)}")
+    return value
+
+
+def to_number(name: str, value: object) -> float:
+    """Take a number, which may have a fraction; text is none."""
+    if isinstance(value, str | bool):
+        raise InvalidArgumentError(f"{name} is {value!r}; give a number")
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"{name} is {value!r}; give a number") from None
+
+
+def to_list(name: str, value: object, what: str) -> list[object]:
+    """Take a list of things; one text is no list of letters."""
+    if isinstance(value, str) or not isinstance(value, Iterable | np.ndarray):
+        raise InvalidArgumentError(f"{name} is {value!r}; give a list of {what}")
+    return list(value)

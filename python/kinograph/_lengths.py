@@ -1,0 +1,131 @@
+"""Batches of whole episodes: of similar length, or under a budget of frames.
+
+    order = kinograph.LengthOrder(windows, frames=2000, seed=7)
+    for batch in order.batches(): ...            positions of episodes, by rising length
+
+The same promises as of :class:`kinograph.Order`: a function of the seed, the same on any number of ranks, resumable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kinograph import _core
+from kinograph._arguments import LAST_INDEX, U32, U64, to_whole, to_word
+from kinograph._errors import InvalidArgumentError
+from kinograph._order import Tail, to_json
+from kinograph._windows import Windows
+
+
+class LengthOrder:
+    """Which whole episodes train together, and when.
+
+    A batch has ``batch_size`` episodes of similar length, or as many as ``frames`` allow, padding included. A step is
+    ``ranks`` batches of similar cost, one or more for each rank: give the largest number of ranks that will ever train. ``spread``
+    episodes are sorted together: more waste less, fewer mix better.
+
+    >>> windows = ds.windows({"actions": kinograph.Window(whole=True)})
+    >>> order = kinograph.LengthOrder(windows, frames=100, seed=7)
+    >>> batch = next(order.batches())
+    >>> sorted(windows[i]["actions"].shape for i in batch)
+    [(40, 7), (50, 7)]
+    """
+
+    __slots__ = ("_core", "_place", "_settings", "_windows")
+
+    def __init__(  # noqa: PLR0913 (each is a keyword of its own)
+        self,
+        windows: Windows,
+        *,
+        batch_size: int | None = None,
+        frames: int | None = None,
+        seed: int = 0,
+        ranks: int = 1,
+        spread: int | None = None,
+        tail: Tail = "carry",
+        oversize_alone: bool = False,
+    ) -> None:
+        if (batch_size is None) == (frames is None):
+            raise InvalidArgumentError(
+                "give `batch_size` (episodes) or `frames` (a budget), one of them"
+            )
+        if not isinstance(windows, Windows) or (windows.counts != 1).any():
+            raise InvalidArgumentError(
+                "an order by length takes windows with one sample per episode: ds.windows({'actions': kinograph.Window(whole=True)})"
+            )
+        self._settings = {
+            "seed": to_whole("seed", seed, most=U64),
+            "batching": _to_batching(batch_size, frames),
+            "step": to_whole("ranks", ranks, least=1),
+            "spread": None if spread is None else to_whole("spread", spread, least=1),
+            "tail": to_word("tail", tail, get_args(Tail)),
+            "oversize": "alone" if oversize_alone else "refuse",
+        }
+        self._windows = windows
+        self._core = _core.LengthOrder(windows._core, json.dumps(self._settings))
+        self._place = (0, 0)
+
+    @property
+    def windows(self) -> Windows:
+        """What is ordered: one sample per episode."""
+        return self._windows
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch."""
+        return self._place[0]
+
+    def batches_in(self, epoch: int) -> int:
+        """Count the batches of an epoch; they differ from epoch to epoch."""
+        return self._core.batches_in(to_whole("epoch", epoch, most=LAST_INDEX))
+
+    def batches(self, *, rank: int = 0, world_size: int = 1) -> Iterator[npt.NDArray[np.int64]]:
+        """Go through a rank's batches, endlessly: the positions of the episodes among the windows."""
+        ranks = to_whole("world_size", world_size, least=1)
+        own = to_whole("rank", rank, most=ranks - 1)
+        while True:
+            batches, place = self._core.step(self._place, own, ranks)
+            for number, (_, episodes) in enumerate(batches):
+                # A step is done for all ranks at once: stopping inside one repeats it.
+                if number == len(batches) - 1:
+                    self._place = place
+                yield episodes.astype(np.int64)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go on with the first batch of an epoch."""
+        self._place = (to_whole("epoch", epoch, most=LAST_INDEX), 0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where the order stands: the same on every rank, and small."""
+        state: dict[str, Any] = json.loads(self._core.state(self._place))
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
+        """Go on where a state stood, on any number of ranks; ``force`` takes the seed and place of another order's."""
+        self._core, self._place = self._core.restore(to_json(state), force)
+        self._settings["seed"] = self._core.seed()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reorder, (self._windows, self._settings, self._place)
+
+    def __repr__(self) -> str:
+        return f"LengthOrder({len(self._windows.episodes)} episodes, seed {self._core.seed()})"
+
+
+def _to_batching(batch_size: int | None, frames: int | None) -> dict[str, dict[str, int]]:
+    if batch_size is not None:
+        return {"similar": {"batch": to_whole("batch_size", batch_size, least=1, most=U32)}}
+    return {"budget": {"frames": to_whole("frames", frames, least=1, most=U64)}}
+
+
+def _reorder(windows: Windows, settings: dict[str, Any], place: tuple[int, int]) -> LengthOrder:
+    """Make an order again that was pickled."""
+    order = LengthOrder.__new__(LengthOrder)
+    order._windows, order._settings, order._place = windows, settings, place
+    order._core = _core.LengthOrder(windows._core, json.dumps(settings))
+    return order

@@ -1,0 +1,372 @@
+"""The order: which sample comes when, as a function of the seed alone.
+
+    order = ds.order({"actions": range(10)}, batch_size=64, seed=7)
+    order[0:64]["window"]                      the windows of the first global batch
+    order.batch(3, rank=1, world_size=4)       what rank 1 of 4 sees at step 3
+    order.state_dict()                         a few hundred bytes, the same on every rank
+
+The sample at global index i depends on the dataset's version, the settings and the seed: not on ranks, threads or
+restarts. ``docs/order.md`` says what is promised; ``spec/order.md`` is the algorithm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, SupportsIndex, TypeAlias, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kinograph import _core
+from kinograph._arguments import LAST_INDEX, U64, to_list, to_number, to_whole, to_word
+from kinograph._errors import InvalidArgumentError, NotFoundError
+from kinograph._stream import is_number
+from kinograph._windows import Field, Windows
+
+Tail: TypeAlias = Literal["carry", "drop", "pad"]
+
+# One sample of an order: which source, which packing of it, the source's epoch, the window's number.
+SAMPLE_DTYPE = np.dtype([("source", "i4"), ("variant", "i4"), ("epoch", "i8"), ("window", "i8")])
+
+# The largest batch.
+_MOST_SAMPLES = 1 << 20
+
+_UNITS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """One dataset of a mixture: its windows, its share of the samples, and how it changes with time.
+
+    ``episode_weights`` has a number per chosen episode: 2.0 shows each of its windows twice per epoch, 0.0 never.
+    ``curriculum`` maps epochs, from 1 on, to windows of other packings of the same episodes: from that epoch on,
+    samples are read there. A sample's ``variant`` is 0 for ``windows`` and counts on through the curriculum.
+    """
+
+    windows: Windows
+    weight: float = 1.0
+    episode_weights: Sequence[float] | npt.NDArray[Any] | None = None
+    curriculum: Mapping[int, Windows] = dataclasses.field(default_factory=dict)
+
+    def variant(self, number: SupportsIndex) -> Windows:
+        """Give the windows that a sample's ``variant`` stands for."""
+        epochs = sorted(self.curriculum)
+        place = to_whole("variant", number, most=len(epochs))
+        return self.curriculum[epochs[place - 1]] if place else self.windows
+
+
+class Order:
+    """Which window comes at which global index; endless, and never in need of a reset.
+
+    ``batch_size`` counts the samples of all ranks together. ``pool`` bounds what has to be decoded at a time: bytes
+    (``"4GB"``, or a whole number), a fraction of the dataset (``0.25``) or ``"200 episodes"``; without one, or with one that holds everything,
+    all windows are shuffled exactly. ``by_shard`` fills a pool with whole shards, so that few files are open. ``lanes`` cuts a batch into parts that read episodes of their own, so that with as many ranks no two
+    decode the same episode. ``tail`` says what happens where an epoch does not end with a batch: ``"carry"`` goes on
+    with the next epoch, ``"drop"`` leaves the last windows out, ``"pad"`` repeats some.
+
+    >>> order = ds.order({"actions": range(10)}, batch_size=32, seed=7)
+    >>> order
+    Order(90 samples per epoch in batches of 32, seed 7, global shuffle)
+    >>> sorted(order[0:90]["window"]) == list(range(90))
+    True
+    >>> whole = order.batch(1)["window"]
+    >>> ranks = [order.batch(1, rank=rank, world_size=4)["window"] for rank in range(4)]
+    >>> np.array_equal(np.concatenate(ranks), whole)
+    True
+    >>> order.read(0)["actions"].shape
+    (10, 7)
+
+    Stopping and going on:
+
+    >>> batches = order.batches()
+    >>> first = next(batches)
+    >>> state = order.state_dict()
+    >>> again = ds.order({"actions": range(10)}, batch_size=32, seed=7)
+    >>> again.load_state_dict(state)
+    >>> np.array_equal(next(again.batches()), next(batches))
+    True
+    """
+
+    __slots__ = ("_core", "_settings", "_sources", "next_index")
+
+    def __init__(  # noqa: PLR0913 (each is a keyword of its own)
+        self,
+        sources: Windows | Source | Sequence[Windows | Source],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        pool: int | float | str | None = None,
+        by_shard: bool = False,
+        lanes: int = 1,
+        tail: Tail = "carry",
+        epoch_size: int | None = None,
+    ) -> None:
+        listed = [sources] if isinstance(sources, Windows | Source) else sources
+        self._sources = [_to_source(one) for one in to_list("sources", listed, "windows")]
+        self._settings = {
+            "seed": to_whole("seed", seed, most=U64),
+            "batch": to_whole("batch_size", batch_size, least=1, most=_MOST_SAMPLES),
+            "lanes": to_whole("lanes", lanes, least=1),
+            "shuffle": _to_shuffle(shuffle, pool, by_shard=by_shard),
+            "tail": to_word("tail", tail, get_args(Tail)),
+            "epoch_size": None
+            if epoch_size is None
+            else to_whole("epoch_size", epoch_size, least=1, most=LAST_INDEX),
+        }
+        self._core = _to_core(self._sources, self._settings)
+        #: The first global index that was not yet taken.
+        self.next_index = 0
+
+    @property
+    def sources(self) -> list[Source]:
+        """What is mixed; one source if nothing is."""
+        return list(self._sources)
+
+    @property
+    def id(self) -> str:
+        """Equal ids mean equal orders."""
+        return self._core.id()
+
+    @property
+    def batch_size(self) -> int:
+        """Samples per batch, of all ranks together."""
+        return int(self._settings["batch"])
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next index."""
+        return self._core.epoch_of(self.next_index)
+
+    def __len__(self) -> int:
+        """Count the samples of an epoch."""
+        return self._core.epoch_len()
+
+    def __getitem__(self, index: SupportsIndex | slice) -> npt.NDArray[Any]:
+        """Give the sample at a global index, or those of a range; there is no last one."""
+        if isinstance(index, slice):
+            if index.stop is None or index.step not in (None, 1):
+                raise InvalidArgumentError("an order is endless; give a slice an end, and no step")
+            return self._samples(operator.index(index.start or 0), operator.index(index.stop))
+        if not is_number(index):
+            raise InvalidArgumentError(
+                f"samples are found by a number or a slice, not by {index!r}"
+            )
+        start = operator.index(index)
+        sample: npt.NDArray[Any] = self._samples(start, start + 1)[0]
+        return sample
+
+    # An endless row has no list form: `list(order)` would never return.
+    __iter__ = None
+
+    def steps(self, epoch: int) -> range:
+        """Name the batches that start in an epoch."""
+        return range(*self._core.batches_of(to_whole("epoch", epoch, most=LAST_INDEX)))
+
+    def batch(
+        self, step: int, *, rank: int = 0, world_size: int = 1, uneven: bool = False
+    ) -> npt.NDArray[Any]:
+        """Give a rank's part of a global batch; ``uneven`` lets the ranks' parts differ by one sample."""
+        place = to_whole("step", step, most=LAST_INDEX)
+        ranks = to_whole("world_size", world_size, least=1)
+        part = self._core.rank_range(place, to_whole("rank", rank, most=ranks - 1), ranks, uneven)
+        return self._samples(*part)
+
+    def batches(
+        self, *, rank: int = 0, world_size: int = 1, uneven: bool = False
+    ) -> Iterator[npt.NDArray[Any]]:
+        """Go through the batches, endlessly, from ``next_index`` on, which all iterators of an order share."""
+        while True:
+            step = self.next_index // self.batch_size
+            batch = self.batch(step, rank=rank, world_size=world_size, uneven=uneven)
+            self.next_index = (step + 1) * self.batch_size
+            yield batch
+
+    def substitute(self, index: int, attempt: int) -> npt.NDArray[Any]:
+        """Give the sample that stands in at an index whose own cannot be read; no other index moves."""
+        place = to_whole("index", index, most=LAST_INDEX)
+        columns = self._core.substitute(place, to_whole("attempt", attempt, most=U64))
+        sample: npt.NDArray[Any] = _to_array(columns)[0]
+        return sample
+
+    def read(self, index: SupportsIndex) -> dict[str, Field]:
+        """Read the sample at a global index, from its source and its packing."""
+        sample = self[index]
+        windows = self._sources[sample["source"]].variant(sample["variant"])
+        return windows[sample["window"]]
+
+    def draw(self, index: int, operation: str) -> int:
+        """Draw 64 random bits for an operation on the sample at an index: the same whoever asks, and after a restart.
+
+        >>> order = ds.order({"actions": range(10)}, batch_size=32, seed=7)
+        >>> crop = np.random.default_rng(order.draw(1000, "crop"))
+        >>> order.draw(1000, "crop") == order.draw(1000, "crop") != order.draw(1001, "crop")
+        True
+        """
+        return self._core.draw(to_whole("index", index), operation)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go on with the first batch that starts in an epoch."""
+        self.next_index = self.steps(epoch).start * self.batch_size
+
+    def state_dict(self) -> dict[str, Any]:
+        """Say where the order stands: the same on every rank, and small."""
+        state: dict[str, Any] = json.loads(self._core.state(self.next_index))
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
+        """Go on where a state stood, on any number of ranks.
+
+        A state of another dataset, other settings or another seed is refused; ``force`` takes its seed and place all the same.
+        If the batch is of another size then, the one that the place lies in comes from its start.
+        """
+        core, self.next_index = self._core.restore(to_json(state), force)
+        self._core = core
+        self._settings["seed"] = core.seed()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reorder, (self._sources, self._settings, self.next_index)
+
+    def __repr__(self) -> str:
+        shuffle = self._settings["shuffle"]
+        kind = (
+            "in groups"
+            if isinstance(shuffle, dict)
+            else f"{shuffle} shuffle"
+            if shuffle == "global"
+            else "in order"
+        )
+        return (
+            f"Order({len(self)} samples per epoch in batches of {self.batch_size}, "
+            f"seed {self._settings['seed']}, {kind})"
+        )
+
+    def _samples(self, start: int, stop: int) -> npt.NDArray[Any]:
+        if start < 0:
+            raise NotFoundError(
+                f"no sample {start}; the order starts at 0 and has no end to count from"
+            )
+        if max(start, stop) > LAST_INDEX:
+            raise NotFoundError(
+                f"no sample {max(start, stop) - 1}; the last one is {LAST_INDEX - 1}"
+            )
+        return _to_array(self._core.samples(start, max(start, stop)))
+
+
+def to_json(state: Mapping[str, Any]) -> str:
+    """Write a state as text."""
+    if not isinstance(state, Mapping):
+        raise InvalidArgumentError(f"the state is {state!r}; pass what `state_dict` gave")
+    try:
+        return json.dumps(dict(state))
+    except TypeError as error:
+        raise InvalidArgumentError(
+            f"the state has something that no state has: {error}; pass what `state_dict` gave"
+        ) from None
+
+
+def _to_source(one: object) -> Source:
+    source = Source(windows=one) if isinstance(one, Windows) else one
+    if not isinstance(source, Source):
+        raise InvalidArgumentError(
+            f"a source is kinograph.Windows or kinograph.Source, not {type(one).__name__}; `ds.windows(...)` makes windows"
+        )
+    for windows in (source.windows, *source.curriculum.values()):
+        if not isinstance(windows, Windows):
+            raise InvalidArgumentError(
+                f"a source has kinograph.Windows, not {type(windows).__name__}; `ds.windows(...)` makes them"
+            )
+    return source
+
+
+def _to_core(sources: list[Source], settings: Mapping[str, Any]) -> _core.Order:
+    return _core.Order([_to_core_source(source) for source in sources], json.dumps(settings))
+
+
+def _to_core_source(source: Source) -> tuple[Any, ...]:
+    weights = source.episode_weights
+    if weights is not None:
+        listed = to_list("episode_weights", weights, "numbers, one per chosen episode")
+        weights = [to_number("a weight of an episode", weight) for weight in listed]
+    curriculum = [
+        (to_whole("an epoch of the curriculum", epoch, least=1, most=LAST_INDEX), other._core)
+        for epoch, other in sorted(source.curriculum.items())
+    ]
+    return (
+        source.windows._core,
+        to_number("the weight of a source", source.weight),
+        weights,
+        curriculum,
+    )
+
+
+def _reorder(sources: list[Source], settings: dict[str, Any], next_index: int) -> Order:
+    """Make an order again that was pickled."""
+    order = Order.__new__(Order)
+    order._sources, order._settings = sources, settings
+    order._core = _to_core(sources, settings)
+    order.next_index = next_index
+    return order
+
+
+def _to_array(columns: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[Any]:
+    samples = np.empty(len(columns[0]), SAMPLE_DTYPE)
+    for name, column in zip(SAMPLE_DTYPE.names or (), columns, strict=True):
+        samples[name] = column
+    return samples
+
+
+def _to_shuffle(shuffle: bool, pool: float | str | None, *, by_shard: bool) -> Any:  # noqa: ANN401 (a value of JSON)
+    if not isinstance(shuffle, bool | np.bool_):
+        raise InvalidArgumentError(
+            f"shuffle is {shuffle!r}; give True or False (`pool` says how much is shuffled at a time)"
+        )
+    if pool is None and by_shard:
+        raise InvalidArgumentError("by_shard fills a pool with shards; give a `pool` too")
+    if pool is not None and not shuffle:
+        raise InvalidArgumentError("a pool is shuffled; leave `pool` or `shuffle=False` out")
+    if not shuffle:
+        return "sequential"
+    if pool is None:
+        return "global"
+    return {"groups": {"pool": _to_pool(pool), "unit": "shards" if by_shard else "episodes"}}
+
+
+def _to_pool(pool: float | str) -> dict[str, float]:
+    """Bytes, a fraction or a number of episodes."""
+    if is_number(pool):
+        return {"bytes": to_whole("pool (bytes)", pool, least=1, most=U64)}
+    if isinstance(pool, float | np.floating):
+        part = float(pool)
+        if not 0 < part <= 1:
+            raise InvalidArgumentError(
+                f"a pool of {pool!r} of the dataset; choose a fraction above 0 and at most 1, or bytes as a whole number"
+            )
+        return {"fraction": part}
+    text = pool.lower() if isinstance(pool, str) else ""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+|%)\s*", text)
+    number, unit = match.groups() if match else ("0", "")
+    if unit in _UNITS:
+        count = round(float(number) * _UNITS[unit])
+        return {"bytes": to_whole(f"pool {pool!r} (bytes)", count, least=1, most=U64)}
+    if unit in ("episode", "episodes") and number.isdigit():
+        return {"episodes": to_whole(f"pool {pool!r} (episodes)", int(number), least=1)}
+    if unit == "%":
+        return _to_pool(float(number) / 100)
+    raise InvalidArgumentError(
+        f"a pool of {pool!r}; give bytes ('4GB'), a part ('25%' or 0.25) or '200 episodes'"
+    )

@@ -1,0 +1,758 @@
+"""The order as a user asks for it: each window once, on any number of ranks, through any stops.
+
+The algorithm itself has a slow twin in `kino_loader` and a second implementation in tests/spec; here only what is promised is
+checked, by counting.
+"""
+
+import collections
+import concurrent.futures
+import itertools
+import json
+import pickle
+
+import numpy as np
+import pytest
+import samples
+
+import kinograph
+from kinograph import LengthOrder, Order, Source, Window
+
+LENGTHS = [31, 7, 18, 25, 40, 12, 9, 22, 5, 33, 16, 28]
+TOTAL = sum(LENGTHS)
+EPISODE_OF = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def ds(tmp_path_factory):
+    """Twelve episodes of different lengths in about four shards."""
+    rng = np.random.default_rng(4)
+    path = tmp_path_factory.mktemp("order") / "d.kino"
+    with kinograph.Writer(path, shard_bytes=25_000) as writer:
+        for number, frames in enumerate(LENGTHS):
+            writer.add_episode(
+                {"action": rng.normal(size=(frames, 4)), "noise": rng.normal(size=(frames, 40))},
+                rate_hz=10.0,
+                id=f"demo_{number}",
+                splits=["train" if number % 3 else "valid"],
+            )
+    ds = kinograph.open(path)
+    assert 2 < len(set(ds.episodes["shard"].tolist())) < 8
+    return ds
+
+
+@pytest.fixture(scope="module")
+def windows(ds):
+    return ds.windows({"action": range(3)})
+
+
+@pytest.fixture(scope="module")
+def whole(ds):
+    return ds.windows({"action": Window(whole=True)})
+
+
+def take(order, count, **ranks):
+    return [batch["window"].tolist() for batch in itertools.islice(order.batches(**ranks), count)]
+
+
+def open_at_once(groups):
+    """The most values that have begun and not yet ended at any place of a sequence."""
+    last = {value: place for place, value in enumerate(groups)}
+    begun, most = set(), 0
+    for place, value in enumerate(groups):
+        begun.add(value)
+        most = max(most, len(begun))
+        if last[value] == place:
+            begun.discard(value)
+    return most
+
+
+SETTINGS = [
+    {},
+    {"shuffle": False},
+    {"pool": 0.25},
+    {"pool": "3 episodes"},
+    {"pool": "3 episodes", "lanes": 4},
+    {"pool": "10 kB", "lanes": 2},
+    {"pool": 0.3, "by_shard": True},
+    {"tail": "drop", "pool": "25%"},
+    {"tail": "pad", "lanes": 8, "pool": 0.5},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("batch_size", [8, 64])
+def test_every_window_comes_exactly_once_per_epoch(windows, settings, batch_size):
+    order = Order(windows, batch_size=batch_size, seed=3, **settings)
+    orders = []
+    for epoch in range(3):
+        found = order[epoch * len(order) : (epoch + 1) * len(order)]
+        assert (found["epoch"] == epoch).all()
+        counts = np.bincount(found["window"], minlength=TOTAL)
+        tail = settings.get("tail", "carry")
+        if tail == "carry":
+            assert len(order) == TOTAL
+            assert (counts == 1).all()
+        elif tail == "drop":
+            assert len(order) == TOTAL // batch_size * batch_size
+            assert counts.max() == 1
+        else:
+            assert len(order) == -(-TOTAL // batch_size) * batch_size
+            assert counts.min() == 1
+            assert counts.sum() == len(order)
+        orders.append(found["window"].tolist())
+    if settings.get("shuffle", True):
+        assert orders[0] != orders[1] != orders[2] != orders[0]
+    else:
+        assert orders[0] == orders[1] == list(range(TOTAL))
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_ranks_together_see_the_whole_batch(windows, settings):
+    order = Order(windows, batch_size=24, seed=1, **settings)
+    for step in (0, 1, TOTAL // 24 - 1, TOTAL // 24, 1000):
+        expected = order.batch(step)
+        assert np.array_equal(expected, order[step * 24 : (step + 1) * 24])
+        for world_size in range(1, 25):
+            uneven = 24 % world_size != 0
+            parts = [
+                order.batch(step, rank=rank, world_size=world_size, uneven=uneven)
+                for rank in range(world_size)
+            ]
+            assert np.array_equal(np.concatenate(parts), expected)
+            assert len({len(part) for part in parts}) == 1 + uneven
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_stops_and_other_numbers_of_ranks_change_nothing(windows, settings):
+    def fresh():
+        return Order(windows, batch_size=24, seed=9, **settings)
+
+    expected = take(fresh(), 40)
+    ends = [fresh().steps(epoch).start for epoch in (1, 2)]
+    stops = sorted({0, 1, 5, 6, *(end + off for end in ends for off in (-1, 0, 1)), 40})
+    state, seen = None, []
+    for (start, stop), world_size in zip(
+        itertools.pairwise(stops), itertools.cycle([8, 3, 6, 1, 24])
+    ):
+        states, parts = set(), []
+        for rank in range(world_size):
+            order = fresh()
+            if state is not None:
+                order.load_state_dict(json.loads(state))
+            parts.append(take(order, stop - start, rank=rank, world_size=world_size))
+            states.add(json.dumps(order.state_dict()))
+        (state,) = states
+        assert len(state) < 1024
+        seen += [list(itertools.chain(*batch)) for batch in zip(*parts, strict=True)]
+    assert seen == expected
+
+
+def test_the_seed_decides(windows):
+    def first(seed):
+        return Order(windows, batch_size=8, seed=seed)[0:TOTAL]["window"].tolist()
+
+    assert first(1) == first(1) == first(np.uint64(1))
+    assert len({tuple(first(seed)) for seed in (0, 1, 2, 2**64 - 1)}) == 4
+    assert Order(windows, batch_size=8, seed=1).id != Order(windows, batch_size=8, seed=2).id
+    # The batch does not: under `carry` a global shuffle is one sequence.
+    assert Order(windows, batch_size=16, seed=1)[0:TOTAL]["window"].tolist() == first(1)
+
+
+def test_epochs_and_steps_are_counted(windows):
+    order = Order(windows, batch_size=16)
+    assert len(order) == TOTAL == 246
+    # 15 batches and 6 samples; the sixteenth batch starts in this epoch and ends in the next.
+    assert order.steps(0) == range(16)
+    assert order.steps(1) == range(16, 31)
+    assert set(order.batch(15)["epoch"]) == {0, 1}
+    assert order.epoch == 0
+    order.set_epoch(1)
+    assert order.next_index == 16 * 16
+    assert order.epoch == 1
+    assert np.array_equal(next(order.batches()), order.batch(16))
+    dropped = Order(windows, batch_size=16, tail="drop")
+    assert [dropped.steps(epoch) for epoch in (0, 1)] == [range(15), range(15, 30)]
+    assert repr(order) == "Order(246 samples per epoch in batches of 16, seed 0, global shuffle)"
+
+
+def test_samples_are_numpy_and_find_their_windows(windows):
+    order = Order(windows, batch_size=16, seed=5)
+    batch = order.batch(np.int64(2), rank=np.int32(1), world_size=np.uint8(2))
+    assert batch.dtype.names == ("source", "variant", "epoch", "window")
+    assert [batch.dtype[name].str for name in batch.dtype.names] == ["<i4", "<i4", "<i8", "<i8"]
+    assert np.array_equal(batch, order[40:48])
+    one = order[np.int64(41)]
+    assert one == order[41:42][0]
+    assert np.array_equal(order.read(41)["action"], windows[one["window"]]["action"])
+    assert len(order[5:5]) == len(order[7:5]) == 0
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda order: order[-1], "no sample -1; the order starts at 0"),
+        (lambda order: order[2**62], "no sample 4611686018427387904; the last one"),
+        (lambda order: order[:], "an order is endless"),
+        (lambda order: order[0:10:2], "an order is endless"),
+        (lambda order: order["a"], "by a number or a slice"),
+        (lambda order: order[0 : 2**40], "samples at once"),
+        (lambda order: order.batch(-1), "step is -1"),
+        (lambda order: order.batch(0, rank=4, world_size=4), "rank is 4; .* from 0 to 3"),
+        (lambda order: order.batch(0, world_size=0), "world_size is 0"),
+        (lambda order: order.batch(0, world_size=5), "5 ranks cannot share .* are 4 and 8"),
+        (lambda order: order.batch(0, world_size=17, uneven=True), "17 ranks"),
+        (lambda order: order.steps(-1), "epoch is -1"),
+        (lambda order: order.set_epoch(-1), "epoch is -1"),
+        (lambda order: order.substitute(-1, 0), "index is -1"),
+    ],
+)
+def test_places_that_are_not_there_say_what_is(windows, ask, says):
+    with pytest.raises(kinograph.KinographError, match=says):
+        ask(Order(windows, batch_size=16))
+
+
+def test_an_order_has_no_end_to_walk_to(windows):
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(Order(windows, batch_size=16))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"batch_size": 0}, "batch_size is 0; give a whole number from 1 to 1048576"),
+        ({"batch_size": 1.5}, "batch_size is 1.5"),
+        ({"batch_size": 2**40}, "batch_size is 1099511627776"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**64}, "seed is 18446744073709551616"),
+        ({"seed": None}, "seed is None"),
+        ({"lanes": 0}, "lanes is 0"),
+        ({"lanes": 3}, "3 lanes do not divide a batch of 16; the nearest that do are 2 and 4"),
+        ({"tail": "wrap"}, "tail is 'wrap'; use one of carry, drop, pad"),
+        ({"batch_size": 1000, "tail": "drop"}, "at most 246, or `carry`"),
+        ({"shuffle": "global"}, "shuffle is 'global'; give True or False"),
+        ({"shuffle": False, "pool": 0.5}, "a pool is shuffled"),
+        ({"by_shard": True}, "give a `pool` too"),
+        ({"epoch_size": 10}, "`epoch_size` belongs to a mixture"),
+        ({"sources": []}, "name at least one"),
+        ({"sources": 3}, "sources is 3; give a list of windows"),
+        ({"sources": [3]}, "a source is kinograph.Windows or kinograph.Source, not int"),
+        ({"sources": Source(windows="d.kino")}, "a source has kinograph.Windows, not str"),
+    ],
+)
+def test_settings_that_make_no_sense_say_what_would(windows, settings, says):
+    settings = {"sources": windows, "batch_size": 16} | settings
+    with pytest.raises(kinograph.InvalidArgumentError, match=says):
+        Order(settings.pop("sources"), **settings)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    ["lots", "200", "", "4 G", "-4GB", "1.2.3GB", ".GB", "0GB", "1.5 episodes", "0 episodes", "0%", "120%",
+     "99999999999999TB", 0, -1, 0.0, 1.5, -0.5, float("nan"), float("inf"), True, [1], {}],
+)  # fmt: skip
+def test_a_pool_that_is_none_is_refused(windows, pool):
+    with pytest.raises(kinograph.InvalidArgumentError, match="pool"):
+        Order(windows, batch_size=16, pool=pool)
+
+
+def sizes(ds, stream="action"):
+    return np.array([episode[stream][:].nbytes for episode in ds])
+
+
+@pytest.mark.parametrize(
+    ("pool", "most"),
+    [
+        ("1 episode", 1),
+        ("3 episodes", 3),
+        (" 5 Episodes ", 5),
+        (1, 1),
+    ],
+)
+def test_a_pool_of_episodes_bounds_what_is_open(windows, pool, most):
+    order = Order(windows, batch_size=8, pool=pool, seed=2)
+    episodes = EPISODE_OF[order[0:TOTAL]["window"]]
+    assert open_at_once(episodes.tolist()) <= most
+    if most == 1:
+        assert len(list(itertools.groupby(episodes))) == len(LENGTHS)
+
+
+@pytest.mark.parametrize(
+    ("pool", "share"), [(0.25, 0.25), ("25%", 0.25), (np.float32(0.5), 0.5), (" 12.5 % ", 0.125)]
+)
+def test_a_pool_of_a_part_bounds_the_bytes_that_are_open(ds, windows, pool, share):
+    check_open_bytes(ds, Order(windows, batch_size=8, pool=pool, seed=2), share)
+
+
+@pytest.mark.parametrize(
+    ("pool", "count"),
+    [("2kB", 2000), ("2 KiB", 2048), ("0.003 MB", 3000), (4000, 4000), (np.int64(4000), 4000)],
+)
+def test_a_pool_of_bytes_bounds_the_bytes_that_are_open(ds, windows, pool, count):
+    order = Order(windows, batch_size=8, pool=pool, seed=2)
+    check_open_bytes(ds, order, count / sizes(ds).sum())
+
+
+def check_open_bytes(ds, order, share):
+    size = sizes(ds)
+    episodes = EPISODE_OF[order[0:TOTAL]["window"]].tolist()
+    last = {episode: place for place, episode in enumerate(episodes)}
+    begun, most_open = set(), 0
+    for place, episode in enumerate(episodes):
+        begun.add(episode)
+        most_open = max(most_open, sum(size[list(begun)]))
+        if last[episode] == place:
+            begun.discard(episode)
+    assert most_open <= max(share * size.sum(), size.max())
+
+
+@pytest.mark.parametrize("pool", ["1GB", "100 episodes", 1.0, "100%", 10**12])
+def test_a_pool_that_holds_all_is_the_global_shuffle(windows, pool):
+    order = Order(windows, batch_size=8, pool=pool, seed=2)
+    assert np.array_equal(order[0:500], Order(windows, batch_size=8, seed=2)[0:500])
+
+
+def test_lanes_keep_ranks_from_decoding_the_same_episodes(windows):
+    order = Order(windows, batch_size=16, lanes=4, pool="4 episodes", tail="drop", seed=6)
+    pairs = set()
+    for step in order.steps(0):
+        for rank in range(4):
+            found = EPISODE_OF[order.batch(step, rank=rank, world_size=4)["window"]]
+            pairs |= {(rank, episode) for episode in found.tolist()}
+    # Only an episode on a cut between two lanes has two readers.
+    assert len(pairs) <= len(LENGTHS) + 3
+
+
+def test_pools_by_shard_open_few_files(ds, windows):
+    shards = ds.episodes["shard"].tolist()
+
+    def open_shards(**settings):
+        found = Order(windows, batch_size=8, pool=0.34, seed=1, **settings)[0:TOTAL]["window"]
+        assert sorted(found.tolist()) == list(range(TOTAL))
+        return open_at_once([shards[episode] for episode in EPISODE_OF[found]])
+
+    assert open_shards(by_shard=True) < open_shards() <= len(set(shards))
+
+
+@pytest.mark.parametrize("settings", [{}, {"pool": 0.3}, {"pool": "2 episodes", "lanes": 2}])
+def test_weights_say_how_often_the_windows_of_an_episode_come(windows, settings):
+    weights = [1, 2, 0, 0.5, 1.5, 1, 3, 0, 1, 0.25, 1, 2]
+    source = Source(windows=windows, episode_weights=weights)
+    order = Order(source, batch_size=8, seed=4, **settings)
+    assert len(order) == int(np.dot(weights, LENGTHS))
+    for epoch in range(3):
+        found = order[epoch * len(order) : (epoch + 1) * len(order)]["window"]
+        counts = np.bincount(found, minlength=TOTAL)
+        for episode, weight in enumerate(weights):
+            own = counts[episode == EPISODE_OF]
+            assert own.min() >= np.floor(weight)
+            assert own.max() <= np.ceil(weight)
+            assert abs(own.sum() - weight * LENGTHS[episode]) <= 1
+
+
+@pytest.mark.parametrize(
+    ("weights", "says"),
+    [
+        ([1, 2], "12 episodes but 2 weights"),
+        ([-1] + [1] * 11, "weight of episode 0 .* is -1"),
+        ([1] * 11 + [float("nan")], "weight of episode 11 .* is NaN"),
+        ([0] * 12, "no windows"),
+        ({"demo_0": 1}, "a weight of an episode is 'demo_0'; give a number"),
+        (2.0, "episode_weights is 2.0; give a list"),
+    ],
+)
+def test_weights_that_make_no_sense_are_refused(ds, weights, says):
+    with pytest.raises(kinograph.InvalidArgumentError, match=says):
+        ds.order({"action": range(3)}, batch_size=8, episode_weights=weights)
+
+
+@pytest.mark.parametrize("settings", [{}, {"lanes": 4}, {"pool": 0.4, "lanes": 2}])
+def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, settings):
+    parts = [
+        (ds.windows({"action": range(3)}, split="train"), 3.0),
+        (ds.windows({"noise": [0.0]}, split="valid"), 0.75),
+        (ds.windows({"action": [0.0]}, episodes=[4]), 0.25),
+    ]
+    sources = [Source(windows=windows, weight=weight) for windows, weight in parts]
+    order = Order(sources, batch_size=32, seed=8, **settings)
+    assert len(order) == sum(len(windows) for windows, _ in parts)
+    block = 4096 * settings.get("lanes", 1)
+    found = order[0 : 2 * block]
+    for start in (0, block):
+        shares = np.bincount(found[start : start + block]["source"], minlength=3) / block
+        assert shares.tolist() == [0.75, 0.1875, 0.0625]
+    for source, (windows, _) in enumerate(parts):
+        own = found[found["source"] == source]
+        for epoch in range(own["epoch"].min(), own["epoch"].max()):
+            assert sorted(own[own["epoch"] == epoch]["window"]) == list(range(len(windows)))
+    for index in range(20):
+        sample = order[index]
+        expected = parts[sample["source"]][0][sample["window"]]
+        read = order.read(index)
+        assert list(read) == list(expected)
+        assert all(np.array_equal(read[key], expected[key]) for key in read)
+
+
+def test_a_mixture_is_elastic_too(ds):
+    def fresh():
+        return Order(
+            [ds.windows({"action": [0.0]}, split=split) for split in ("train", "valid")],
+            batch_size=12,
+            seed=5,
+            epoch_size=100,
+        )
+
+    assert len(fresh()) == 100
+    expected = take(fresh(), 20)
+    order = fresh()
+    seen = take(order, 7)
+    state = json.loads(json.dumps(order.state_dict()))
+    parts = []
+    for rank in range(3):
+        order = fresh()
+        order.load_state_dict(state)
+        parts.append(take(order, 13, rank=rank, world_size=3))
+    seen += [list(itertools.chain(*batch)) for batch in zip(*parts, strict=True)]
+    assert seen == expected
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
+def test_a_weight_of_a_source_is_above_zero(windows, weight):
+    with pytest.raises(kinograph.InvalidArgumentError, match="weight of source 1"):
+        Order([windows, Source(windows=windows, weight=weight)], batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def packings(tmp_path_factory):
+    """The same episodes three times: lossless, as JPEG, and as JPEG of a poor quality by a plan."""
+    folder = tmp_path_factory.mktemp("packings")
+    episodes = [samples.lift_like(frames, seed) for seed, frames in enumerate((30, 20))]
+    plan = {"stream": [{"match": "obs/*_image", "codec": "jpeg:q=40"}]}
+    return [
+        samples.write(folder / "lossless.kino", episodes),
+        samples.write(folder / "jpeg.kino", episodes, quality=90),
+        samples.write(folder / "plan.kino", episodes, plan=plan),
+    ]
+
+
+def test_a_curriculum_reads_the_same_samples_from_another_packing(packings):
+    camera = "obs/agentview_image"
+    lossless, jpeg, poor = (ds.windows({camera: [0.0], "actions": range(4)}) for ds in packings)
+    source = Source(windows=poor, curriculum={3: lossless, 1: jpeg})
+    order = Order(source, batch_size=10, seed=2)
+    plain = Order(poor, batch_size=10, seed=2)
+    found = order[0:250]
+    assert np.array_equal(found["window"], plain[0:250]["window"])
+    assert found["variant"].tolist() == [0] * 50 + [1] * 100 + [2] * 100
+    for index, expected in ((3, poor), (70, jpeg), (130, jpeg), (170, lossless), (249, lossless)):
+        sample = order.read(index)
+        row, frame = expected.locate(found[index]["window"])
+        assert np.array_equal(sample[camera][0], expected.dataset[row][camera][frame])
+        assert np.array_equal(sample["actions"][0], packings[0][row]["actions"][frame])
+    assert source.variant(0) is poor
+    assert source.variant(np.int32(2)) is lossless
+    with pytest.raises(kinograph.InvalidArgumentError, match="variant is 3"):
+        source.variant(3)
+    with pytest.raises(kinograph.InvalidArgumentError, match="does not belong to this order"):
+        order.load_state_dict(plain.state_dict())
+
+
+def test_a_curriculum_needs_the_same_episodes(packings, tmp_path):
+    first = packings[0].windows({"actions": range(4)})
+    for others, says in (
+        ({1: packings[1].windows({"actions": range(4)}, episodes=[0])}, "`demo_1`.* none"),
+        ({1: packings[1].windows({"actions": range(4)}, episodes=[1, 0])}, "`demo_0`.*`demo_1`"),
+        ({1: packings[1].windows({"actions": Window(steps=range(4), pad="drop")})}, "same windows"),
+        ({0: packings[1].windows({"actions": range(4)})}, "an epoch of the curriculum is 0"),
+        ({"1": packings[1].windows({"actions": range(4)})}, "an epoch of the curriculum is '1'"),
+        ({1: packings[1]}, "a source has kinograph.Windows, not Dataset"),
+    ):
+        with pytest.raises(kinograph.InvalidArgumentError, match=says):
+            Order(Source(windows=first, curriculum=others), batch_size=4)
+
+
+@pytest.mark.parametrize("settings", [{}, {"pool": "3 episodes"}, {"pool": 0.5, "lanes": 2}])
+def test_a_substitute_is_another_sample_of_the_same_time(windows, settings):
+    order = Order(windows, batch_size=8, seed=3, **settings)
+    before = order[0:300]
+    for index in (0, 17, 100, 245, 246, 299):
+        found = [order.substitute(index, attempt) for attempt in range(4)]
+        assert all(one["window"] != before[index]["window"] for one in found)
+        assert all(one["epoch"] == before[index]["epoch"] for one in found)
+        assert found == [order.substitute(index, attempt) for attempt in range(4)]
+        assert len({one["window"] for one in found}) > 1
+    assert np.array_equal(order[0:300], before)
+
+
+def test_filtered_windows_have_an_order_of_their_own(ds):
+    order = ds.order(
+        {"action": Window(steps=range(3), pad="drop")},
+        batch_size=8,
+        seed=1,
+        split="train",
+        filter="frames >= 12",
+        drop_first=1,
+    )
+    rows = [row for row, frames in enumerate(LENGTHS) if row % 3 and frames >= 12]
+    windows = order.sources[0].windows
+    assert windows.episodes.tolist() == rows
+    assert len(order) == sum(LENGTHS[row] - 3 for row in rows)
+    assert sorted(order[0 : len(order)]["window"]) == list(range(len(order)))
+    for index in range(0, len(order), 7):
+        row, frame = windows.locate(order[index]["window"])
+        assert np.array_equal(order.read(index)["action"], ds[row]["action"][frame : frame + 3])
+
+
+def test_an_order_takes_windows_or_the_words_of_windows(ds, windows):
+    made = ds.order({"action": range(3)}, batch_size=8, seed=1)
+    assert made.id == ds.order(windows, batch_size=8, seed=1).id
+    assert made.id != ds.order({"action": range(4)}, batch_size=8, seed=1).id
+    with pytest.raises(kinograph.InvalidArgumentError, match="say split where they are made"):
+        ds.order(windows, batch_size=8, split="train")
+
+
+def test_an_order_can_be_pickled_where_it_stands(windows):
+    order = Order(windows, batch_size=8, seed=1, pool=0.3, lanes=2)
+    take(order, 5)
+    again = pickle.loads(pickle.dumps(order))
+    assert again.id == order.id
+    assert again.state_dict() == order.state_dict()
+    assert take(again, 5) == take(order, 5)
+
+
+def test_threads_share_an_order(windows):
+    order = Order(windows, batch_size=8, seed=1, pool=0.3)
+    expected = order[0:2000]["window"].tolist()
+    starts = np.random.default_rng(2).integers(0, 1900, 200).tolist()
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        found = threads.map(lambda start: order[start : start + 100]["window"].tolist(), starts)
+        for start, piece in zip(starts, found, strict=True):
+            assert piece == expected[start : start + 100]
+
+
+def test_a_place_inside_a_batch_repeats_the_batch_rather_than_losing_samples(windows):
+    order = Order(windows, batch_size=24, seed=1)
+    order.load_state_dict(state_of(windows, batch_size=8, steps=5), force=True)
+    assert order.next_index == 40
+    assert np.array_equal(next(order.batches()), order.batch(1))
+    assert order.next_index == 48
+
+
+def state_of(windows, *, steps=3, **settings):
+    order = Order(windows, **({"batch_size": 8, "seed": 1} | settings))
+    take(order, steps)
+    return json.loads(json.dumps(order.state_dict()))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"seed": 2}, "`seed` is 2 in the state, 1 here"),
+        ({"batch_size": 16}, "`batch` is 16 in the state, 8 here"),
+        ({"lanes": 2, "pool": 0.5}, "`lanes` is 2 in the state, 1 here"),
+        ({"tail": "pad"}, '`tail` is "pad" in the state, "carry" here'),
+        ({"shuffle": False}, '`shuffle` is "sequential" in the state, "global" here'),
+        ({"pool": 0.5}, "`shuffle` is .*0.5"),
+    ],
+)
+def test_a_state_of_other_settings_is_refused_by_name(windows, settings, says):
+    order = Order(windows, batch_size=8, seed=1)
+    with pytest.raises(kinograph.InvalidArgumentError, match=rf"{says}.*restore with `force`"):
+        order.load_state_dict(state_of(windows, **settings))
+    assert order.next_index == 0
+    # By force the seed and the place are taken, the rest stays as it is here.
+    state = state_of(windows, **settings)
+    order.load_state_dict(state, force=True)
+    assert order.next_index == state["next_index"]
+    expected = Order(windows, batch_size=8, seed=state["seed"])
+    assert np.array_equal(order[0:50], expected[0:50])
+    assert f"seed {state['seed']}" in repr(order)
+
+
+def test_a_state_of_other_data_is_refused(ds, windows, tmp_path):
+    order = Order(windows, batch_size=8, seed=1)
+    others = [
+        ds.windows({"action": range(4)}),
+        ds.windows({"action": range(3)}, split="train"),
+        samples.write(tmp_path / "d.kino", [{"action": np.zeros((246, 4))}]).windows(
+            {"action": range(3)}
+        ),
+    ]
+    for other in others:
+        with pytest.raises(kinograph.InvalidArgumentError, match=r"`data` is .*open the version"):
+            order.load_state_dict(state_of(other))
+    with pytest.raises(kinograph.InvalidArgumentError, match="`data` is"):
+        order.load_state_dict(state_of([windows, windows]))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"next_index": 32}, "`receipt` is .*the samples before the stop were others"),
+        ({"receipt": "0" * 32}, "`receipt`"),
+        ({"algorithm": "kino-order-0"}, "`algorithm` is kino-order-0"),
+        ({"format": 2}, "format|newer"),
+        ({"order": "0" * 32}, "does not belong to this order"),
+        ({"next_index": -1}, "not the state of an order"),
+        ({"next_index": object()}, "something that no state has"),
+    ],
+)
+def test_a_state_that_was_changed_is_refused(windows, change, says):
+    order = Order(windows, batch_size=8, seed=1)
+    with pytest.raises(kinograph.KinographError, match=says):
+        order.load_state_dict(state_of(windows) | change)
+
+
+@pytest.mark.parametrize("state", [{}, None, "state", {"epoch": 3}])
+def test_what_is_no_state_is_refused(windows, whole, state):
+    for order in (Order(windows, batch_size=8), LengthOrder(whole, batch_size=2)):
+        with pytest.raises(kinograph.InvalidArgumentError, match="pass what `state_dict` gave"):
+            order.load_state_dict(state)
+
+
+def epochs_of(order, count):
+    """The batches of the first epochs, one rank."""
+    total = sum(order.batches_in(epoch) for epoch in range(count))
+    return [batch.tolist() for batch in itertools.islice(order.batches(), total)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"batch_size": 3}, {"frames": 60}, {"frames": 90, "spread": 6}, {"batch_size": 100}],
+)
+def test_every_episode_comes_once_per_epoch_in_batches_of_similar_length(whole, settings):
+    order = LengthOrder(whole, seed=2, **settings)
+    batches = epochs_of(order, 3)
+    flat = list(itertools.chain(*batches))
+    assert len(flat) == 3 * len(LENGTHS)
+    for epoch in range(3):
+        part = flat[epoch * len(LENGTHS) : (epoch + 1) * len(LENGTHS)]
+        assert sorted(part) == list(range(len(LENGTHS)))
+    for batch in batches:
+        lengths = [LENGTHS[episode] for episode in batch]
+        assert lengths == sorted(lengths)
+        if "frames" in settings:
+            assert max(lengths) * len(batch) <= settings["frames"]
+        else:
+            assert len(batch) <= settings["batch_size"]
+    assert next(order.batches()).dtype == np.int64
+
+
+def test_batches_of_episodes_find_their_samples(ds, whole):
+    order = LengthOrder(whole, frames=80)
+    for batch in itertools.islice(order.batches(), 4):
+        for position in batch:
+            assert np.array_equal(whole[position]["action"], ds[position]["action"][:])
+
+
+def test_episodes_over_the_budget_are_refused_or_alone(whole):
+    with pytest.raises(kinograph.InvalidArgumentError, match=r"episode 4 has 40 .* at least 40"):
+        LengthOrder(whole, frames=39)
+    batches = epochs_of(LengthOrder(whole, frames=39, oversize_alone=True), 1)
+    assert [4] in batches
+
+
+@pytest.mark.parametrize("settings", [{"batch_size": 2}, {"frames": 70}])
+def test_ranks_and_stops_change_nothing_for_whole_episodes(whole, settings):
+    def fresh():
+        return LengthOrder(whole, seed=7, ranks=4, **settings)
+
+    expected = [batch.tolist() for batch in itertools.islice(fresh().batches(), 4 * 11)]
+    state, seen = None, []
+    for steps, world_size in ((1, 4), (3, 2), (4, 1), (2, 4), (1, 2)):
+        parts, states = [], set()
+        each = 4 // world_size
+        for rank in range(world_size):
+            order = fresh()
+            if state is not None:
+                order.load_state_dict(json.loads(state))
+            taken = itertools.islice(order.batches(rank=rank, world_size=world_size), steps * each)
+            parts.append([batch.tolist() for batch in taken])
+            states.add(json.dumps(order.state_dict()))
+        (state,) = states
+        assert len(state) < 1024
+        for step in range(steps):
+            for part in parts:
+                seen += part[step * each : (step + 1) * each]
+    assert seen == expected
+
+
+def test_a_step_that_was_not_finished_comes_again(whole):
+    order = LengthOrder(whole, batch_size=2, ranks=4)
+    batches = order.batches()
+    first = [next(batches).tolist() for _ in range(6)]
+    again = LengthOrder(whole, batch_size=2, ranks=4)
+    again.load_state_dict(order.state_dict())
+    assert next(again.batches()).tolist() == first[4]
+
+
+def test_the_epoch_of_whole_episodes_can_be_set(whole):
+    order = LengthOrder(whole, batch_size=5, seed=3)
+    batches = epochs_of(order, 2)
+    assert order.epoch in (1, 2)
+    order.set_epoch(1)
+    assert next(order.batches()).tolist() == batches[order.batches_in(0)]
+    assert repr(order) == "LengthOrder(12 episodes, seed 3)"
+    assert order.windows is whole
+    again = pickle.loads(pickle.dumps(order))
+    assert next(again.batches()).tolist() == next(order.batches()).tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({}, "give `batch_size`"),
+        ({"batch_size": 2, "frames": 100}, "one of them"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"frames": 0}, "frames is 0"),
+        ({"batch_size": 2, "ranks": 0}, "ranks is 0"),
+        ({"batch_size": 2, "spread": 0}, "spread is 0"),
+        ({"batch_size": 2, "tail": "wrap"}, "tail is 'wrap'"),
+        ({"batch_size": 2, "seed": -1}, "seed is -1"),
+    ],
+)
+def test_settings_of_whole_episodes_that_make_no_sense_are_refused(whole, settings, says):
+    with pytest.raises(kinograph.InvalidArgumentError, match=says):
+        LengthOrder(whole, **settings)
+
+
+def test_whole_episodes_need_one_sample_each(ds, windows):
+    for wrong in (ds, windows):
+        with pytest.raises(kinograph.InvalidArgumentError, match="one sample per episode"):
+            LengthOrder(wrong, batch_size=2)
+
+
+def test_ranks_of_whole_episodes_divide_the_step(whole):
+    order = LengthOrder(whole, batch_size=2, ranks=4)
+    with pytest.raises(kinograph.InvalidArgumentError, match="the nearest that do are 2 and 4"):
+        next(order.batches(rank=0, world_size=3))
+    with pytest.raises(kinograph.InvalidArgumentError, match=r"rank is 2; give .* from 0 to 1"):
+        next(order.batches(rank=2, world_size=2))
+    with pytest.raises(kinograph.InvalidArgumentError, match="epoch is -1"):
+        order.set_epoch(-1)
+
+
+def test_a_state_of_other_batches_of_episodes_is_refused_unless_forced(whole):
+    other = LengthOrder(whole, batch_size=2, seed=5)
+    list(itertools.islice(other.batches(), 3))
+    state = json.loads(json.dumps(other.state_dict()))
+    order = LengthOrder(whole, batch_size=3, seed=1)
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match=r"`settings` is .*restore with `force`"
+    ):
+        order.load_state_dict(state)
+    order.load_state_dict(state, force=True)
+    assert repr(order) == "LengthOrder(12 episodes, seed 5)"
+    plain = LengthOrder(whole, batch_size=3, seed=5)
+    assert next(order.batches()).tolist() in epochs_of(plain, 1)
+
+
+@pytest.mark.parametrize("tail", ["drop", "pad"])
+def test_tails_of_whole_episodes_end_epochs_with_a_step(whole, tail):
+    order = LengthOrder(whole, batch_size=2, ranks=4, tail=tail)
+    # Six batches of two: one whole step, or two of which the second is filled up.
+    steps = {"drop": 1, "pad": 2}[tail]
+    flat = list(itertools.chain(*itertools.islice(order.batches(), 4 * steps)))
+    counts = collections.Counter(int(episode) for episode in flat)
+    assert order.epoch == 1
+    assert max(counts.values()) == (1 if tail == "drop" else 2)
+    assert len(counts) == (8 if tail == "drop" else 12)

@@ -1,0 +1,59 @@
+"""How tests ask for windows: the one place that knows the names of the interface.
+
+A reader is made from a dataset and a request and has `len(reader)` and `reader[i]`, a dict of arrays with the masks in it;
+text is a `str`, or a list of them. `Naive` is the same for the naive twin, so that a test runs against both.
+"""
+
+import naive_windows
+
+import kinograph
+
+
+class Naive:
+    """The naive twin as a reader: finds its samples first, reads each when asked."""
+
+    def __init__(self, episodes, request):
+        self._request = request
+        self._places = [
+            (episode, anchor)
+            for episode in episodes
+            for anchor in naive_windows.eligible(episode, request)
+        ]
+
+    def __len__(self):
+        return len(self._places)
+
+    def __getitem__(self, index):
+        episode, anchor = self._places[index]
+        return naive_windows.read(episode, self._request, anchor)
+
+
+def bind(dataset, request):
+    """Bind a request in its JSON form to a dataset."""
+    return kinograph.Windows(dataset, request, {})
+
+
+def count(bound):
+    """Count the samples of what a call binds; a request without any may be refused."""
+    try:
+        return len(bound())
+    except kinograph.InvalidArgumentError:
+        return 0
+
+
+def bind_robomimic(  # noqa: PLR0913 (robomimic's own)
+    dataset, *, dataset_keys, obs_keys, get_pad_mask, goal_mode, load_next_obs, **options
+):
+    """Bind robomimic's arguments."""
+    return dataset.windows(
+        keys=[*dataset_keys, *(f"obs/{key}" for key in obs_keys)],
+        masks="pad_mask" if get_pad_mask else "off",
+        goal=goal_mode == "last",
+        next_obs=load_next_obs,
+        **options,
+    )
+
+
+def bind_lerobot(dataset, **options):
+    """Bind LeRobot's arguments."""
+    return dataset.windows(**{**options, "delta_timestamps": options["delta_timestamps"] or {}})
