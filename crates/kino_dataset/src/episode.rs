@@ -181,12 +181,17 @@ impl Episode {
     /// Reads one page and checks it.
     pub(crate) fn read_page(&self, page: &PageRecord, place: &str) -> Result<bytes::Bytes> {
         let bytes = self.read_pages(page, page)?;
-        self.check_page(page, &bytes, place)?;
+        self.check_page(page, &bytes, || place.to_owned())?;
         Ok(bytes)
     }
 
-    /// Compares a page's bytes with its checksum.
-    pub(crate) fn check_page(&self, page: &PageRecord, bytes: &[u8], place: &str) -> Result<()> {
+    /// Compares a page's bytes with its checksum; where they lie is only put into words if they differ.
+    pub(crate) fn check_page(
+        &self,
+        page: &PageRecord,
+        bytes: &[u8],
+        place: impl FnOnce() -> String,
+    ) -> Result<()> {
         let computed = page_checksum(bytes);
         if computed != page.crc {
             let start = self.inner.start + page.offset();
@@ -195,7 +200,7 @@ impl Episode {
                 "bytes {start}..{end}: checksum {:08x}, computed {computed:08x}",
                 page.crc
             );
-            return Err(corrupt(place, what));
+            return Err(corrupt(place(), what));
         }
         Ok(())
     }

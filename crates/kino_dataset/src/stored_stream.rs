@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! pages(10..30)  ─▶ [page 4: frames 2.. of 8] [page 5: all of 8] [page 6: ..6 of 8]       the index, no bytes
-//! fetch(pages)   ─▶ one read, every page's checksum compared                              an I/O thread
-//! decode(page)   ─▶ straight into the caller's place                                      a decode thread
+//! fetch(pages)   ─▶ one read                                                              an I/O thread
+//! page_bytes, decode  ─▶ checksum compared, straight into the caller's place              a decode thread
 //! ```
 //!
 //! [`Stream`](crate::Stream) does the three one after the other. A training loader does them on different threads,
@@ -78,6 +78,11 @@ impl StoredStream {
         self.record.own_start..self.record.frames
     }
 
+    /// The decoded bytes of all frames of the stream.
+    pub fn raw_bytes(&self) -> u64 {
+        self.record.raw_bytes
+    }
+
     pub(crate) fn record(&self) -> &StreamRecord {
         &self.record
     }
@@ -95,21 +100,16 @@ impl StoredStream {
         self.episode.index().pages_of(&segment)
     }
 
-    /// Reads pages that follow each other, in one go, and compares their checksums.
+    /// Reads pages that follow each other, in one go.
     pub fn fetch(&self, pages: &[PageSlice]) -> Result<Bytes> {
-        let ([first, ..], [.., last]) = (pages, pages) else {
-            return Ok(Bytes::new());
-        };
-        let bytes = self.episode.read_pages(&first.record, &last.record)?;
-        for page in pages {
-            let stored = self.page_bytes(pages, page, &bytes)?;
-            self.episode
-                .check_page(&page.record, stored, &self.page_place(page))?;
+        match (pages.first(), pages.last()) {
+            (Some(first), Some(last)) => self.episode.read_pages(&first.record, &last.record),
+            _ => Ok(Bytes::new()),
         }
-        Ok(bytes)
     }
 
-    /// The bytes of one of the pages that were fetched together.
+    /// The bytes of one of the pages that were fetched together, compared with its checksum: damage to one page does no
+    /// harm to its neighbours.
     pub fn page_bytes<'b>(
         &self,
         pages: &[PageSlice],
@@ -118,10 +118,13 @@ impl StoredStream {
     ) -> Result<&'b [u8]> {
         let first = pages.first().unwrap_or(page);
         let start = page.record.offset().checked_sub(first.record.offset());
-        start
+        let stored = start
             .and_then(|start| usize::try_from(start).ok())
             .and_then(|start| bytes.get(start..)?.get(..page.record.len as usize))
-            .ok_or_else(|| corrupt(self.page_place(page), "the shard is truncated"))
+            .ok_or_else(|| corrupt(self.page_place(page), "the shard is truncated"))?;
+        self.episode
+            .check_page(&page.record, stored, || self.page_place(page))?;
+        Ok(stored)
     }
 
     /// Decodes the wanted frames of a page into a packed buffer of exactly their size.

@@ -39,6 +39,26 @@ pub enum LoaderError {
         /// The highest this library knows.
         supported: u32,
     },
+    /// A sample of a batch cannot be read.
+    #[error("sample {slot} of batch {batch}: {what}")]
+    Sample {
+        /// The batch.
+        batch: u64,
+        /// The sample's place in this rank's part of it.
+        slot: usize,
+        /// Which kind of error.
+        kind: ErrorKind,
+        /// What went wrong, and where.
+        what: String,
+    },
+    /// A thread of the loader panicked.
+    #[error(
+        "a thread of the loader ({name}) panicked, its batches are lost; this is a bug, please report it with what was printed"
+    )]
+    ThreadLost {
+        /// The thread.
+        name: String,
+    },
     /// The dataset cannot serve what is asked of it.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
@@ -48,8 +68,11 @@ impl LoaderError {
     /// Which kind of error this is.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Invalid { .. } | Self::Mismatch { .. } => ErrorKind::Invalid,
+            Self::Invalid { .. } | Self::Mismatch { .. } | Self::ThreadLost { .. } => {
+                ErrorKind::Invalid
+            }
             Self::TooNew { .. } => ErrorKind::Unsupported,
+            Self::Sample { kind, .. } => *kind,
             Self::Dataset(error) => error.kind(),
         }
     }

@@ -11,10 +11,15 @@
 //! `spec/order.md` says what is computed, to the bit; `docs/order.md` is for those who train. Nothing in
 //! `order/` reads a file or starts a thread: the order is a function of numbers.
 
+mod engine;
 mod error;
 mod order;
 mod windows;
 
+pub use engine::{
+    ArrayInfo, ArrayType, Batch, Loader, LoaderOptions, Next, Normal, OnError, PictureNumber,
+    Pictures, Report, Stage, StageReport,
+};
 pub use error::{LoaderError, Result};
 pub use order::{
     ALGORITHM, Batching, Cursor, Draw, EpisodeBatch, LengthOrder, LengthReader, LengthRestored,

@@ -13,10 +13,12 @@
 //! What people call is `python/kinograph`; nothing here is meant for them. No logic: indexing, kinds
 //! and texts are Python's, storage is that of `kino_dataset`.
 
+mod batch;
 mod command;
 mod dataset;
 mod errors;
 mod lengths;
+mod loader;
 mod order;
 mod pack;
 mod stream;
@@ -28,11 +30,15 @@ mod writer;
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]
+    use crate::batch::BatchMemory;
+    #[pymodule_export]
     use crate::command::{jpeg_shape, run_cli, verify};
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]
     use crate::lengths::LengthOrder;
+    #[pymodule_export]
+    use crate::loader::Loader;
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]

@@ -30,7 +30,7 @@ type PySource<'py> = (
 /// The order of one source, or of a mixture.
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct Order {
-    inner: kino_loader::Order,
+    pub(crate) inner: kino_loader::Order,
     /// Holds the layouts of the epochs in use; Python's threads take turns.
     reader: Mutex<OrderReader>,
 }

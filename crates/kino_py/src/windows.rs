@@ -65,6 +65,11 @@ impl Windows {
         )
     }
 
+    /// The decoded bytes of each.
+    fn sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<u64>> {
+        PyArray1::from_slice(py, self.inner.sizes())
+    }
+
     /// Key and shape of every field of a sample; `None` for a number of frames that differs.
     fn shapes(&self) -> Vec<(String, Vec<Option<usize>>)> {
         let windows = self.inner.request().windows.iter().enumerate();

@@ -12,6 +12,8 @@
 use half::f16;
 use kino_codec::Dtype;
 
+use super::request::Resolve;
+
 /// Above this cosine two quaternions count as parallel: the two formulas then agree to 1e-8.
 const PARALLEL: f64 = 0.999_95;
 
@@ -20,6 +22,17 @@ const PARALLEL: f64 = 0.999_95;
 pub(super) enum Blend {
     Linear,
     Slerp,
+}
+
+impl Blend {
+    /// How a window blends; `None` if it takes single frames.
+    pub(super) fn of(resolve: Resolve) -> Option<Self> {
+        match resolve {
+            Resolve::Linear { .. } => Some(Self::Linear),
+            Resolve::Slerp { .. } => Some(Self::Slerp),
+            Resolve::Nearest { .. } | Resolve::Hold { .. } => None,
+        }
+    }
 }
 
 /// Blends packed frames of `dtype` into `out`: `a` at weight 0, `b` at weight 1. All three are of one length.

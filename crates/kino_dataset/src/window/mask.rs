@@ -57,6 +57,11 @@ pub struct MaskArray {
 }
 
 impl Mask {
+    /// The value that says padding.
+    pub fn padding(&self) -> bool {
+        self.polarity == Polarity::TrueIsPad
+    }
+
     /// The mask of frames in these states.
     pub fn array(&self, states: &[Out]) -> MaskArray {
         let real_is = self.polarity == Polarity::TrueIsReal;

@@ -9,7 +9,7 @@ use super::blend::{Blend, blend};
 use super::episode::EpisodeWindows;
 use super::mask::MaskArray;
 use super::plan::{NO_FRAME, SamplePlan, WindowPlan};
-use super::request::{Resolve, Stack, Window};
+use super::request::{Stack, Window};
 use super::windows::Windows;
 use crate::error::{DatasetError, Result, invalid};
 use crate::stream::Stream;
@@ -134,10 +134,8 @@ fn read_values(
             stream.read_into(frames, dest, &mut scratch)?;
         }
     }
-    let how = match window.resolve {
-        Resolve::Linear { .. } => Blend::Linear,
-        Resolve::Slerp { .. } => Blend::Slerp,
-        Resolve::Nearest { .. } | Resolve::Hold { .. } => return Ok(out),
+    let Some(how) = Blend::of(window.resolve) else {
+        return Ok(out);
     };
     let (mut low, mut high) = (vec![0; size], vec![0; size]);
     for (dest, &(other, weight)) in out.chunks_exact_mut(size).zip(&plan.other) {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use kino_codec::FrameType;
 use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 
+use super::blend::{Blend, blend};
 use super::bound::Bound;
 use super::episode::{EpisodeWindows, survey};
 use super::mask::Mask;
@@ -181,6 +182,23 @@ impl Windows {
             row: row as usize,
             sample: u32::try_from(index - start).unwrap_or(u32::MAX),
         })
+    }
+
+    /// Blends two packed frames of a window's stream as the window resolves them: the first at weight 0, the second at
+    /// weight 1. A window that takes single frames gives the first.
+    pub fn blend(&self, window: usize, frames: (&[u8], &[u8]), weight: f64, out: &mut [u8]) {
+        let resolve = self
+            .request()
+            .windows
+            .get(window)
+            .map(|window| window.resolve);
+        let how = resolve.and_then(Blend::of);
+        match (how, self.frame_type(window)) {
+            (Some(how), Some(FrameType::Values(ty))) => {
+                blend(how, ty.dtype(), frames, weight, out);
+            }
+            _ => out.copy_from_slice(frames.0),
+        }
     }
 
     /// Opens the selected episode at `position`: its index, and the explicit times that the request needs.

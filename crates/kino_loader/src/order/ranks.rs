@@ -48,7 +48,7 @@ impl Order {
         let size = u64::from(size);
         let first = batch
             .checked_mul(size)
-            .filter(|first| first + size <= MAX_INDEX)
+            .filter(|first| first.saturating_add(size) <= MAX_INDEX)
             .ok_or_else(|| past_the_end(&format!("batch {batch}")))?;
         let cut = |rank: u32| first + u64::from(rank) * size / u64::from(world);
         Ok(cut(rank)..cut(rank + 1))

@@ -1,0 +1,299 @@
+//! A batch's memory: written by many threads at once, then read by one, then used again.
+//!
+//! ```text
+//! field 0   | sample 0 | sample 1 | … | sample B−1 |          one array [B, …] per field
+//! field 1   | sample 0 | sample 1 | … |                       each starts at a multiple of 64 bytes
+//! ```
+//!
+//! A *place* is one sample's part of one field. No two overlap, so threads fill a batch side by side and without a
+//! copy; a sample has a lock of its own, which nobody else ever waits for. The finished batch owns its memory: whoever keeps a batch keeps its buffer, and
+//! when it is dropped the buffer goes back to the [`Shelf`], because touching fresh memory costs more than the copy
+//! into it.
+
+#![allow(
+    unsafe_code,
+    reason = "threads write disjoint parts of one buffer; the proofs are at the blocks"
+)]
+
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+/// Fields start at a multiple of this: what vector instructions and DLPack like.
+const ALIGN: usize = 64;
+
+/// Memory comes in pages, so that it can be pinned for copies to a device.
+#[repr(align(4096))]
+#[derive(Clone, Copy)]
+struct MemoryPage(
+    #[expect(dead_code, reason = "bytes are reached by the pointer to the first")] [u8; 4096],
+);
+
+/// Where the samples' parts of one field lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FieldPlace {
+    /// Byte of the first sample.
+    offset: usize,
+    /// Bytes per sample.
+    stride: usize,
+}
+
+/// Where everything lies in the buffer of a batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Places {
+    fields: Vec<FieldPlace>,
+    samples: usize,
+    bytes: usize,
+}
+
+impl Places {
+    /// Places for `samples` samples with so many bytes in each field; `None` if that is more than memory can be.
+    pub(crate) fn new(samples: usize, strides: impl IntoIterator<Item = usize>) -> Option<Self> {
+        let mut bytes = 0_usize;
+        let mut fields = Vec::new();
+        for stride in strides {
+            fields.push(FieldPlace {
+                offset: bytes,
+                stride,
+            });
+            let end = bytes.checked_add(stride.checked_mul(samples)?)?;
+            bytes = end.checked_next_multiple_of(ALIGN)?;
+        }
+        Some(Self {
+            fields,
+            samples,
+            bytes,
+        })
+    }
+}
+
+/// Buffers that are not in use, by their size.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    free: Mutex<Vec<Memory>>,
+}
+
+/// How many unused buffers a shelf keeps.
+const KEPT: usize = 8;
+
+impl Shelf {
+    /// Memory of so many pages; `None` if there is not as much.
+    fn take(&self, pages: usize) -> Option<Memory> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = free.iter().position(|memory| memory.pages.len() == pages) {
+            return Some(free.swap_remove(found));
+        }
+        drop(free);
+        let mut fresh = Vec::new();
+        fresh.try_reserve_exact(pages).ok()?;
+        fresh.resize(pages, MemoryPage([0; 4096]));
+        Some(Memory { pages: fresh })
+    }
+
+    fn put_back(&self, memory: Memory) {
+        // Never waits: in a forked process the lock may be held for ever by a thread that is not there. Then the memory
+        // goes back to the system.
+        let mut free = match self.free.try_lock() {
+            Ok(free) => free,
+            Err(TryLockError::Poisoned(free)) => free.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        // A batch of another size (the sizes of whole episodes differ) makes room for the newest.
+        let dropped = (free.len() >= KEPT).then(|| free.remove(0));
+        free.push(memory);
+        drop(free);
+        drop(dropped);
+    }
+}
+
+struct Memory {
+    /// A vector and not a box: moving a box would end the life of pointers into it.
+    pages: Vec<MemoryPage>,
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Memory({} pages)", self.pages.len())
+    }
+}
+
+/// A batch that is being filled.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    memory: Option<Memory>,
+    /// The first byte of `memory`.
+    start: StartPtr,
+    places: Places,
+    /// One per sample: whoever writes it, alone.
+    writing: Vec<Mutex<()>>,
+    shelf: Arc<Shelf>,
+}
+
+/// The start of a buffer that the same value owns.
+#[derive(Debug, Clone, Copy)]
+struct StartPtr(*mut u8);
+
+// SAFETY: the pointer is to memory that `Filling` owns, and is only used under the rules of `Filling::place`.
+unsafe impl Send for StartPtr {}
+// SAFETY: as above; the pointer itself is never changed.
+unsafe impl Sync for StartPtr {}
+
+impl Filling {
+    /// A batch to fill; `None` if there is no memory for it.
+    pub(crate) fn new(places: Places, shelf: &Arc<Shelf>) -> Option<Self> {
+        let mut memory = shelf.take(places.bytes.div_ceil(4096).max(1))?;
+        let start = StartPtr(memory.pages.as_mut_ptr().cast());
+        Some(Self {
+            memory: Some(memory),
+            start,
+            writing: (0..places.samples).map(|_| Mutex::new(())).collect(),
+            places,
+            shelf: Arc::clone(shelf),
+        })
+    }
+
+    /// Lets `write` fill the place of a sample in a field; `None` if there is no such place.
+    ///
+    /// The bytes are whatever the buffer held before.
+    pub(crate) fn place<R>(
+        &self,
+        field: usize,
+        sample: usize,
+        write: impl FnOnce(&mut [u8]) -> R,
+    ) -> Option<R> {
+        let FieldPlace { offset, stride } = *self.places.fields.get(field)?;
+        let writing = self.writing.get(sample)?;
+        let _alone = writing.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the range lies in the memory: there are `samples` locks, `Places::new` summed the strides of all samples of
+        // all fields to at most `bytes`, and `new` took at least that many. It overlaps no place of another sample or
+        // field, because fields follow each other and samples are `stride` apart; and nobody else writes this sample
+        // while the lock is held. Nobody reads the memory: `finish` takes `self` by value, so no call of `place` is
+        // running then. Every byte is initialised, because pages are made of zeros and bytes are only overwritten.
+        let place = unsafe {
+            std::slice::from_raw_parts_mut(self.start.0.add(offset + sample * stride), stride)
+        };
+        Some(write(place))
+    }
+
+    /// The finished batch. Places that were not handed out hold whatever was there before.
+    pub(crate) fn finish(mut self) -> Filled {
+        Filled {
+            start: self.start,
+            memory: self.memory.take(),
+            places: self.places.clone(),
+            shelf: Arc::clone(&self.shelf),
+        }
+    }
+}
+
+impl Drop for Filling {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.shelf.put_back(memory);
+        }
+    }
+}
+
+/// A finished batch: arrays that stay where they are until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Filled {
+    memory: Option<Memory>,
+    /// The first byte of `memory`.
+    start: StartPtr,
+    places: Places,
+    shelf: Arc<Shelf>,
+}
+
+impl Filled {
+    /// The array of a field: all samples, one after the other.
+    pub(crate) fn field(&self, field: usize) -> &[u8] {
+        let (start, len) = self.field_parts(field);
+        // SAFETY: pages are plain bytes without gaps, all initialised, and live as long as `self`; nobody writes any
+        // more, unless through `field_parts`, whose users may not call this. The range is inside by `Places::new`.
+        unsafe { std::slice::from_raw_parts(start, len) }
+    }
+
+    /// The first byte and the number of bytes of a field's array.
+    pub(crate) fn field_parts(&self, field: usize) -> (*mut u8, usize) {
+        match self.places.fields.get(field) {
+            Some(place) => (
+                self.start.0.wrapping_add(place.offset),
+                place.stride * self.places.samples,
+            ),
+            None => (self.start.0, 0),
+        }
+    }
+}
+
+impl Drop for Filled {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.shelf.put_back(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_fill_places_that_do_not_touch() {
+        let shelf = Arc::new(Shelf::default());
+        let filling = Filling::new(Places::new(16, [3, 70, 0]).unwrap(), &shelf).unwrap();
+        std::thread::scope(|scope| {
+            for sample in 0..16_u8 {
+                let filling = &filling;
+                scope.spawn(move || {
+                    for (field, len) in [3, 70, 0].into_iter().enumerate() {
+                        let done = filling.place(field, usize::from(sample), |place| {
+                            assert_eq!(place.len(), len);
+                            place.fill(sample + 1);
+                        });
+                        assert_eq!(done, Some(()));
+                    }
+                });
+            }
+        });
+        let filled = filling.finish();
+        for (field, len) in [3, 70, 0].into_iter().enumerate() {
+            let expected: Vec<u8> = (1..=16).flat_map(|value| vec![value; len]).collect();
+            assert_eq!(filled.field(field), expected);
+            assert!(len == 0 || filled.field(field).as_ptr().addr().is_multiple_of(ALIGN));
+        }
+        assert!(filled.field(3).is_empty());
+    }
+
+    #[test]
+    fn a_place_that_is_not_there_is_not_written() {
+        let shelf = Arc::new(Shelf::default());
+        let filling = Filling::new(Places::new(2, [4]).unwrap(), &shelf).unwrap();
+        let len = |field, sample| filling.place(field, sample, |place| place.len());
+        assert_eq!(
+            [len(0, 1), len(0, 1), len(0, 2), len(1, 0)],
+            [Some(4), Some(4), None, None]
+        );
+    }
+
+    #[test]
+    fn memory_is_used_again_and_sizes_beyond_memory_are_refused() {
+        let shelf = Arc::new(Shelf::default());
+        let places = Places::new(4, [5000]).unwrap();
+        let first = Filling::new(places.clone(), &shelf).unwrap().finish();
+        let address = first.field(0).as_ptr();
+        drop(first);
+        let second = Filling::new(places, &shelf).unwrap().finish();
+        assert_eq!(second.field(0).as_ptr(), address);
+        assert_eq!(Places::new(2, [usize::MAX]), None);
+        assert_eq!(Places::new(1, [usize::MAX - 100, 200]), None);
+        let huge = Places::new(1, [usize::MAX / 2]).unwrap();
+        assert!(Filling::new(huge, &shelf).is_none());
+    }
+
+    #[test]
+    fn giving_memory_back_never_waits_for_a_lock_that_a_fork_left_behind() {
+        let shelf = Arc::new(Shelf::default());
+        let filled = Filling::new(Places::new(1, [10]).unwrap(), &shelf).unwrap();
+        let held = shelf.free.lock().unwrap();
+        drop(filled);
+        assert!(held.is_empty());
+    }
+}

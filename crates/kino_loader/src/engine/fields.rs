@@ -1,0 +1,198 @@
+//! What a batch holds: one array per key and per mask, with its type and shape.
+//!
+//! ```text
+//! request      cam: steps −1, 0         actions: steps 0..50        actions_is_pad
+//! arrays       uint8 [B, 2, H, W, 3]    float64 [B, 50, 7]          bool [B, 50]
+//! ```
+//!
+//! Windows of whole episodes differ in length; their arrays are as long as the longest of the batch.
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{MaskShape, SamplePlan, Stack, Windows};
+
+use super::buffers::Places;
+use super::picture::{Convert, Pictures};
+use crate::error::{LoaderError, Result, invalid};
+
+/// The type of an array's numbers, as consumers know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ArrayType {
+    /// One of the stored types.
+    Stored(Dtype),
+    /// Half of a single-precision number: 8 bits of exponent, 7 of fraction.
+    Bf16,
+}
+
+impl ArrayType {
+    /// Bytes per number.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Stored(dtype) => dtype.size(),
+            Self::Bf16 => 2,
+        }
+    }
+
+    /// The name; numpy's, but for `bfloat16`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stored(dtype) => dtype.name(),
+            Self::Bf16 => "bfloat16",
+        }
+    }
+}
+
+/// One array of every batch.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    /// The place of its window in the request.
+    pub(crate) window: usize,
+    pub(crate) content: Content,
+}
+
+/// What an array holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Content {
+    /// Frames of numbers.
+    Frames {
+        number: ArrayType,
+        /// Of one frame.
+        shape: Vec<usize>,
+        /// Bytes of one frame in the batch.
+        bytes: usize,
+        stack: Stack,
+        convert: Convert,
+    },
+    /// Frames of text; not in the buffer.
+    Texts { stack: Stack },
+    /// The mask with this place in the request's list.
+    Mask { mask: usize, shape: MaskShape },
+}
+
+/// The arrays of the batches of a request.
+#[derive(Debug)]
+pub(crate) struct Fields {
+    pub(crate) fields: Vec<Field>,
+    pub(crate) windows: usize,
+}
+
+/// An array of one batch: what it is, and its shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArrayInfo {
+    /// The key.
+    pub name: String,
+    /// The type of its numbers; `None` for text.
+    pub number: Option<ArrayType>,
+    /// Its shape, samples first.
+    pub shape: Vec<usize>,
+}
+
+impl Fields {
+    pub(crate) fn new(windows: &Windows, pictures: &Pictures) -> Result<Self> {
+        let request = windows.request();
+        let mut fields = Vec::new();
+        for (idx, window) in request.windows.iter().enumerate() {
+            let content = match windows.frame_type(idx) {
+                Some(FrameType::Values(ty)) => {
+                    let convert = pictures.convert(&window.key, ty)?;
+                    Content::Frames {
+                        number: convert.number(ty.dtype()),
+                        shape: convert.shape(ty.shape()),
+                        bytes: convert.bytes(ty),
+                        stack: window.stack,
+                        convert,
+                    }
+                }
+                _ => Content::Texts {
+                    stack: window.stack,
+                },
+            };
+            fields.push(Field {
+                name: window.key.clone(),
+                window: idx,
+                content,
+            });
+        }
+        pictures.check_keys(fields.iter().map(|field| field.name.as_str()))?;
+        for (idx, mask) in windows.masks().iter().enumerate() {
+            fields.push(Field {
+                name: mask.name.clone(),
+                window: mask.window,
+                content: Content::Mask {
+                    mask: idx,
+                    shape: mask.shape,
+                },
+            });
+        }
+        Ok(Self {
+            fields,
+            windows: request.windows.len(),
+        })
+    }
+
+    /// How many moments each window has in a batch of these samples: as many as the longest.
+    pub(crate) fn steps<'p>(&self, plans: impl Iterator<Item = &'p SamplePlan>) -> Vec<usize> {
+        let mut steps = vec![0; self.windows];
+        for plan in plans {
+            for (steps, window) in steps.iter_mut().zip(&plan.windows) {
+                *steps = window.frames.len().max(*steps);
+            }
+        }
+        steps
+    }
+
+    /// Where the arrays of a batch lie.
+    pub(crate) fn places(&self, samples: usize, steps: &[usize]) -> Result<Places> {
+        let strides = self.fields.iter().map(|field| field.bytes(steps));
+        Places::new(samples, strides).ok_or_else(|| too_large(samples))
+    }
+
+    /// What the arrays of a batch are.
+    pub(crate) fn infos(&self, samples: usize, steps: &[usize]) -> Vec<ArrayInfo> {
+        let info = |field: &Field| ArrayInfo {
+            name: field.name.clone(),
+            number: match &field.content {
+                Content::Frames { number, .. } => Some(*number),
+                Content::Texts { .. } => None,
+                Content::Mask { .. } => Some(ArrayType::Stored(Dtype::Bool)),
+            },
+            shape: field.shape(samples, steps),
+        };
+        self.fields.iter().map(info).collect()
+    }
+}
+
+/// The error of a batch that there is no memory for.
+pub(crate) fn too_large(samples: usize) -> LoaderError {
+    invalid(format!(
+        "a batch of {samples} samples does not fit into memory; take fewer"
+    ))
+}
+
+impl Field {
+    fn bytes(&self, steps: &[usize]) -> usize {
+        let steps = steps[self.window];
+        match &self.content {
+            Content::Frames { bytes, .. } => bytes.saturating_mul(steps),
+            Content::Texts { .. } => 0,
+            Content::Mask { .. } => steps,
+        }
+    }
+
+    fn shape(&self, samples: usize, steps: &[usize]) -> Vec<usize> {
+        let mut all = vec![samples];
+        let steps = steps[self.window];
+        match &self.content {
+            Content::Frames { shape, stack, .. } => {
+                all.extend((*stack == Stack::Stacked).then_some(steps));
+                all.extend(shape);
+            }
+            Content::Texts { stack } => all.extend((*stack == Stack::Stacked).then_some(steps)),
+            Content::Mask { shape, .. } => {
+                all.push(steps);
+                all.extend((*shape == MaskShape::StepsByOne).then_some(1));
+            }
+        }
+        all
+    }
+}

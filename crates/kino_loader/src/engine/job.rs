@@ -1,0 +1,342 @@
+//! A batch in the making: its samples wait for their pages, are put together, and the last one closes the batch.
+//!
+//! ```text
+//! SampleJob   pending pages 3 ─▶ 2 ─▶ 1 ─▶ 0 ─▶ collate into its places
+//! BatchJob    samples left 64 ─▶ … ─▶ 0 ─▶ ready
+//! ```
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use kino_dataset::{DatasetError, NO_FRAME, SamplePlan, WindowPlan, Windows};
+
+use super::block::{Block, PageId, Values};
+use super::buffers::{Filled, Filling};
+use super::fields::{ArrayInfo, Content, Field, Fields};
+use super::picture::Convert;
+use super::pool::EpisodeKey;
+use crate::order::SampleRef;
+
+/// A batch that is being made.
+#[derive(Debug)]
+pub(crate) struct BatchJob {
+    pub(crate) number: u64,
+    /// What is at each place; a substitute where the order's own could not be read.
+    samples: Mutex<Vec<SampleRef>>,
+    infos: Vec<ArrayInfo>,
+    steps: Vec<usize>,
+    filling: RwLock<Option<Filling>>,
+    /// Per field of text, per sample.
+    texts: Mutex<Vec<Vec<Vec<String>>>>,
+    left: AtomicUsize,
+    /// Its samples, until each is done; they hold this batch in turn.
+    pub(crate) jobs: Mutex<Vec<Arc<SampleJob>>>,
+    /// What went wrong first, by the position in the batch.
+    failed: Mutex<Option<(usize, Arc<DatasetError>)>>,
+}
+
+/// One sample of a batch.
+#[derive(Debug)]
+pub(crate) struct SampleJob {
+    pub(crate) batch: Arc<BatchJob>,
+    /// Its position in the batch.
+    pub(crate) slot: usize,
+    /// How many samples were tried in its place before.
+    pub(crate) attempt: u64,
+    pub(crate) plan: SamplePlan,
+    /// The blocks that hold its frames, and the window → block table of the loader.
+    pub(crate) blocks: Vec<JobBlock>,
+    pending: AtomicUsize,
+}
+
+/// A block that a sample reads from.
+#[derive(Debug)]
+pub(crate) struct JobBlock {
+    pub(crate) block: Arc<Block>,
+    /// Its key in the pool; `None` for a block of this sample alone.
+    pub(crate) key: Option<EpisodeKey>,
+}
+
+/// A finished batch.
+#[derive(Debug)]
+pub(crate) struct DoneBatch {
+    pub(crate) number: u64,
+    pub(crate) infos: Vec<ArrayInfo>,
+    pub(crate) filled: Filled,
+    pub(crate) texts: Vec<Vec<Vec<String>>>,
+    pub(crate) samples: Vec<SampleRef>,
+}
+
+impl BatchJob {
+    pub(crate) fn new(
+        number: u64,
+        samples: Vec<SampleRef>,
+        fields: &Fields,
+        steps: Vec<usize>,
+        filling: Filling,
+    ) -> Self {
+        let count = samples.len();
+        Self {
+            number,
+            infos: fields.infos(count, &steps),
+            steps,
+            filling: RwLock::new(Some(filling)),
+            texts: Mutex::new(vec![vec![Vec::new(); count]; fields.fields.len()]),
+            left: AtomicUsize::new(count),
+            jobs: Mutex::new(Vec::with_capacity(count)),
+            failed: Mutex::new(None),
+            samples: Mutex::new(samples),
+        }
+    }
+
+    /// What is at each place.
+    pub(crate) fn samples(&self) -> MutexGuard<'_, Vec<SampleRef>> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the error of the earliest sample: which one is reported must not depend on timing.
+    pub(crate) fn fail(&self, slot: usize, error: Arc<DatasetError>) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.as_ref().is_none_or(|(first, _)| slot < *first) {
+            *failed = Some((slot, error));
+        }
+    }
+
+    /// One sample is done; the batch if it was the last.
+    pub(crate) fn sample_is_done(&self) -> Option<Result<DoneBatch, (usize, Arc<DatasetError>)>> {
+        if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return None;
+        }
+        let filling = self
+            .filling
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
+        let failed = self
+            .failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        Some(match failed {
+            Some(failed) => Err(failed),
+            None => Ok(DoneBatch {
+                number: self.number,
+                infos: self.infos.clone(),
+                filled: filling.finish(),
+                texts: std::mem::take(
+                    &mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner),
+                ),
+                samples: self.samples().clone(),
+            }),
+        })
+    }
+}
+
+impl SampleJob {
+    /// A job that waits for one page too many, so that it cannot start before all are counted.
+    pub(crate) fn new(
+        batch: Arc<BatchJob>,
+        (slot, attempt): (usize, u64),
+        plan: SamplePlan,
+        blocks: Vec<JobBlock>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            batch,
+            slot,
+            attempt,
+            plan,
+            blocks,
+            pending: AtomicUsize::new(1),
+        })
+    }
+
+    /// Waits for one more page.
+    pub(crate) fn add_pending(&self) {
+        self.pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One page less to wait for; whether it was the last.
+    pub(crate) fn page_is_there(&self) -> bool {
+        self.pending.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Every page that the sample may have to wait for, some of them several times.
+    pub(crate) fn pages(&self, block_of: &[usize]) -> impl Iterator<Item = (&Arc<Block>, PageId)> {
+        let windows = self.plan.windows.iter().enumerate().zip(block_of);
+        let waiting = windows.filter(|(_, block)| !self.blocks[**block].block.is_complete());
+        waiting.flat_map(|((window, plan), &block)| {
+            let block = &self.blocks[block].block;
+            frames_of(plan).filter_map(move |frame| Some((block, block.find(window, frame)?.0)))
+        })
+    }
+
+    /// Puts the sample into its places; the bytes written and the frames used, or why it cannot be read.
+    pub(crate) fn collate(
+        &self,
+        fields: &Fields,
+        windows: &Windows,
+        block_of: &[usize],
+    ) -> Result<(u64, usize), Arc<DatasetError>> {
+        let filling = self
+            .batch
+            .filling
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(filling) = filling.as_ref() else {
+            return Ok((0, 0));
+        };
+        let (mut bytes, mut frames) = (0, 0);
+        for (idx, field) in fields.fields.iter().enumerate() {
+            let block = &self.blocks[block_of[field.window]].block;
+            let plan = &self.plan.windows[field.window];
+            let done = match &field.content {
+                Content::Mask { mask, .. } => filling.place(idx, self.slot, |place| {
+                    let values = windows.masks()[*mask].array(&plan.state).values;
+                    let (head, tail) = place.split_at_mut(values.len());
+                    head.iter_mut()
+                        .zip(values)
+                        .for_each(|(out, value)| *out = u8::from(value));
+                    // What a longer sample of the batch has and this one lacks is padding.
+                    tail.fill(u8::from(windows.masks()[*mask].padding()));
+                    Ok(())
+                }),
+                Content::Texts { .. } => Some(self.collate_texts(idx, field, plan, block)),
+                Content::Frames {
+                    convert,
+                    bytes: frame_bytes,
+                    ..
+                } => {
+                    frames += plan.frames.len();
+                    filling.place(idx, self.slot, |place| {
+                        bytes += place.len() as u64;
+                        let gather = Gather {
+                            block,
+                            field,
+                            plan,
+                            windows,
+                        };
+                        gather.fill(convert, *frame_bytes, place)
+                    })
+                }
+            };
+            done.unwrap_or(Ok(()))?;
+        }
+        Ok((bytes, frames))
+    }
+
+    fn collate_texts(
+        &self,
+        idx: usize,
+        field: &Field,
+        plan: &WindowPlan,
+        block: &Block,
+    ) -> Result<(), Arc<DatasetError>> {
+        let mut texts = Vec::with_capacity(self.batch.steps[field.window]);
+        for &frame in &plan.frames {
+            texts.push(match find(block, field.window, frame)? {
+                Some((Values::Texts(texts), place, _)) => {
+                    texts.get(place).cloned().unwrap_or_default()
+                }
+                _ => String::new(),
+            });
+        }
+        texts.resize(self.batch.steps[field.window], String::new());
+        let mut all = self
+            .batch
+            .texts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(place) = all.get_mut(idx).and_then(|field| field.get_mut(self.slot)) {
+            *place = texts;
+        }
+        Ok(())
+    }
+}
+
+/// The frames of one window, on their way into a batch.
+struct Gather<'g> {
+    block: &'g Block,
+    field: &'g Field,
+    plan: &'g WindowPlan,
+    windows: &'g Windows,
+}
+
+impl Gather<'_> {
+    fn fill(
+        &self,
+        convert: &Convert,
+        frame_bytes: usize,
+        place: &mut [u8],
+    ) -> Result<(), Arc<DatasetError>> {
+        if frame_bytes == 0 {
+            return Ok(());
+        }
+        let (head, tail) = place.split_at_mut(self.plan.frames.len() * frame_bytes);
+        tail.fill(0);
+        let mut blended = Vec::new();
+        for (idx, out) in head.chunks_exact_mut(frame_bytes).enumerate() {
+            let Some(frame) = self.frame(self.plan.frames[idx])? else {
+                out.fill(0);
+                continue;
+            };
+            match self.plan.other.get(idx) {
+                Some(&(other, weight)) if weight > 0.0 => {
+                    let Some(other) = self.frame(other)? else {
+                        continue;
+                    };
+                    blended.resize(frame.len(), 0);
+                    self.windows
+                        .blend(self.field.window, (frame, other), weight, &mut blended);
+                    convert.put(&blended, out);
+                }
+                _ => convert.put(frame, out),
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&self, frame: u32) -> Result<Option<&[u8]>, Arc<DatasetError>> {
+        Ok(match find(self.block, self.field.window, frame)? {
+            Some((Values::Numbers(values), place, bytes)) => {
+                values.get(place * bytes..(place + 1) * bytes)
+            }
+            _ => None,
+        })
+    }
+}
+
+/// The decoded page of a frame, the frame's place in it, and the bytes of a frame.
+type Found<'b> = (&'b Values, usize, usize);
+
+/// `None` for a frame that is zeros.
+fn find(block: &Block, window: usize, frame: u32) -> Result<Option<Found<'_>>, Arc<DatasetError>> {
+    if frame == NO_FRAME {
+        return Ok(None);
+    }
+    let found = block.find(window, frame);
+    let decoded = found.and_then(|(page, place)| Some((block.decoded(page)?, place, page)));
+    match decoded {
+        Some((Ok(values), place, page)) => Ok(Some((values, place, block.frame_bytes(page)))),
+        Some((Err(error), ..)) => Err(Arc::clone(error)),
+        // Never a wrong frame: better none than zeros that nobody asked for.
+        None => Err(Arc::new(DatasetError::NotFound {
+            what: format!(
+                "frame {frame} of window {window} was planned but not decoded; please report this"
+            ),
+        })),
+    }
+}
+
+/// How many moments each window of a sample has.
+pub(crate) fn steps_of(plan: &SamplePlan) -> impl Iterator<Item = usize> {
+    plan.windows.iter().map(|window| window.frames.len())
+}
+
+/// The frames of a window that have to be there.
+pub(crate) fn frames_of(plan: &WindowPlan) -> impl Iterator<Item = u32> {
+    let others = plan.other.iter().filter(|(_, weight)| *weight > 0.0);
+    let frames = plan.frames.iter().copied();
+    frames
+        .chain(others.map(|(frame, _)| *frame))
+        .filter(|&frame| frame != NO_FRAME)
+}

@@ -1,0 +1,364 @@
+//! The engine: batches in order, made ahead of the training loop by threads of its own.
+//!
+//! ```text
+//! planner ──▶ reads ──▶ kino-read threads ──▶ work ──▶ kino-decode threads ──▶ ready ──▶ next()
+//!  order, windows      a span each                     a page or a sample each     in order
+//!     └── scout: counts the uses ahead, so that the pool knows what to keep
+//! ```
+//!
+//! A thread that decodes never waits for storage, and one that reads never decodes. The planner lets only so many
+//! batches into flight; everything else is bounded by them and by the memory budget.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `planner.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next; how far ahead |
+//! | `block.rs`, `pages.rs`, `pool.rs`, `held.rs` | decoded frames, and for how long |
+//! | `job.rs`, `fields.rs`, `picture.rs` | a batch in the making |
+//! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
+//! | `gate.rs` | bytes between reading and decoding |
+//! | `check.rs` | what is refused before a thread starts |
+//! | `shared.rs`, `tasks.rs`, `worker.rs` | what waits for a thread, and the threads |
+//! | `meter.rs` | where the time goes |
+
+mod block;
+mod buffers;
+mod check;
+mod episodes;
+mod fields;
+mod gate;
+mod held;
+mod job;
+mod meter;
+mod page_buffer;
+mod pages;
+mod picture;
+mod planner;
+mod pool;
+mod replace;
+mod shared;
+mod start;
+mod tasks;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use kino_dataset::Windows;
+
+pub use fields::{ArrayInfo, ArrayType};
+pub use meter::{Report, Stage, StageReport};
+pub use picture::{Normal, PictureNumber, Pictures};
+
+use buffers::Filled;
+use fields::Fields;
+use gate::Gate;
+use meter::Meter;
+use page_buffer::PageShelf;
+use planner::Planner;
+use pool::Pool;
+use shared::{Alarm, Shared, Waited};
+use tasks::Tasks;
+
+use crate::error::{Result, invalid};
+use crate::order::{Order, SampleRef, Uneven};
+
+/// Page memory that nobody uses is kept up to this part of the budget, over and above it.
+const SHELF_SHARE: u64 = 16;
+
+/// Stored bytes that wait to be decoded take up to this part of the budget, over and above it…
+const GATE_SHARE: u64 = 32;
+
+/// … and this many where the budget is small: a few spans, so that nobody waits for the next read.
+const GATE_BYTES: u64 = 4 << 20;
+
+/// How a loader works; nothing here changes which samples come, or in which order.
+#[derive(Debug, Clone)]
+pub struct LoaderOptions {
+    /// This rank, and how many there are.
+    pub rank: u32,
+    /// How many ranks there are.
+    pub world: u32,
+    /// Whether ranks may have parts of different lengths.
+    pub uneven: Uneven,
+    /// The first global index; a multiple of the batch.
+    pub first_index: u64,
+    /// How many batches to make; endless if `None`.
+    pub batches: Option<u64>,
+    /// Decoded frames are held up to this many bytes; more only if a single batch needs more.
+    ///
+    /// Over and above it come about a tenth (stored bytes that wait to be decoded, and page memory that is kept for the
+    /// next page) and the batches: `depth` of them, those that the user keeps, and up to 8 buffers that are used again.
+    pub memory_bytes: u64,
+    /// Threads that decode and collate; 1 to 1024.
+    pub threads: usize,
+    /// Threads that read; 1 to 1024.
+    pub readers: usize,
+    /// The most batches in preparation or ready; 1 to 1024.
+    pub depth: usize,
+    /// How pictures are wanted.
+    pub pictures: Pictures,
+    /// What happens to a sample that cannot be read.
+    pub on_error: OnError,
+}
+
+/// What happens to a sample that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnError {
+    /// Its batch is an error that says where the damage is.
+    #[default]
+    Raise,
+    /// Another sample of the same group takes its place: the same one on every rank and in every run. It is counted.
+    Substitute,
+}
+
+impl Default for LoaderOptions {
+    fn default() -> Self {
+        Self {
+            rank: 0,
+            world: 1,
+            uneven: Uneven::Refuse,
+            first_index: 0,
+            batches: None,
+            memory_bytes: 1 << 30,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            readers: 2,
+            depth: 4,
+            pictures: Pictures::default(),
+            on_error: OnError::Raise,
+        }
+    }
+}
+
+/// Makes batches ahead of whoever asks for them. Dropping it ends its threads.
+#[derive(Debug)]
+pub struct Loader {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    next: u64,
+    end: Option<u64>,
+}
+
+/// What came of waiting for a batch.
+#[derive(Debug)]
+pub enum Next {
+    /// It is here.
+    Batch(Batch),
+    /// Not yet.
+    Later,
+    /// There are no more.
+    End,
+}
+
+/// A batch: arrays that stay where they are until it is dropped.
+#[derive(Debug)]
+pub struct Batch {
+    number: u64,
+    infos: Vec<ArrayInfo>,
+    filled: Filled,
+    texts: Vec<Vec<Vec<String>>>,
+    samples: Vec<SampleRef>,
+}
+
+impl Batch {
+    /// Its number: the global indices are `number · batch …`.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// What its arrays are.
+    pub fn infos(&self) -> &[ArrayInfo] {
+        &self.infos
+    }
+
+    /// The bytes of an array; empty for text.
+    pub fn array(&self, idx: usize) -> &[u8] {
+        self.filled.field(idx)
+    }
+
+    /// The first byte and the number of bytes of an array, for whoever owns the batch and writes into it.
+    ///
+    /// As long as this is used, [`array`](Self::array) must not be.
+    pub fn array_parts(&self, idx: usize) -> (*mut u8, usize) {
+        self.filled.field_parts(idx)
+    }
+
+    /// The texts of an array, per sample; empty for numbers.
+    pub fn texts(&self, idx: usize) -> &[Vec<String>] {
+        self.texts.get(idx).map_or(&[], |texts| texts)
+    }
+
+    /// The samples of this rank.
+    pub fn samples(&self) -> &[SampleRef] {
+        &self.samples
+    }
+}
+
+impl Loader {
+    /// Starts the threads. `windows` has, for each source of the order, its variants; one if there is no curriculum.
+    pub fn start(order: Order, windows: Vec<Vec<Windows>>, options: LoaderOptions) -> Result<Self> {
+        check::check_options(&options)?;
+        check::check_windows(&order, &windows)?;
+        let planner = Planner::new(order, &windows, &options)?;
+        let (next, end) = planner.batches();
+        let first = windows.first().and_then(|variants| variants.first());
+        let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
+        let shared = Arc::new(Shared {
+            fields: Fields::new(first, &options.pictures)?,
+            block_of: planner.block_of(),
+            windows,
+            work: Tasks::new(),
+            reads: Tasks::new(),
+            pool: Mutex::new(Pool::new(options.memory_bytes)),
+            flight: Mutex::default(),
+            ready: Condvar::new(),
+            room: Condvar::new(),
+            waits_for_room: AtomicBool::new(false),
+            on_error: options.on_error,
+            meter: Meter::new(),
+            shelf: Arc::default(),
+            pages: PageShelf::new(to_usize(options.memory_bytes / SHELF_SHARE)),
+            gate: Gate::new((options.memory_bytes / GATE_SHARE).max(GATE_BYTES)),
+            running: AtomicUsize::new(0),
+            stopped: AtomicBool::new(false),
+        });
+        let mut loader = Self {
+            shared,
+            threads: Vec::new(),
+            next,
+            end,
+        };
+        loader.spawn("kino-plan", {
+            let shared = Arc::clone(&loader.shared);
+            move || planner.run(&shared)
+        })?;
+        for _ in 0..options.readers {
+            let shared = Arc::clone(&loader.shared);
+            loader.spawn("kino-read", move || worker::read(&shared))?;
+        }
+        for _ in 0..options.threads {
+            let shared = Arc::clone(&loader.shared);
+            loader.spawn("kino-decode", move || worker::work(&shared))?;
+        }
+        Ok(loader)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let alarm = Alarm {
+            shared: Arc::clone(&self.shared),
+            name: name.to_owned(),
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || {
+            // Taken along, so that it is dropped when the thread ends, one way or the other.
+            let _alarm = alarm;
+            run();
+        });
+        let thread = thread.map_err(|error| invalid(format!("cannot start a thread: {error}")))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// The next batch; waits for it. `None` after the last.
+    pub fn next_batch(&mut self) -> Result<Option<Batch>> {
+        loop {
+            match self.next_batch_within(Duration::from_secs(3600))? {
+                Next::Batch(batch) => return Ok(Some(batch)),
+                Next::End => return Ok(None),
+                Next::Later => {}
+            }
+        }
+    }
+
+    /// The next batch, if it comes within a time: for callers who have to look up now and then.
+    pub fn next_batch_within(&mut self, time: Duration) -> Result<Next> {
+        if self.end.is_some_and(|end| self.next >= end) {
+            return Ok(Next::End);
+        }
+        let waited = self
+            .shared
+            .meter
+            .time(Stage::Wait, || (self.shared.wait_for(self.next, time), 0));
+        let done = match waited {
+            Waited::Done(done) => done,
+            Waited::Later => return Ok(Next::Later),
+            Waited::Never => return Ok(Next::End),
+        };
+        // An error takes the place of its batch: whoever goes on gets the one after.
+        self.next = self.next.saturating_add(1);
+        let done = done?;
+        Meter::add(&self.shared.meter.batches, 1);
+        Meter::add(&self.shared.meter.samples, done.samples.len());
+        Ok(Next::Batch(Batch {
+            number: done.number,
+            infos: done.infos,
+            filled: done.filled,
+            texts: done.texts,
+            samples: done.samples,
+        }))
+    }
+
+    /// What it did so far.
+    pub fn report(&self) -> Report {
+        let (pool_bytes, pool_peak_bytes) = self.shared.pool().bytes();
+        let flight = self.shared.flight();
+        Report {
+            pool_bytes,
+            pool_peak_bytes,
+            stored_peak_bytes: self.shared.gate.peak(),
+            depth: flight.len(),
+            ..self.shared.meter.report()
+        }
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        self.shared.stop();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so; there is nothing left to do for it.
+            drop(thread.join());
+        }
+        self.shared.clear();
+    }
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+#[path = "../../tests/loader/recording.rs"]
+mod recording;
+
+#[cfg(test)]
+mod tests {
+    use kino_dataset::{Request, Selection};
+
+    use super::*;
+    use crate::error::LoaderError;
+    use crate::order::{Settings, Source};
+
+    #[test]
+    fn a_thread_that_panics_is_an_error_and_not_a_wait_without_end() {
+        let (_folder, dataset) = recording::open(3);
+        let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;
+        let request: Request = serde_json::from_str(request).unwrap();
+        let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+        let order = Order::new(Source::of(&windows).unwrap(), Settings::default()).unwrap();
+        let mut loader =
+            Loader::start(order, vec![vec![windows]], LoaderOptions::default()).unwrap();
+        assert!(loader.next_batch().unwrap().is_some());
+        loader.spawn("kino-test", || panic!("on purpose")).unwrap();
+        let error = loop {
+            // Batches that were ready before still come.
+            if let Err(error) = loader.next_batch() {
+                break error;
+            }
+        };
+        assert!(matches!(error, LoaderError::ThreadLost { .. }), "{error}");
+        assert!(error.to_string().contains("kino-test"));
+        assert!(loader.next_batch().is_err(), "it stays so");
+    }
+}

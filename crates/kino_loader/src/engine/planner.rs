@@ -1,0 +1,414 @@
+//! The planner: walks along the order, turns samples into pages, and decides how far ahead to go.
+//!
+//! ```text
+//! taken │ in flight (up to `depth` batches) │ scouted (as far as the pool has room) │ not looked at
+//!       ▲ next()                            ▲ plan                                  ▲ scout
+//! ```
+//!
+//! The scout only counts: which episodes will be needed, and how often. What it finds is fetched and decoded when nothing
+//! more urgent is to be done, so that the first batches of a new group find their frames ready.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use kino_dataset::{DatasetError, SamplePlan, Windows};
+
+use super::block::Block;
+use super::episodes::{Episodes, key_of};
+use super::held::{decoded_bytes, held};
+use super::job::JobBlock;
+use super::meter::Stage;
+use super::pages::Wanted;
+use super::pool::EpisodeKey;
+use super::shared::{Shared, sample_error};
+use super::start::{Planned, Spot, fill_block, new_batch, once_block, start, wait_for_room};
+use super::worker::{Replace, release};
+use super::{LoaderOptions, OnError};
+use crate::error::{Result, invalid};
+use crate::order::{Order, OrderReader, SampleRef, Uneven};
+
+/// The scout looks at most this many samples ahead of the planner: a few megabytes of notes.
+const SCOUT_SAMPLES: usize = 1 << 17;
+
+/// The batches that the scout looks ahead where nothing ever leaves the pool: what matters is only what comes first.
+const SCOUT_BATCHES: usize = 16;
+
+/// Walks along the order.
+#[derive(Debug)]
+pub(super) struct Planner {
+    order: Order,
+    pub(super) reader: OrderReader,
+    rank: u32,
+    world: u32,
+    uneven: Uneven,
+    depth: usize,
+    first: u64,
+    /// The next batch to plan, and the first that is not wanted.
+    next: u64,
+    end: Option<u64>,
+    /// The windows whose frames are pooled, and those whose frames are read for one sample.
+    pub(super) pooled: Vec<usize>,
+    once: Vec<usize>,
+    /// The batches from `next` on that the scout has seen.
+    scouted: VecDeque<Vec<SampleRef>>,
+    scouted_samples: usize,
+    /// Whether everything stays in the pool once it is there.
+    keeps_all: bool,
+    episodes: Episodes,
+    /// A block that was made and has no room yet.
+    made: Option<(EpisodeKey, Arc<Block>)>,
+    /// Whether the scout has come to the end of the order.
+    is_blind: bool,
+}
+
+impl Planner {
+    pub(super) fn new(
+        order: Order,
+        windows: &[Vec<Windows>],
+        options: &LoaderOptions,
+    ) -> Result<Self> {
+        let batch = u64::from(order.settings().batch);
+        if !options.first_index.is_multiple_of(batch) {
+            return Err(invalid(format!(
+                "index {} is inside a batch of {batch}; start at a multiple of it",
+                options.first_index
+            )));
+        }
+        let next = options.first_index / batch;
+        // Refuses a number of ranks that does not go with the batch, before any thread starts.
+        order.rank_range(next, options.rank, options.world, options.uneven)?;
+        let (pooled, once) = held(&order, windows, options.memory_bytes)?;
+        Ok(Self {
+            reader: order.reader(),
+            order,
+            rank: options.rank,
+            world: options.world,
+            uneven: options.uneven,
+            depth: options.depth,
+            first: next,
+            next,
+            end: options.batches.map(|batches| next.saturating_add(batches)),
+            pooled,
+            once,
+            scouted: VecDeque::new(),
+            scouted_samples: 0,
+            keeps_all: decoded_bytes(windows) <= options.memory_bytes,
+            episodes: Episodes::default(),
+            made: None,
+            is_blind: false,
+        })
+    }
+
+    /// The first batch, and the end.
+    pub(super) fn batches(&self) -> (u64, Option<u64>) {
+        (self.first, self.end)
+    }
+
+    /// Which of a sample's blocks holds the frames of each window: the pooled one comes first.
+    pub(super) fn block_of(&self) -> Vec<usize> {
+        let own = usize::from(!self.pooled.is_empty());
+        (0..self.pooled.len() + self.once.len())
+            .map(|window| if self.once.contains(&window) { own } else { 0 })
+            .collect()
+    }
+
+    /// Plans until everything is planned and done, or the loader stops.
+    pub(super) fn run(mut self, shared: &Shared) {
+        loop {
+            let todo = self.wait_for_work(shared);
+            let number = self.next;
+            let done = shared.meter.time(Stage::Plan, || {
+                let done = match todo {
+                    Todo::Plan => self.plan(shared),
+                    Todo::Scout => {
+                        self.scout(shared);
+                        Ok(())
+                    }
+                    Todo::Replace(replace) => {
+                        self.replace(shared, replace);
+                        Ok(())
+                    }
+                    Todo::Stop => return (Ok(false), 0),
+                };
+                (done.map(|()| true), 0)
+            });
+            match done {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    // Everything before it is still delivered; the error comes in its turn.
+                    self.end = Some(number);
+                    shared.deliver(number, Err(error));
+                }
+            }
+            if self.is_at_end() {
+                shared.flight().ended = true;
+                shared.ready.notify_all();
+            }
+        }
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.end.is_some_and(|end| self.next >= end)
+    }
+
+    /// Waits for something to do.
+    fn wait_for_work(&self, shared: &Shared) -> Todo {
+        let mut flight = shared.flight();
+        loop {
+            if shared.is_stopped() {
+                return Todo::Stop;
+            }
+            if !flight.replace.is_empty() {
+                return Todo::Replace(std::mem::take(&mut flight.replace));
+            }
+            if !self.is_at_end() && flight.len() < self.depth {
+                return Todo::Plan;
+            }
+            if !self.is_at_end() && self.may_scout(shared) {
+                return Todo::Scout;
+            }
+            flight = shared
+                .room
+                .wait(flight)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn rank_range(&self, number: u64) -> Result<std::ops::Range<u64>> {
+        self.order
+            .rank_range(number, self.rank, self.world, self.uneven)
+    }
+
+    fn may_scout(&self, shared: &Shared) -> bool {
+        let scouted = self.next + self.scouted.len() as u64;
+        let is_far = self.scouted_samples >= SCOUT_SAMPLES
+            || self.keeps_all && self.scouted.len() >= SCOUT_BATCHES
+            || self.end.is_some_and(|end| scouted >= end)
+            || self.is_blind;
+        if self.pooled.is_empty() {
+            return false;
+        }
+        // Either something seen fits now, or there is more to see.
+        match shared.next_wanted() {
+            Some((key, _)) => match &self.made {
+                Some((made, block)) if *made == key => {
+                    // First said, then looked: a release in between is heard.
+                    shared.waits_for_room.store(true, Ordering::SeqCst);
+                    shared.pool().has_room(block.bytes())
+                }
+                _ => true,
+            },
+            None => !is_far,
+        }
+    }
+
+    /// Looks at one more batch, and opens what has room.
+    ///
+    /// What goes wrong here is not reported: it will go wrong again when its batch is planned, which is its turn.
+    fn scout(&mut self, shared: &Shared) {
+        if shared.next_wanted().is_none() && self.look_at_next(shared).is_err() {
+            self.is_blind = true;
+        }
+        while let Some((key, batch)) = shared.next_wanted() {
+            let Ok(block) = self.make_block(shared, key) else {
+                shared.pool().pass_over(key);
+                continue;
+            };
+            if !shared.make_room(block.bytes()) {
+                self.made = Some((key, block));
+                break;
+            }
+            fill_block(shared, key, &block, batch);
+            if shared.flight().len() < self.depth {
+                break;
+            }
+        }
+    }
+
+    /// Counts the uses of the next batch that was not seen yet.
+    fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
+        let number = self.next + self.scouted.len() as u64;
+        let range = self.rank_range(number)?;
+        let mut samples = Vec::new();
+        self.reader.fill(range, &mut samples)?;
+        if !self.pooled.is_empty() {
+            let mut pool = shared.pool();
+            samples
+                .iter()
+                .for_each(|sample| pool.add_use(key_of(sample), number));
+        }
+        self.scouted_samples += samples.len();
+        self.scouted.push_back(samples);
+        Ok(())
+    }
+
+    /// Makes the block of an episode, which is still empty; opens the episode.
+    fn make_block(&mut self, shared: &Shared, key: EpisodeKey) -> Result<Arc<Block>, DatasetError> {
+        match self.made.take() {
+            Some((made, block)) if made == key => return Ok(block),
+            other => self.made = other,
+        }
+        let windows = self.episodes.open(shared, key)?;
+        let wanted = Wanted::all(&windows, &self.pooled);
+        Ok(Arc::new(Block::new(windows, wanted)?))
+    }
+
+    /// Plans the next batch. What cannot be opened costs its batch, or is replaced; an error is the end of the order.
+    fn plan(&mut self, shared: &Shared) -> Result<()> {
+        if self.scouted.is_empty() {
+            self.look_at_next(shared)?;
+        }
+        let number = self.next;
+        let Some(samples) = self.scouted.pop_front() else {
+            return Ok(());
+        };
+        self.scouted_samples -= samples.len();
+        self.next += 1;
+        let mut planned = Vec::with_capacity(samples.len());
+        let done = self
+            .plan_all(shared, &samples, &mut planned)
+            .and_then(|goes_on| {
+                goes_on
+                    .then(|| new_batch(shared, number, &planned))
+                    .transpose()
+            });
+        match done {
+            Ok(Some(batch)) => {
+                let batch = Arc::new(batch);
+                shared.flight().jobs.insert(number, Arc::clone(&batch));
+                for (slot, planned) in planned.into_iter().enumerate() {
+                    start(shared, planned.into_job(&batch, slot));
+                }
+            }
+            Ok(None) => {}
+            Err(error) => {
+                for one in &planned {
+                    release(shared, &one.blocks);
+                }
+                shared.deliver(number, Err(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// Plans the samples of the batch before the next; `false` if the loader stops.
+    fn plan_all(
+        &mut self,
+        shared: &Shared,
+        samples: &[SampleRef],
+        planned: &mut Vec<Planned>,
+    ) -> Result<bool> {
+        let number = self.next - 1;
+        for (slot, &sample) in samples.iter().enumerate() {
+            let one = match self.plan_sample(shared, &sample, number) {
+                Ok(one) => one.map(|(plan, blocks)| Planned {
+                    sample,
+                    attempt: 0,
+                    plan,
+                    blocks,
+                }),
+                Err(error) => {
+                    let failed = (0, Arc::new(error));
+                    let one = match shared.on_error {
+                        OnError::Raise => Err(failed.1),
+                        OnError::Substitute => {
+                            self.substitute(shared, Spot { number, slot }, failed, None)
+                        }
+                    };
+                    one.map_err(|error| {
+                        // The samples after it will not be used either.
+                        let rest = samples.iter().skip(slot + 1);
+                        let mut pool = shared.pool();
+                        for sample in rest {
+                            pool.release(key_of(sample));
+                        }
+                        sample_error(number, slot, &error)
+                    })?
+                }
+            };
+            match one {
+                Some(one) => planned.push(one),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The frames of a sample and the blocks that hold them; `None` if the loader stops. After an error the sample counts
+    /// as a use of its episode no longer.
+    pub(super) fn plan_sample(
+        &mut self,
+        shared: &Shared,
+        sample: &SampleRef,
+        number: u64,
+    ) -> Result<Option<(SamplePlan, Vec<JobBlock>)>, DatasetError> {
+        let mut blocks = Vec::with_capacity(2);
+        match self.find_blocks(shared, sample, number, &mut blocks) {
+            Ok(plan) => Ok(plan.map(|plan| (plan, blocks))),
+            Err(error) => {
+                if blocks.is_empty() && !self.pooled.is_empty() {
+                    shared.pool().release(key_of(sample));
+                }
+                release(shared, &blocks);
+                Err(error)
+            }
+        }
+    }
+
+    fn find_blocks(
+        &mut self,
+        shared: &Shared,
+        sample: &SampleRef,
+        number: u64,
+        blocks: &mut Vec<JobBlock>,
+    ) -> Result<Option<SamplePlan>, DatasetError> {
+        let key = key_of(sample);
+        let mut plan = SamplePlan::default();
+        if self.pooled.is_empty() {
+            self.episodes
+                .open(shared, key)?
+                .plan(sample.window, &mut plan)?;
+        } else {
+            let found = shared.pool().get(key).cloned();
+            let block = if let Some(block) = found {
+                block
+            } else {
+                let block = self.make_block(shared, key)?;
+                if !wait_for_room(shared, block.bytes()) {
+                    return Ok(None);
+                }
+                fill_block(shared, key, &block, number);
+                block
+            };
+            let windows = Arc::clone(block.windows());
+            let key = Some(key);
+            blocks.push(JobBlock { block, key });
+            windows.plan(sample.window, &mut plan)?;
+        }
+        if !self.once.is_empty() {
+            let windows = self.episodes.open(shared, key)?;
+            let block = once_block(windows, &self.once, &plan)?;
+            if !wait_for_room(shared, block.bytes()) {
+                return Ok(None);
+            }
+            shared.pool().reserve(block.bytes());
+            blocks.push(JobBlock { block, key: None });
+        }
+        Ok(Some(plan))
+    }
+}
+
+/// What the planner does next.
+#[derive(Debug)]
+enum Todo {
+    /// Plan a batch.
+    Plan,
+    /// Look further ahead.
+    Scout,
+    /// Find other samples for these.
+    Replace(Vec<Replace>),
+    /// Nothing any more.
+    Stop,
+}

@@ -1,0 +1,297 @@
+//! The decode-once pool: blocks of decoded frames, kept for as long as the order says that they are needed.
+//!
+//! ```text
+//! order    … 7 2 9 2 7 4 9 | 11 5 …           the scout runs ahead of the planner and counts uses
+//! uses     2: 2   4: 1   7: 2   9: 2   11: 1
+//! blocks   2  7  9  4                          opened in the order of their first use, as long as there is room
+//! idle     1  3                                no use ahead: the first to go
+//! ```
+//!
+//! Nothing is guessed: the order is known, so a block with uses ahead stays, and one without goes when room is needed.
+//! If everything fits, nothing ever goes, and the pool is a cache of all.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::block::Block;
+
+/// An episode of a dataset that is being trained on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct EpisodeKey {
+    /// The source.
+    pub(crate) source: u32,
+    /// Which packing of it.
+    pub(crate) variant: u32,
+    /// The episode's position in the source's list.
+    pub(crate) episode: u32,
+}
+
+/// Blocks, their uses, and the bytes they take.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    budget: u64,
+    bytes: u64,
+    peak: u64,
+    entries: HashMap<EpisodeKey, Entry>,
+    /// Episodes that will be needed and have no block yet, the first needed first, with the batch that needs them.
+    wanted: VecDeque<(EpisodeKey, u64)>,
+    /// Blocks without uses ahead, the longest idle first.
+    idle: BTreeMap<u64, EpisodeKey>,
+    /// Numbers the moments at which blocks became idle.
+    clock: u64,
+    /// Bytes of the blocks without uses ahead.
+    idle_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    block: Option<Arc<Block>>,
+    /// Samples ahead of the training loop, as far as the scout has seen.
+    uses: u64,
+    /// When it became idle, if it is.
+    idle_since: Option<u64>,
+}
+
+impl Pool {
+    pub(crate) fn new(budget: u64) -> Self {
+        Self {
+            budget,
+            bytes: 0,
+            peak: 0,
+            entries: HashMap::new(),
+            wanted: VecDeque::new(),
+            idle: BTreeMap::new(),
+            clock: 0,
+            idle_bytes: 0,
+        }
+    }
+
+    /// A sample of `batch` will use an episode.
+    pub(crate) fn add_use(&mut self, key: EpisodeKey, batch: u64) {
+        let entry = self.entries.entry(key).or_default();
+        entry.uses += 1;
+        if entry.uses == 1 {
+            match (&entry.block, entry.idle_since.take()) {
+                (Some(block), Some(since)) => {
+                    self.idle.remove(&since);
+                    self.idle_bytes = self.idle_bytes.saturating_sub(block.bytes());
+                }
+                (Some(_), None) => {}
+                (None, _) => self.wanted.push_back((key, batch)),
+            }
+        }
+    }
+
+    /// One use less; whether the block may go now.
+    pub(crate) fn release(&mut self, key: EpisodeKey) -> bool {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return false;
+        };
+        entry.uses = entry.uses.saturating_sub(1);
+        if entry.uses > 0 || entry.idle_since.is_some() {
+            return false;
+        }
+        let Some(block) = &entry.block else {
+            // It could not be opened: nothing is left to remember.
+            self.entries.remove(&key);
+            return false;
+        };
+        self.clock += 1;
+        entry.idle_since = Some(self.clock);
+        self.idle.insert(self.clock, key);
+        self.idle_bytes += block.bytes();
+        true
+    }
+
+    /// The next episode that needs a block, and the batch that needs it.
+    pub(crate) fn next_wanted(&mut self) -> Option<(EpisodeKey, u64)> {
+        while let Some(&(key, batch)) = self.wanted.front() {
+            if self
+                .entries
+                .get(&key)
+                .is_some_and(|entry| entry.uses > 0 && entry.block.is_none())
+            {
+                return Some((key, batch));
+            }
+            self.wanted.pop_front();
+        }
+        None
+    }
+
+    /// Does not name an episode as the next that needs a block any more: it cannot be opened.
+    pub(crate) fn pass_over(&mut self, key: EpisodeKey) {
+        if self.wanted.front().is_some_and(|(front, _)| *front == key) {
+            self.wanted.pop_front();
+        }
+    }
+
+    /// The block of an episode.
+    pub(crate) fn get(&self, key: EpisodeKey) -> Option<&Arc<Block>> {
+        self.entries.get(&key)?.block.as_ref()
+    }
+
+    /// Makes room for `bytes` by letting idle blocks go, which are returned to be dropped outside of any lock; and
+    /// whether there is room now.
+    pub(crate) fn make_room(&mut self, bytes: u64) -> (Vec<Arc<Block>>, bool) {
+        let mut gone = Vec::new();
+        while self.bytes.saturating_add(bytes) > self.budget {
+            let Some((_, key)) = self.idle.pop_first() else {
+                return (gone, false);
+            };
+            if let Some(block) = self.entries.remove(&key).and_then(|entry| entry.block) {
+                self.give_back(block.bytes());
+                self.idle_bytes = self.idle_bytes.saturating_sub(block.bytes());
+                gone.push(block);
+            }
+        }
+        (gone, true)
+    }
+
+    /// Whether `bytes` fit, if idle blocks go.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.bytes.saturating_add(bytes) <= self.budget.saturating_add(self.idle_bytes)
+    }
+
+    /// Adds the block of an episode.
+    pub(crate) fn insert(&mut self, key: EpisodeKey, block: Arc<Block>) {
+        self.reserve(block.bytes());
+        let entry = self.entries.entry(key).or_default();
+        if let Some(before) = entry.block.replace(block) {
+            self.give_back(before.bytes());
+        }
+    }
+
+    /// Counts bytes, also those of blocks that are not the pool's own.
+    pub(crate) fn reserve(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.peak = self.peak.max(self.bytes);
+    }
+
+    /// Gives back what [`reserve`](Self::reserve) counted.
+    pub(crate) fn give_back(&mut self, bytes: u64) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// Bytes held now, and at most.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        (self.bytes, self.peak)
+    }
+
+    /// Lets everything go.
+    pub(crate) fn clear(&mut self) -> Vec<Arc<Block>> {
+        self.idle.clear();
+        self.idle_bytes = 0;
+        self.wanted.clear();
+        let entries = self.entries.drain();
+        entries.filter_map(|(_, entry)| entry.block).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::prelude::*;
+    use tempfile::TempDir;
+
+    use super::super::block::tests::blocks;
+    use super::*;
+
+    fn key(episode: u32) -> EpisodeKey {
+        EpisodeKey {
+            source: 0,
+            variant: 0,
+            episode,
+        }
+    }
+
+    #[test]
+    fn a_block_with_uses_ahead_stays_and_the_longest_idle_goes_first() {
+        let (_folder, blocks) = blocks(4);
+        let bytes: Vec<u64> = blocks.iter().map(|block| block.bytes()).collect();
+        let mut pool = Pool::new(bytes.iter().sum());
+        for (episode, block) in (0..).zip(&blocks) {
+            pool.add_use(key(episode), 0);
+            pool.insert(key(episode), Arc::clone(block));
+        }
+        assert_eq!(pool.bytes(), (bytes.iter().sum(), bytes.iter().sum()));
+        assert!(!pool.has_room(1), "all have uses ahead");
+        assert!(pool.release(key(2)) && pool.release(key(0)) && pool.release(key(3)));
+        assert!(
+            pool.has_room(bytes[0] + bytes[2] + bytes[3])
+                && !pool.has_room(bytes[0] + bytes[2] + bytes[3] + 1)
+        );
+        // It is wanted again, so it is not the next to go.
+        pool.add_use(key(2), 5);
+        let (gone, has_room) = pool.make_room(1);
+        assert!(has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[0]));
+        let (gone, has_room) = pool.make_room(u64::MAX);
+        assert!(!has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[3]));
+        assert!(pool.get(key(1)).is_some() && pool.get(key(2)).is_some());
+        assert_eq!(pool.clear().len(), 2);
+    }
+
+    #[test]
+    fn notes_do_not_grow_with_the_uses_of_what_stays() {
+        let (_folder, blocks) = blocks(1);
+        let mut pool = Pool::new(u64::MAX);
+        pool.add_use(key(0), 0);
+        pool.insert(key(0), Arc::clone(&blocks[0]));
+        for batch in 0..1000 {
+            pool.release(key(0));
+            pool.add_use(key(0), batch);
+        }
+        assert!(pool.idle.is_empty() && pool.wanted.len() <= 1 && pool.entries.len() == 1);
+        assert_eq!(pool.idle_bytes, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_opened_is_wanted_no_longer_and_leaves_no_note() {
+        let mut pool = Pool::new(10);
+        pool.add_use(key(1), 3);
+        pool.add_use(key(1), 3);
+        pool.add_use(key(2), 4);
+        assert_eq!(pool.next_wanted(), Some((key(1), 3)));
+        pool.pass_over(key(2));
+        assert_eq!(pool.next_wanted(), Some((key(1), 3)), "not the first");
+        pool.pass_over(key(1));
+        assert_eq!(pool.next_wanted(), Some((key(2), 4)));
+        assert!(!pool.release(key(1)) && !pool.release(key(1)) && !pool.release(key(2)));
+        assert!(pool.entries.is_empty() && pool.next_wanted().is_none());
+    }
+
+    /// Made once, because each case of the test needs them.
+    static BLOCKS: LazyLock<(TempDir, Vec<Arc<Block>>)> = LazyLock::new(|| blocks(5));
+
+    proptest! {
+        /// The twin counts everything anew after each step.
+        #[test]
+        fn bytes_and_idle_bytes_are_those_of_a_count(steps in prop::collection::vec((0..4_u8, 0..5_u32), 0..60)) {
+            let (_, blocks) = &*BLOCKS;
+            let mut pool = Pool::new(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2);
+            let mut uses = [0_u64; 5];
+            for (what, episode) in steps {
+                let at = episode as usize;
+                match what {
+                    0 => { pool.add_use(key(episode), 0); uses[at] += 1; }
+                    1 if uses[at] > 0 => { pool.release(key(episode)); uses[at] -= 1; }
+                    2 if uses[at] > 0 && pool.get(key(episode)).is_none() && pool.make_room(blocks[at].bytes()).1 => {
+                        pool.insert(key(episode), Arc::clone(&blocks[at]));
+                    }
+                    _ => {}
+                }
+                let held = |idle: bool| (0..5_u32)
+                    .filter_map(|episode| Some((pool.get(key(episode))?, uses[episode as usize] == 0)))
+                    .filter(|(_, is_idle)| *is_idle || !idle)
+                    .map(|(block, _)| block.bytes())
+                    .sum::<u64>();
+                prop_assert_eq!(pool.bytes().0, held(false));
+                prop_assert_eq!(pool.idle_bytes, held(true));
+                prop_assert!(pool.bytes().1 <= pool.budget);
+                if let Some((wanted_key, _)) = pool.next_wanted() {
+                    prop_assert!(uses[wanted_key.episode as usize] > 0 && pool.get(wanted_key).is_none());
+                }
+            }
+        }
+    }
+}

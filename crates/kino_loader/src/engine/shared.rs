@@ -1,0 +1,232 @@
+//! What the threads of a loader share, and how they wait for each other.
+//!
+//! ```text
+//! flight ── ready ──▶ the training loop waits for its batch
+//!        └─ room ───▶ the planner waits for a batch to be taken, a sample to be replaced, or room in the pool
+//! ```
+//!
+//! Where two locks are held at once, `flight` was taken first. No lock is held while something is read or decoded.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use kino_dataset::{DatasetError, Windows};
+
+use super::OnError;
+use super::buffers::Shelf;
+use super::fields::Fields;
+use super::gate::Gate;
+use super::job::{BatchJob, DoneBatch};
+use super::meter::Meter;
+use super::page_buffer::PageShelf;
+use super::pool::{EpisodeKey, Pool};
+use super::tasks::Tasks;
+use super::worker::{Read, Replace, Work};
+use crate::error::{LoaderError, Result};
+
+/// What all threads of a loader share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// Per source, per variant.
+    pub(super) windows: Vec<Vec<Windows>>,
+    pub(super) fields: Fields,
+    /// Which of a sample's blocks holds a window's frames.
+    pub(super) block_of: Vec<usize>,
+    pub(super) work: Tasks<Work>,
+    pub(super) reads: Tasks<Read>,
+    pub(super) pool: Mutex<Pool>,
+    pub(super) flight: Mutex<Flight>,
+    /// Told when a batch is ready.
+    pub(super) ready: Condvar,
+    /// Told when there is room for more.
+    pub(super) room: Condvar,
+    /// Whether the planner waits for room in the pool, and not only for a batch to be taken.
+    pub(super) waits_for_room: AtomicBool,
+    pub(super) on_error: OnError,
+    pub(super) meter: Meter,
+    pub(super) shelf: Arc<Shelf>,
+    pub(super) pages: Arc<PageShelf>,
+    /// Bytes that were read and wait to be decoded.
+    pub(super) gate: Gate,
+    /// Samples that hold blocks and will let them go by themselves.
+    pub(super) running: AtomicUsize,
+    pub(super) stopped: AtomicBool,
+}
+
+/// Batches between the planner and the training loop.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    /// In preparation.
+    pub(super) jobs: BTreeMap<u64, Arc<BatchJob>>,
+    /// Done, waiting to be asked for.
+    pub(super) ready: BTreeMap<u64, Result<DoneBatch>>,
+    /// Samples that could not be read, for the planner.
+    pub(super) replace: Vec<Replace>,
+    /// Whether all batches are planned.
+    pub(super) ended: bool,
+    /// A thread that panicked: what it had in hand will never come.
+    pub(super) lost: Option<String>,
+}
+
+impl Flight {
+    /// How many batches are planned and not yet taken.
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len() + self.ready.len()
+    }
+}
+
+/// The same, inside.
+pub(super) enum Waited {
+    Done(Result<DoneBatch>),
+    Later,
+    Never,
+}
+
+impl Shared {
+    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn flight(&self) -> MutexGuard<'_, Flight> {
+        self.flight.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next episode that needs a block, and the batch that needs it.
+    pub(super) fn next_wanted(&self) -> Option<(EpisodeKey, u64)> {
+        // The lock is let go before the answer is used.
+        self.pool().next_wanted()
+    }
+
+    /// Makes room in the pool; whether there is any now.
+    pub(super) fn make_room(&self, bytes: u64) -> bool {
+        let (gone, has_room) = self.pool().make_room(bytes);
+        // Dropping gives thousands of buffers back, which others need not wait for.
+        drop(gone);
+        has_room
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Waits for batch `number`, but not longer than `time`.
+    pub(super) fn wait_for(&self, number: u64, time: Duration) -> Waited {
+        // A time beyond the clock's end is as good as for ever.
+        let until = Instant::now().checked_add(time);
+        let mut flight = self.flight();
+        loop {
+            if let Some(done) = flight.ready.remove(&number) {
+                drop(flight);
+                self.room.notify_all();
+                return Waited::Done(done);
+            }
+            if let Some(name) = &flight.lost {
+                return Waited::Done(Err(thread_lost(name)));
+            }
+            if flight.ended && !flight.jobs.contains_key(&number) || self.is_stopped() {
+                return Waited::Never;
+            }
+            let left = until.map_or(Duration::from_secs(3600), |until| {
+                until.saturating_duration_since(Instant::now())
+            });
+            if left.is_zero() {
+                return Waited::Later;
+            }
+            let waited = self.ready.wait_timeout(flight, left);
+            flight = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A batch is done, or failed.
+    pub(super) fn deliver(&self, number: u64, done: Result<DoneBatch>) {
+        let mut flight = self.flight();
+        let job = flight.jobs.remove(&number);
+        flight.ready.insert(number, done);
+        drop(flight);
+        self.ready.notify_all();
+        if let Some(job) = job {
+            job.jobs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clear();
+        }
+    }
+
+    /// Asks the planner for another sample.
+    pub(super) fn replace(&self, replace: Replace) {
+        self.flight().replace.push(replace);
+        self.room.notify_all();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.work.close();
+        self.reads.close();
+        self.gate.close();
+        // Under the lock, so that nobody is between looking and waiting.
+        drop(self.flight());
+        self.ready.notify_all();
+        self.room.notify_all();
+    }
+
+    /// Lets go of everything that holds something else in turn.
+    pub(super) fn clear(&self) {
+        let replace = std::mem::take(&mut self.flight().replace);
+        drop(replace);
+        let jobs = std::mem::take(&mut self.flight().jobs);
+        for job in jobs.values() {
+            job.jobs
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clear();
+        }
+        drop(jobs);
+        let blocks = self.pool().clear();
+        drop(blocks);
+    }
+}
+
+/// Tells the training loop that a thread panicked, which would wait for ever otherwise.
+#[derive(Debug)]
+pub(super) struct Alarm {
+    pub(super) shared: Arc<Shared>,
+    pub(super) name: String,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.shared.flight().lost = Some(std::mem::take(&mut self.name));
+            self.shared.stop();
+        }
+    }
+}
+
+fn thread_lost(name: &str) -> LoaderError {
+    LoaderError::ThreadLost {
+        name: name.to_owned(),
+    }
+}
+
+/// The error of a sample that could not be read.
+pub(super) fn sample_error(number: u64, slot: usize, error: &DatasetError) -> LoaderError {
+    LoaderError::Sample {
+        batch: number,
+        slot,
+        kind: error.kind(),
+        what: full_message(error),
+    }
+}
+
+/// An error and its causes, from the outside in.
+fn full_message(error: &DatasetError) -> String {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
+}

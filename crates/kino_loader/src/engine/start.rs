@@ -1,0 +1,152 @@
+//! From a plan to work: a batch's memory, room for its frames, and tasks for the threads.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use kino_dataset::{DatasetError, EpisodeWindows, SamplePlan};
+
+use super::block::{Block, NextStep};
+use super::buffers::Filling;
+use super::fields::too_large;
+use super::job::{BatchJob, JobBlock, SampleJob, frames_of};
+use super::pages::Wanted;
+use super::pool::EpisodeKey;
+use super::shared::Shared;
+use super::worker::{Read, Work};
+use crate::error::Result;
+use crate::order::SampleRef;
+
+/// A place in a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spot {
+    pub(super) number: u64,
+    pub(super) slot: usize,
+}
+
+/// A sample whose frames are known.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) sample: SampleRef,
+    /// How many samples were tried in its place before.
+    pub(super) attempt: u64,
+    pub(super) plan: SamplePlan,
+    pub(super) blocks: Vec<JobBlock>,
+}
+
+impl Planned {
+    pub(super) fn into_job(self, batch: &Arc<BatchJob>, slot: usize) -> Arc<SampleJob> {
+        let place = (slot, self.attempt);
+        SampleJob::new(Arc::clone(batch), place, self.plan, self.blocks)
+    }
+}
+
+/// A batch that can be filled with these samples.
+pub(super) fn new_batch(shared: &Shared, number: u64, planned: &[Planned]) -> Result<BatchJob> {
+    let samples: Vec<SampleRef> = planned.iter().map(|one| one.sample).collect();
+    let steps = shared.fields.steps(planned.iter().map(|one| &one.plan));
+    let places = shared.fields.places(samples.len(), &steps)?;
+    let filling = Filling::new(places, &shared.shelf).ok_or_else(|| too_large(samples.len()))?;
+    Ok(BatchJob::new(
+        number,
+        samples,
+        &shared.fields,
+        steps,
+        filling,
+    ))
+}
+
+/// A block of the frames that one sample needs of some windows, still empty.
+pub(super) fn once_block(
+    windows: Arc<EpisodeWindows>,
+    once: &[usize],
+    plan: &SamplePlan,
+) -> Result<Arc<Block>, DatasetError> {
+    let mut wanted = Wanted::default();
+    for &window in once {
+        if let (Some(stream), Some(plan)) = (windows.stream(window), plan.windows.get(window)) {
+            frames_of(plan).for_each(|frame| wanted.add(window, stream, frame));
+        }
+    }
+    Ok(Arc::new(Block::new(windows, wanted)?))
+}
+
+/// Puts an empty block into the pool and has it filled.
+pub(super) fn fill_block(shared: &Shared, key: EpisodeKey, block: &Arc<Block>, batch: u64) {
+    shared.pool().insert(key, Arc::clone(block));
+    // Less urgent than what the batch itself needs.
+    let urgency = batch * 2 + 1;
+    let spans = block.ask_all().into_iter();
+    shared.reads.push(
+        urgency,
+        spans.map(|span| Read {
+            block: Arc::clone(block),
+            span,
+            urgency,
+        }),
+    );
+}
+
+/// Waits for room in the pool; `false` if the loader stops. What no waiting can give room to goes in all the same.
+pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
+    let mut flight = shared.flight();
+    loop {
+        if shared.is_stopped() {
+            return false;
+        }
+        // Room comes from samples that are done. One that is to be replaced gives none: it waits for the planner.
+        shared.waits_for_room.store(true, Ordering::SeqCst);
+        if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
+        flight = shared
+            .room
+            .wait(flight)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Has a sample's missing pages fetched and decoded, and the sample put together when all are there.
+pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
+    let urgency = job.batch.number * 2;
+    shared.running.fetch_add(1, Ordering::SeqCst);
+    {
+        let mut jobs = job
+            .batch
+            .jobs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        jobs.push(Arc::clone(&job));
+    }
+    let mut last = None;
+    for (block, page) in job.pages(&shared.block_of) {
+        // Neighbouring frames are often of one page.
+        if last.replace((Arc::as_ptr(block), page)) == Some((Arc::as_ptr(block), page)) {
+            continue;
+        }
+        job.add_pending();
+        if !block.wait(page, &job) {
+            job.page_is_there();
+            continue;
+        }
+        match block.next_step(page) {
+            Some(NextStep::Fetch(span)) => {
+                let block = Arc::clone(block);
+                let read = Read {
+                    block,
+                    span,
+                    urgency,
+                };
+                shared.reads.push(urgency, [read]);
+            }
+            Some(NextStep::Decode(page)) => {
+                let work = Work::Decode(Arc::clone(block), page);
+                shared.work.push(urgency, [work]);
+            }
+            None => {}
+        }
+    }
+    // The one page too many that it was made with.
+    if job.page_is_there() {
+        shared.work.push(urgency, [Work::Collate(job)]);
+    }
+}

@@ -1,0 +1,174 @@
+//! The threads: one kind reads spans, the other decodes pages and puts samples together.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use kino_codec::Scratch;
+use kino_dataset::DatasetError;
+
+use super::OnError;
+use super::block::{Block, PageId, SpanId};
+use super::job::{BatchJob, JobBlock, SampleJob, steps_of};
+use super::meter::{Meter, Stage};
+use super::shared::{Shared, sample_error};
+
+/// Something to read.
+#[derive(Debug)]
+pub(super) struct Read {
+    pub(super) block: Arc<Block>,
+    pub(super) span: SpanId,
+    /// Of the batch that needs it.
+    pub(super) urgency: u64,
+}
+
+/// Something to compute.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// A page whose bytes are there.
+    Decode(Arc<Block>, PageId),
+    /// A sample whose frames are there.
+    Collate(Arc<SampleJob>),
+}
+
+/// A sample that could not be read: another one is to take its place.
+#[derive(Debug)]
+pub(super) struct Replace {
+    pub(super) batch: Arc<BatchJob>,
+    pub(super) slot: usize,
+    /// How many were tried before.
+    pub(super) attempt: u64,
+    /// How many moments each of its windows has: a longer sample would not fit into the batch.
+    pub(super) steps: Vec<usize>,
+    /// Why it could not be read.
+    pub(super) error: Arc<DatasetError>,
+}
+
+/// So many substitutes are tried before the batch fails.
+pub(super) const MAX_ATTEMPTS: u64 = 64;
+
+/// Reads spans until the queue is closed.
+pub(super) fn read(shared: &Shared) {
+    while let Some(Read {
+        block,
+        span,
+        urgency,
+    }) = shared.reads.pop()
+    {
+        if !block.begin(span) {
+            continue;
+        }
+        let stored_bytes = block.stored_bytes(span);
+        if !shared.gate.enter(stored_bytes) {
+            return;
+        }
+        let fetched = shared.meter.time(Stage::Fetch, || {
+            let fetched = block.fetch(span);
+            let bytes = fetched.bytes;
+            (fetched, bytes)
+        });
+        // What did not come (all of it, if the read failed) is not waited for; the rest leaves when it was decoded.
+        shared
+            .gate
+            .leave(stored_bytes.saturating_sub(fetched.bytes));
+        tell(shared, fetched.tell);
+        for page in fetched.pages {
+            let work = Work::Decode(Arc::clone(&block), page);
+            shared.work.push(block.urgency(page, urgency), [work]);
+        }
+    }
+}
+
+/// Decodes and collates until the queue is closed.
+pub(super) fn work(shared: &Shared) {
+    let mut scratch = Scratch::new();
+    while let Some(work) = shared.work.pop() {
+        match work {
+            Work::Decode(block, page) => {
+                let decoded = shared.meter.time(Stage::Decode, || {
+                    let decoded = block.decode(page, &shared.pages, &mut scratch);
+                    let bytes = decoded.bytes;
+                    (decoded, bytes)
+                });
+                Meter::add(&shared.meter.frames_decoded, decoded.frames);
+                shared.gate.leave(decoded.stored_bytes);
+                tell(shared, decoded.tell);
+            }
+            Work::Collate(job) => collate(shared, &job),
+        }
+    }
+}
+
+/// One page is there: samples that waited for it alone can be put together.
+fn tell(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
+    for job in waiting.iter().filter_map(Weak::upgrade) {
+        if job.page_is_there() {
+            shared.work.push(job.batch.number * 2, [Work::Collate(job)]);
+        }
+    }
+}
+
+fn collate(shared: &Shared, job: &Arc<SampleJob>) {
+    let sample = job.batch.samples()[job.slot];
+    let windows = &shared.windows[sample.source as usize][sample.variant as usize];
+    let done = shared.meter.time(Stage::Collate, || {
+        let done = job.collate(&shared.fields, windows, &shared.block_of);
+        let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
+        (done, bytes)
+    });
+    end_sample(shared, job);
+    match done {
+        Ok((_, frames)) => {
+            Meter::add(&shared.meter.frames_used, frames);
+            Meter::add(&shared.meter.substituted, usize::from(job.attempt > 0));
+        }
+        Err(error) if shared.on_error == OnError::Substitute && job.attempt < MAX_ATTEMPTS => {
+            return shared.replace(Replace {
+                batch: Arc::clone(&job.batch),
+                slot: job.slot,
+                attempt: job.attempt,
+                steps: steps_of(&job.plan).collect(),
+                error,
+            });
+        }
+        Err(error) => job.batch.fail(job.slot, error),
+    }
+    finish_sample(shared, &job.batch);
+}
+
+/// One sample of a batch is done, one way or the other.
+pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
+    if let Some(done) = batch.sample_is_done() {
+        shared.deliver(
+            batch.number,
+            done.map_err(|(slot, error)| sample_error(batch.number, slot, &error)),
+        );
+    }
+}
+
+/// A sample needs its blocks no longer; whether that makes room.
+pub(super) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
+    let mut pool = shared.pool();
+    let mut has_more_room = false;
+    for block in blocks {
+        match block.key {
+            Some(key) => has_more_room |= pool.release(key),
+            None => {
+                pool.give_back(block.block.bytes());
+                has_more_room = true;
+            }
+        }
+    }
+    has_more_room
+}
+
+/// A sample that was started needs its blocks no longer.
+fn end_sample(shared: &Shared, job: &SampleJob) {
+    let has_more_room = release(shared, &job.blocks);
+    let is_last = shared.running.fetch_sub(1, Ordering::SeqCst) == 1;
+    // Waking a thread costs as much as a small sample: only if it waits for this.
+    if (has_more_room || is_last) && shared.waits_for_room.swap(false, Ordering::SeqCst) {
+        // Under the planner's lock, so that it is not between looking and waiting.
+        drop(shared.flight());
+        shared.room.notify_all();
+    }
+}

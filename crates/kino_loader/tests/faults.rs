@@ -1,0 +1,312 @@
+//! What goes wrong around a loader: it must end in an error with a place, never in a hang and never in silence.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test ends at the first thing that is not as expected"
+)]
+
+#[path = "loader/compare.rs"]
+mod compare;
+#[path = "loader/recording.rs"]
+mod recording;
+#[path = "loader/watchdog.rs"]
+mod watchdog;
+
+use std::path::Path;
+use std::time::Duration;
+
+use compare::{REQUEST, assert_batch, assert_values, bind, damage, damage_parts, groups, order};
+use kino_dataset::Windows;
+use kino_loader::{
+    Loader, LoaderOptions, Next, OnError, Order, PoolSize, SampleRef, Shuffle, Source, Tail,
+};
+use watchdog::within;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Takes the shard of one episode away; a shard holds one episode.
+fn lose_a_shard(folder: &Path) {
+    let shards = std::fs::read_dir(folder.join("a.kino/shards")).unwrap();
+    let mut shards: Vec<_> = shards.map(|shard| shard.unwrap().path()).collect();
+    shards.sort();
+    assert!(shards.len() > 3, "a shard per episode: {shards:?}");
+    std::fs::remove_file(&shards[1]).unwrap();
+}
+
+fn start(order: &Order, windows: &Windows, options: LoaderOptions) -> Loader {
+    Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap()
+}
+
+#[test]
+fn a_substitute_that_has_no_room_still_comes() {
+    let (folder, dataset) = recording::open(6);
+    let windows = bind(&dataset, REQUEST);
+    damage(folder.path());
+    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.5))] {
+        let order = order(&windows, shuffle, Tail::Carry);
+        for memory_bytes in [1, 20_000, 100_000] {
+            let options = LoaderOptions {
+                memory_bytes,
+                batches: Some(30),
+                on_error: OnError::Substitute,
+                ..LoaderOptions::default()
+            };
+            let (order, windows) = (order.clone(), windows.clone());
+            within(LIMIT, "substitutes without room", move || {
+                let mut loader = start(&order, &windows, options);
+                for _ in 0..30 {
+                    let batch = loader.next_batch().unwrap().unwrap();
+                    assert_values(&batch, &order, &windows);
+                }
+                assert!(loader.report().substituted > 0);
+            });
+        }
+    }
+}
+
+#[test]
+fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
+    let (folder, dataset) = recording::open_in_shards(6, 1);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Sequential, Tail::Carry);
+    lose_a_shard(folder.path());
+    for memory_bytes in [1, 1 << 30] {
+        let options = LoaderOptions {
+            memory_bytes,
+            batches: Some(40),
+            ..LoaderOptions::default()
+        };
+        let (order, windows) = (order.clone(), windows.clone());
+        within(LIMIT, "a lost shard", move || {
+            let mut loader = start(&order, &windows, options);
+            let mut bad = 0;
+            for number in 0..40 {
+                match loader.next_batch() {
+                    Ok(batch) => {
+                        let batch = batch.expect("a batch in the place of each number");
+                        assert_batch(&batch, &order, &windows, number * 12..(number + 1) * 12);
+                    }
+                    Err(error) => {
+                        bad += 1;
+                        assert!(
+                            error.to_string().contains(&format!("batch {number}")),
+                            "{error}"
+                        );
+                    }
+                }
+            }
+            assert!(loader.next_batch().unwrap().is_none());
+            assert!(0 < bad && bad < 40, "{bad} of 40");
+        });
+    }
+}
+
+fn substituted(order: &Order, windows: &Windows, options: &LoaderOptions) -> Vec<SampleRef> {
+    let mut all = vec![Vec::new(); 20];
+    for rank in 0..options.world {
+        let options = LoaderOptions {
+            rank,
+            batches: Some(20),
+            on_error: OnError::Substitute,
+            ..options.clone()
+        };
+        let mut loader = start(order, windows, options);
+        for samples in &mut all {
+            let batch = loader.next_batch().unwrap().unwrap();
+            samples.extend_from_slice(batch.samples());
+        }
+    }
+    all.concat()
+}
+
+#[test]
+fn an_episode_that_cannot_be_opened_is_replaced_like_a_damaged_page() {
+    let (folder, dataset) = recording::open_in_shards(8, 1);
+    let windows = bind(&dataset, REQUEST);
+    damage(folder.path());
+    lose_a_shard(folder.path());
+    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.6))] {
+        let order = order(&windows, shuffle, Tail::Carry);
+        let windows = windows.clone();
+        within(LIMIT, "substitutes for a lost shard", move || {
+            let run = |world, threads, memory_bytes| {
+                let options = LoaderOptions {
+                    world,
+                    threads,
+                    memory_bytes,
+                    ..LoaderOptions::default()
+                };
+                substituted(&order, &windows, &options)
+            };
+            let once = run(1, 2, 1 << 30);
+            assert_eq!(run(2, 1, 1), once);
+            assert_eq!(run(3, 3, 60_000), once);
+        });
+    }
+}
+
+#[test]
+fn substitutes_of_whole_episodes_do_not_depend_on_the_number_of_ranks() {
+    let (folder, dataset) = recording::open_in_shards(8, 1);
+    let request = r#"{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}]}"#;
+    let windows = bind(&dataset, request);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    lose_a_shard(folder.path());
+    within(LIMIT, "substitutes of whole episodes", move || {
+        let run = |world| {
+            let options = LoaderOptions {
+                world,
+                ..LoaderOptions::default()
+            };
+            substituted(&order, &windows, &options)
+        };
+        let once = run(1);
+        for world in [2, 4, 12] {
+            assert_eq!(run(world), once, "{world} ranks");
+        }
+    });
+}
+
+#[test]
+fn a_sample_that_was_replaced_is_counted_once() {
+    let (folder, dataset) = recording::open_in_shards(6, 1);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    damage_parts(folder.path(), 9);
+    within(LIMIT, "counted substitutes", move || {
+        let options = LoaderOptions {
+            batches: Some(20),
+            on_error: OnError::Substitute,
+            ..LoaderOptions::default()
+        };
+        let mut loader = start(&order, &windows, options);
+        let mut found = Vec::new();
+        while let Some(batch) = loader.next_batch().unwrap() {
+            found.extend_from_slice(batch.samples());
+        }
+        let mut own = Vec::new();
+        order.reader().fill(0..240, &mut own).unwrap();
+        let moved = found.iter().zip(&own).filter(|(a, b)| a != b).count();
+        assert_eq!(loader.report().substituted, moved as u64);
+    });
+}
+
+#[test]
+fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
+    let (_folder, dataset) = recording::open(3);
+    let request = |stream: &str, key: &str| {
+        format!(
+            r#"{{"anchor": {{"stream": "actions"}}, "windows": [{{"key": "{key}", "stream": "{stream}", "at": {{"steps": [0]}}}}]}}"#
+        )
+    };
+    let front = bind(&dataset, &request("front", "image"));
+    let single = order(&front, Shuffle::Global, Tail::Carry);
+    let two = Order::mixture(
+        vec![
+            (Source::of(&front).unwrap(), 1.0),
+            (Source::of(&front).unwrap(), 1.0),
+        ],
+        *single.settings(),
+    );
+    let two = two.unwrap();
+    let refused = |order: &Order, windows: Vec<Vec<Windows>>, says: &str| {
+        let options = LoaderOptions::default();
+        let error = Loader::start(order.clone(), windows, options).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    };
+    refused(&single, vec![], "1 source");
+    refused(&single, vec![vec![]], "1 variant");
+    refused(&two, vec![vec![front.clone()]], "2 sources");
+    let others = [
+        (request("wrist", "image"), "uint8[8, 8, 3]"),
+        (request("front", "picture"), "`picture`"),
+        (
+            request("front", "image").replace("[0]}", "[0, 1]}"),
+            "1 step",
+        ),
+    ];
+    for (other, says) in others {
+        let other = bind(&dataset, &other);
+        refused(&two, vec![vec![front.clone()], vec![other]], says);
+    }
+}
+
+#[test]
+fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
+    let (_folder, dataset) = recording::open(3);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let usual = LoaderOptions::default;
+    let absurd = [
+        LoaderOptions {
+            depth: usize::MAX,
+            ..usual()
+        },
+        LoaderOptions {
+            depth: 0,
+            ..usual()
+        },
+        LoaderOptions {
+            threads: usize::MAX,
+            ..usual()
+        },
+        LoaderOptions {
+            threads: 0,
+            ..usual()
+        },
+        LoaderOptions {
+            readers: usize::MAX,
+            ..usual()
+        },
+        LoaderOptions {
+            first_index: u64::MAX - u64::MAX % 12,
+            ..usual()
+        },
+    ];
+    for options in absurd {
+        let windows = vec![vec![windows.clone()]];
+        assert!(Loader::start(order.clone(), windows, options).is_err());
+    }
+    let most = LoaderOptions {
+        batches: Some(u64::MAX),
+        memory_bytes: u64::MAX,
+        ..usual()
+    };
+    let mut loader = start(&order, &windows, most);
+    let next = loader.next_batch_within(Duration::MAX).unwrap();
+    assert!(matches!(next, Next::Batch(_)));
+}
+
+#[test]
+fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
+    let (_folder, dataset) = recording::open(20);
+    let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}},
+        {"stream": "wrist", "at": {"steps": [0]}}, {"stream": "actions", "at": {"steps": [0, 1]}}]}"#;
+    let windows = bind(&dataset, request);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let frames: u64 = windows.counts().iter().map(|&count| u64::from(count)).sum();
+    within(LIMIT, "small streams", move || {
+        let options = LoaderOptions {
+            // Twice the actions: room for all of them and a few pictures, but not for two large episodes.
+            memory_bytes: frames * 24 * 2 + 100,
+            batches: Some(60),
+            depth: 1,
+            ..LoaderOptions::default()
+        };
+        let budget = options.memory_bytes;
+        let mut loader = start(&order, &windows, options);
+        for number in 0..60 {
+            let batch = loader.next_batch().unwrap().unwrap();
+            assert_batch(&batch, &order, &windows, number * 12..(number + 1) * 12);
+        }
+        let report = loader.report();
+        assert_eq!(
+            report.frames_decoded,
+            2 * 60 * 12 + frames,
+            "two pictures per sample, actions once"
+        );
+        assert!(report.pool_peak_bytes <= budget, "{report:?}");
+    });
+}

@@ -1,0 +1,250 @@
+//! The engine against the plain reader: the same samples in the same order, whatever the memory, threads and ranks.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test ends at the first thing that is not as expected"
+)]
+
+#[path = "loader/recording.rs"]
+mod recording;
+
+#[path = "loader/compare.rs"]
+mod compare;
+
+use compare::{REQUEST, assert_batch, bind, damage, groups, order};
+use kino_dataset::Array;
+use kino_loader::{Batch, Loader, LoaderOptions, OnError, PoolSize, Shuffle, Tail};
+
+#[test]
+fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
+    let (_folder, dataset) = recording::open(6);
+    let windows = bind(&dataset, REQUEST);
+    let total: u64 = windows.sizes().iter().sum();
+    for shuffle in [
+        Shuffle::Global,
+        Shuffle::Sequential,
+        groups(PoolSize::Fraction(0.4)),
+    ] {
+        let order = order(&windows, shuffle, Tail::Carry);
+        for (memory_bytes, threads, depth) in [
+            (total, 2, 3),
+            (total / 2, 1, 1),
+            (total / 2, 3, 6),
+            (1, 2, 2),
+        ] {
+            let options = LoaderOptions {
+                memory_bytes,
+                threads,
+                depth,
+                batches: Some(40),
+                ..LoaderOptions::default()
+            };
+            let mut loader =
+                Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+            for number in 0..40 {
+                let batch = loader.next_batch().unwrap().unwrap();
+                assert_eq!(batch.number(), number);
+                assert_batch(&batch, &order, &windows, number * 12..(number + 1) * 12);
+            }
+            assert!(loader.next_batch().unwrap().is_none());
+            let report = loader.report();
+            assert_eq!((report.batches, report.samples), (40, 480));
+            if memory_bytes == total {
+                assert!(report.pool_peak_bytes <= total, "{report:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_damaged_page_is_an_error_with_its_place_and_the_batches_after_it_still_come() {
+    let (folder, dataset) = recording::open(6);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    damage(folder.path());
+    let options = LoaderOptions {
+        batches: Some(30),
+        ..LoaderOptions::default()
+    };
+    let mut loader = Loader::start(order, vec![vec![windows]], options).unwrap();
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..30 {
+        match loader.next_batch() {
+            Ok(batch) => good += usize::from(batch.is_some()),
+            Err(error) => {
+                bad += 1;
+                let text = error.to_string();
+                assert!(
+                    text.contains("episode `ep-") && text.contains("checksum"),
+                    "{text}"
+                );
+            }
+        }
+    }
+    assert!(
+        good > 0 && bad > 0 && good + bad == 30,
+        "{good} good, {bad} bad"
+    );
+    assert!(loader.next_batch().unwrap().is_none());
+}
+
+#[test]
+fn substitutes_are_the_same_on_every_rank_and_run_and_no_other_sample_moves() {
+    let (folder, dataset) = recording::open(6);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
+    damage(folder.path());
+    let run = |world: u32, threads: usize| {
+        let mut all = vec![Vec::new(); 20];
+        for rank in 0..world {
+            let options = LoaderOptions {
+                rank,
+                world,
+                threads,
+                batches: Some(20),
+                on_error: OnError::Substitute,
+                ..LoaderOptions::default()
+            };
+            let mut loader =
+                Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+            for samples in &mut all {
+                samples.extend_from_slice(loader.next_batch().unwrap().unwrap().samples());
+            }
+            assert!(loader.report().substituted > 0);
+        }
+        all.concat()
+    };
+    let once = run(1, 2);
+    assert_eq!(run(3, 1), once);
+    assert_eq!(run(2, 3), once);
+    let mut undamaged = Vec::new();
+    order.reader().fill(0..240, &mut undamaged).unwrap();
+    let moved = once
+        .iter()
+        .zip(&undamaged)
+        .filter(|(found, own)| found != own)
+        .count();
+    assert!(0 < moved && moved < 120, "{moved} of 240");
+}
+
+#[test]
+fn a_loader_that_is_dropped_at_any_time_ends_its_threads() {
+    let (_folder, dataset) = recording::open(4);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    for taken in 0..40 {
+        let mut loader = Loader::start(
+            order.clone(),
+            vec![vec![windows.clone()]],
+            LoaderOptions::default(),
+        )
+        .unwrap();
+        let kept: Vec<Batch> = (0..taken % 4)
+            .map(|_| loader.next_batch().unwrap().unwrap())
+            .collect();
+        drop(loader);
+        // A batch outlives its loader.
+        for (number, batch) in kept.iter().enumerate() {
+            let number = number as u64;
+            assert_batch(batch, &order, &windows, number * 12..(number + 1) * 12);
+        }
+    }
+}
+
+#[test]
+fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
+    let (_folder, dataset) = recording::open(6);
+    let request = r#"{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}]}"#;
+    let windows = bind(&dataset, request);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let options = LoaderOptions {
+        batches: Some(4),
+        ..LoaderOptions::default()
+    };
+    let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+    while let Some(batch) = loader.next_batch().unwrap() {
+        let longest = batch.infos()[0].shape[1];
+        let stride = longest * 24;
+        for (slot, sample) in batch.samples().iter().enumerate() {
+            let sample = windows.read(order.window_index(sample)).unwrap();
+            let Array::Values { bytes, .. } = &sample.fields[0].1 else {
+                panic!("actions are numbers")
+            };
+            let (head, tail) =
+                batch.array(0)[slot * stride..(slot + 1) * stride].split_at(bytes.len());
+            assert!(head == bytes && tail.iter().all(|&byte| byte == 0));
+            let mask = &batch.array(1)[slot * longest..(slot + 1) * longest];
+            assert!(
+                mask.iter()
+                    .enumerate()
+                    .all(|(step, &pad)| (pad == 1) == (step >= bytes.len() / 24))
+            );
+        }
+    }
+}
+
+#[test]
+fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
+    use kino_codec::Layout;
+    use kino_loader::{Normal, PictureNumber, Pictures};
+    let (_folder, dataset) = recording::open(2);
+    let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;
+    let windows = bind(&dataset, request);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let normal = Normal {
+        mean: vec![0.1, 0.2, 0.3],
+        std: vec![0.5, 0.25, 2.0],
+    };
+    for layout in [Layout::Hwc, Layout::Chw] {
+        for (number, normal) in [
+            (PictureNumber::U8, None),
+            (PictureNumber::F32, None),
+            (PictureNumber::F32, Some(&normal)),
+        ] {
+            let pictures = Pictures {
+                layout,
+                number,
+                normal: normal
+                    .map(|normal| ("front".to_owned(), normal.clone()))
+                    .into_iter()
+                    .collect(),
+            };
+            let options = LoaderOptions {
+                pictures,
+                batches: Some(1),
+                ..LoaderOptions::default()
+            };
+            let mut loader =
+                Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+            let batch = loader.next_batch().unwrap().unwrap();
+            let sample = windows
+                .read(order.window_index(&batch.samples()[3]))
+                .unwrap();
+            let Array::Values { bytes, .. } = &sample.fields[0].1 else {
+                panic!("pictures are numbers")
+            };
+            for (pixel, colour) in [(0, 0), (5, 1), (62, 2)] {
+                let value = bytes[pixel * 3 + colour];
+                let place = 3 * 189
+                    + if layout == Layout::Hwc {
+                        pixel * 3 + colour
+                    } else {
+                        colour * 63 + pixel
+                    };
+                match number {
+                    PictureNumber::U8 => assert_eq!(batch.array(0)[place], value),
+                    _ => {
+                        let (mean, std) = normal.map_or((0.0, 1.0), |normal| {
+                            (normal.mean[colour], normal.std[colour])
+                        });
+                        let expected = ((f64::from(value) / 255.0 - mean) / std) as f32;
+                        let found = batch.array(0)[place * 4..place * 4 + 4].try_into().unwrap();
+                        assert_eq!(f32::from_le_bytes(found), expected);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The loader: batches from Rust's threads, handed over without a copy.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kino_codec::Layout;
+use kino_loader::{
+    Batch, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures, Report, Uneven,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::batch::{BatchMemory, array};
+use crate::errors::{invalid, loader_to_py};
+use crate::order::Order;
+use crate::windows::Windows;
+
+/// Python looks at signals this often while it waits for a batch.
+const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
+
+/// Makes batches ahead of the training loop.
+#[pyclass(frozen, module = "kinograph._core")]
+pub(crate) struct Loader {
+    inner: Mutex<Option<kino_loader::Loader>>,
+    /// The process whose threads work for it.
+    process: u32,
+}
+
+/// The options, as Python hands them over.
+#[derive(Deserialize)]
+struct Options {
+    rank: u32,
+    world_size: u32,
+    uneven: bool,
+    first_index: u64,
+    batches: Option<u64>,
+    memory_bytes: u64,
+    threads: usize,
+    depth: usize,
+    layout: String,
+    number: String,
+    normal: Vec<(String, Vec<f64>, Vec<f64>)>,
+    skip_errors: bool,
+}
+
+#[pymethods]
+impl Loader {
+    /// Starts the threads of a loader; the options are JSON.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        order: PyRef<'_, Order>,
+        windows: Vec<Vec<PyRef<'_, Windows>>>,
+        options: &str,
+    ) -> PyResult<Self> {
+        let options: Options = serde_json::from_str(options)
+            .map_err(|error| invalid(format!("the options of the loader: {error}")))?;
+        let options = options.into_loader_options()?;
+        let inner = |windows: Vec<PyRef<'_, Windows>>| {
+            windows.iter().map(|one| one.inner.clone()).collect()
+        };
+        let windows = windows.into_iter().map(inner).collect();
+        let order = order.inner.clone();
+        let loader = py.detach(|| kino_loader::Loader::start(order, windows, options));
+        Ok(Self {
+            inner: Mutex::new(Some(loader.map_err(loader_to_py)?)),
+            process: std::process::id(),
+        })
+    }
+
+    /// The next batch, its number first; `None` after the last.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyDict>)>> {
+        self.check_process()?;
+        loop {
+            let next = py.detach(|| match self.lock().as_mut() {
+                Some(loader) => loader.next_batch_within(BETWEEN_SIGNALS),
+                None => Ok(Next::End),
+            });
+            match next.map_err(loader_to_py)? {
+                Next::Batch(batch) => {
+                    return Ok(Some((batch.number(), to_dict(py, batch)?)));
+                }
+                Next::End => return Ok(None),
+                Next::Later => py.check_signals()?,
+            }
+        }
+    }
+
+    /// What it did so far, as JSON.
+    fn report(&self) -> PyResult<Option<String>> {
+        self.check_process()?;
+        Ok(self.lock().as_ref().map(|loader| to_json(&loader.report())))
+    }
+
+    /// Ends its threads.
+    fn close(&self, py: Python<'_>) {
+        if self.check_process().is_ok() {
+            py.detach(|| drop(self.lock().take()));
+        }
+    }
+}
+
+impl Loader {
+    fn lock(&self) -> MutexGuard<'_, Option<kino_loader::Loader>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A forked process has the object but not its threads: it would wait for ever.
+    fn check_process(&self) -> PyResult<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(invalid(
+            "this loader belongs to the process that made it; make a new one after the fork",
+        ))
+    }
+}
+
+impl Drop for Loader {
+    fn drop(&mut self) {
+        if self.check_process().is_err() {
+            // Its threads are the other process's: there is nobody to wait for, and locks may be held for ever.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(inner.take());
+        }
+    }
+}
+
+impl Options {
+    fn into_loader_options(self) -> PyResult<LoaderOptions> {
+        let layout = match self.layout.as_str() {
+            "hwc" => Layout::Hwc,
+            "chw" => Layout::Chw,
+            other => return Err(invalid(format!("layout `{other}`; there are hwc and chw"))),
+        };
+        let number = match self.number.as_str() {
+            "uint8" => PictureNumber::U8,
+            "float32" => PictureNumber::F32,
+            "float16" => PictureNumber::F16,
+            "bfloat16" => PictureNumber::Bf16,
+            other => {
+                return Err(invalid(format!(
+                    "pictures of `{other}`; there are uint8, float32, float16 and bfloat16"
+                )));
+            }
+        };
+        let normal = self.normal.into_iter();
+        Ok(LoaderOptions {
+            rank: self.rank,
+            world: self.world_size,
+            uneven: if self.uneven {
+                Uneven::Allow
+            } else {
+                Uneven::Refuse
+            },
+            first_index: self.first_index,
+            batches: self.batches,
+            memory_bytes: self.memory_bytes,
+            threads: self.threads,
+            depth: self.depth,
+            pictures: Pictures {
+                layout,
+                number,
+                normal: normal
+                    .map(|(key, mean, std)| (key, Normal { mean, std }))
+                    .collect(),
+            },
+            on_error: if self.skip_errors {
+                OnError::Substitute
+            } else {
+                OnError::Raise
+            },
+            ..LoaderOptions::default()
+        })
+    }
+}
+
+/// By key: dtype, shape, and the bytes or texts of every sample.
+fn to_dict(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict>> {
+    let memory = BatchMemory::new(py, batch)?;
+    let batch = memory.get().batch();
+    let arrays = PyDict::new(py);
+    for (idx, info) in batch.infos().iter().enumerate() {
+        let shape = info.shape.clone();
+        match info.number {
+            Some(number) => {
+                arrays.set_item(&info.name, (number.name(), shape, array(&memory, idx)))?;
+            }
+            None => arrays.set_item(&info.name, ("text", shape, batch.texts(idx)))?,
+        }
+    }
+    Ok(arrays)
+}
+
+fn to_json(report: &Report) -> String {
+    let stages = report.stages.iter().map(|stage| {
+        json!({
+            "stage": stage.stage.name(),
+            "busy_s": stage.busy_s,
+            "tasks": stage.tasks,
+            "bytes": stage.bytes,
+        })
+    });
+    json!({
+        "elapsed_s": report.elapsed_s,
+        "stages": stages.collect::<Vec<_>>(),
+        "batches": report.batches,
+        "samples": report.samples,
+        "frames_decoded": report.frames_decoded,
+        "frames_used": report.frames_used,
+        "substituted": report.substituted,
+        "pool_bytes": report.pool_bytes,
+        "pool_peak_bytes": report.pool_peak_bytes,
+        "depth": report.depth,
+    })
+    .to_string()
+}
