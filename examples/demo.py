@@ -1,4 +1,4 @@
-"""Pack a recording, read it back, and show what it cost: `make demo`.
+"""Pack a recording, read it back, train a small policy from it, and show where the time went: `make demo`.
 
 Everything it writes goes to target/demo. The recording is three demonstrations of robosuite's Lift task
 in robomimic's HDF5 layout: two cameras and fifteen streams of numbers.
@@ -14,6 +14,7 @@ import time
 
 import h5py
 import numpy as np
+from train import train
 
 import kinograph
 
@@ -111,7 +112,7 @@ def show_times(datasets: dict[str, kinograph.Dataset], options: dict[str, list[s
 
 
 def main() -> None:
-    """Pack twice, read, compare, report."""
+    """Pack twice, read, compare, train, report."""
     os.chdir(ROOT)
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
@@ -126,6 +127,11 @@ def main() -> None:
     print(f"\n{count} streams compared with the recording: every one is bit-equal.")
     print(f"JPEG quality 95: {quality:.1f} dB on the camera.")
     show_times(dict(zip(options, (lossless, lossy), strict=True)), options)
+
+    print("\nBehaviour cloning from the lossless dataset (examples/train.py):")
+    losses = train(lossless.path)
+    if not losses[-1] < losses[0]:
+        sys.exit("error: the policy did not learn")
 
 
 if __name__ == "__main__":

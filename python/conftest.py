@@ -1,5 +1,6 @@
 """What the examples in the docstrings start with: a folder that holds the dataset ``lift.kino``."""
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import kinograph
 
 # It has no examples of its own, and shares its name with the tests' conftest.
 collect_ignore = ["conftest.py"]
+if importlib.util.find_spec("torch") is None:
+    # Its examples make tensors.
+    collect_ignore += ["kinograph/torch.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -343,10 +343,10 @@ def _to_shuffle(shuffle: bool, pool: float | str | None, *, by_shard: bool) -> A
         return "sequential"
     if pool is None:
         return "global"
-    return {"groups": {"pool": _to_pool(pool), "unit": "shards" if by_shard else "episodes"}}
+    return {"groups": {"pool": to_pool(pool), "unit": "shards" if by_shard else "episodes"}}
 
 
-def _to_pool(pool: float | str) -> dict[str, float]:
+def to_pool(pool: float | str) -> dict[str, float]:
     """Bytes, a fraction or a number of episodes."""
     if is_number(pool):
         return {"bytes": to_whole("pool (bytes)", pool, least=1, most=U64)}
@@ -366,7 +366,7 @@ def _to_pool(pool: float | str) -> dict[str, float]:
     if unit in ("episode", "episodes") and number.isdigit():
         return {"episodes": to_whole(f"pool {pool!r} (episodes)", int(number), least=1)}
     if unit == "%":
-        return _to_pool(float(number) / 100)
+        return to_pool(float(number) / 100)
     raise InvalidArgumentError(
         f"a pool of {pool!r}; give bytes ('4GB'), a part ('25%' or 0.25) or '200 episodes'"
     )

@@ -1,0 +1,64 @@
+"""Statistics and scales as robomimic computes them: merged demonstration by demonstration, in float32.
+
+The statistics of a dataset (``ds.stats``) are exact and over all episodes; these are for the same numbers as robomimic's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from kinograph._arguments import to_word
+
+Array: TypeAlias = npt.NDArray[Any]
+
+# What `min_max` maps actions to, and what it takes for a range that is none; robomimic's own numbers.
+_MOST = 0.999999
+_LEAST_RANGE = 1e-4
+_LEAST_STD = 1e-6
+
+
+def merged_stats(parts: Iterable[Array]) -> dict[str, Any]:
+    """Merge the statistics of demonstrations one after the other (Chan), in float32, as robomimic does."""
+    whole: dict[str, Any] = {}
+    for part in parts:
+        mean = part.mean(axis=0, keepdims=True)
+        one = {
+            "n": len(part),
+            "mean": mean,
+            "sqdiff": ((part - mean) ** 2).sum(axis=0, keepdims=True),
+        }
+        one |= {"min": part.min(axis=0, keepdims=True), "max": part.max(axis=0, keepdims=True)}
+        whole = _merge(whole, one) if whole else one
+    return whole
+
+
+def _merge(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    n = a["n"] + b["n"]
+    apart = b["mean"] - a["mean"]
+    return {
+        "n": n,
+        "mean": (a["n"] * a["mean"] + b["n"] * b["mean"]) / n,
+        "sqdiff": a["sqdiff"] + b["sqdiff"] + apart**2 * (a["n"] * b["n"]) / n,
+        "min": np.minimum(a["min"], b["min"]),
+        "max": np.maximum(a["max"], b["max"]),
+    }
+
+
+def to_scale(key: str, stats: dict[str, Any], method: str | None) -> dict[str, Array]:
+    """Find what ``(action - offset) / scale`` takes, for one key."""
+    mean = stats["mean"].astype(np.float32)
+    if method is None:
+        return {"scale": np.ones_like(mean), "offset": np.zeros_like(mean)}
+    to_word(f"action_config: normalization of `{key}`", method, ("min_max", "gaussian"))
+    if method == "gaussian":
+        std = np.sqrt(stats["sqdiff"] / stats["n"]).astype(np.float32)
+        return {"scale": np.where(std < _LEAST_STD, np.float32(1), std), "offset": mean}
+    least, most = stats["min"].astype(np.float32), stats["max"].astype(np.float32)
+    still = most - least < _LEAST_RANGE
+    scale = np.where(still, np.float32(2 * _MOST), most - least) / (2 * _MOST)
+    # What does not move becomes zero.
+    return {"scale": scale, "offset": np.where(still, least, least + scale * _MOST)}

@@ -1,0 +1,33 @@
+"""Batches as numpy arrays.
+
+>>> import kinograph.numpy
+>>> loader = kinograph.numpy.Loader(ds, windows={"actions": range(10)}, batch_size=16, seed=7)
+>>> batch = next(iter(loader))
+>>> batch["actions"].shape, batch["actions_is_pad"].dtype
+((16, 10, 7), dtype('bool'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kinograph._loader import BaseLoader, Report, to_numpy
+
+__all__ = ["Loader", "Report"]
+
+
+class Loader(BaseLoader[Any]):
+    """Batches of numpy arrays, in the order's sequence; an iteration is an epoch.
+
+    >>> loader = kinograph.numpy.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
+    >>> len(loader)
+    6
+    >>> sum(1 for batch in loader)
+    6
+
+    Arrays are the loader's own memory, lent: they stay as they are for as long as they are kept.
+    """
+
+    def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        return to_numpy(dtype, shape, data)

@@ -1,0 +1,244 @@
+"""Batches and samples as torch tensors.
+
+    loader = kinograph.torch.Loader("lift.kino", seq_length=10, batch_size=16, seed=7, device="cuda")
+    for batch in loader:                        makes its batches with threads of its own, ahead of the training loop
+        loss = policy(batch["obs/agentview_image"], batch["actions"])
+
+    dataset = kinograph.torch.Dataset("lift.kino", seq_length=10)
+    for batch in DataLoader(dataset, batch_size=16, shuffle=True, num_workers=4): ...
+
+>>> import kinograph.torch
+>>> loader = kinograph.torch.Loader(ds, windows={"actions": range(10)}, batch_size=16, seed=7)
+>>> batch = next(iter(loader))
+>>> batch["actions"].shape, batch["actions_is_pad"].dtype
+(torch.Size([16, 10, 7]), torch.bool)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from kinograph import _core, _dataset
+from kinograph._ahead import Ahead
+from kinograph._errors import InvalidArgumentError
+from kinograph._loader import BaseLoader, Report, Trained, to_numpy, to_windows
+from kinograph._windows import Windows
+
+try:
+    import torch
+    from torch.utils import data as torch_data
+except ImportError as error:
+    raise ImportError(
+        "torch is not installed; kinograph.numpy.Loader needs nothing else"
+    ) from error
+
+__all__ = ["Dataset", "Loader", "Report"]
+
+
+class Loader(BaseLoader[Any], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
+    """Batches of torch tensors, in the order's sequence; an iteration is an epoch.
+
+    >>> loader = kinograph.torch.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
+    >>> len(loader)
+    6
+    >>> loader.set_epoch(3)
+    >>> next(iter(loader))["obs/joints"].shape
+    torch.Size([16, 10, 7])
+
+    Tensors are the loader's own memory, lent: they stay as they are for as long as they are kept.
+
+    ``rank`` and ``world_size`` are those of ``torch.distributed`` where it is set up, and ``batch_size`` is that of each
+    rank, as everywhere in torch. To go on with another number of ranks give ``global_batch_size`` instead.
+
+    With ``device="cuda"`` two batches are on their way to the GPU while one is trained on. No ``DataLoader`` is needed
+    around it; where one is asked for, give it ``batch_size=None`` and no workers.
+    """
+
+    def __init__(
+        self,
+        dataset: Trained,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        device: str | int | torch.device | None = None,
+        **options: Any,  # noqa: ANN401 (those of the base)
+    ) -> None:
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if rank is None:
+            rank = torch.distributed.get_rank() if distributed else 0
+        if world_size is None:
+            world_size = torch.distributed.get_world_size() if distributed else 1
+        self._device = _to_device(device)
+        self._ahead: Ahead | None = None
+        self._finalizer: weakref.finalize[..., Loader] | None = None
+        super().__init__(dataset, rank=rank, world_size=world_size, **options)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors are."""
+        return self._device
+
+    def report(self) -> Report:
+        """Say where the time went so far."""
+        report = super().report()
+        if self._ahead is None:
+            return report
+        # The core saw only the thread that copies wait for it.
+        waited = self._ahead.waited_s
+        stages = tuple(
+            dataclasses.replace(stage, busy_s=waited) if stage.name == "wait" else stage
+            for stage in report.stages
+        )
+        return dataclasses.replace(report, stages=stages)
+
+    def close(self) -> None:
+        """End the threads; iterating starts them again."""
+        self._ahead = None
+        if self._finalizer is not None:
+            self._finalizer()
+            self._finalizer = None
+        super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_ahead": None, "_finalizer": None}
+
+    def _start(self) -> _core.Loader:
+        worker = torch_data.get_worker_info()
+        if worker is not None:
+            # It would work, and go wrong later: neither the epoch nor the place for a restart would reach the process
+            # that trains.
+            raise InvalidArgumentError(
+                f"a loader is used in worker {worker.id} of a DataLoader; it has threads of its own: give the DataLoader "
+                "num_workers=0, iterate over the loader itself, or use kinograph.torch.Dataset, which is made for workers"
+            )
+        core = super()._start()
+        if self._device.type == "cuda":
+            self._ahead = Ahead(core, _Transfer(self._device))
+            # Neither the thread nor the core knows of this loader: they end when it is collected, or with the program.
+            self._finalizer = weakref.finalize(self, self._ahead.close)
+        return core
+
+    def _take(self) -> tuple[int, dict[str, Any]]:
+        if torch_data.get_worker_info() is not None or self._core is None:
+            self._start()
+        if self._ahead is None:
+            return super()._take()
+        try:
+            return self._ahead.take()
+        except Exception:
+            # Its thread has ended; the next one starts with the batch that did not come.
+            self.close()
+            raise
+
+    def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        tensor = _to_tensor(dtype, shape, data)
+        return tensor.to(self._device) if isinstance(tensor, torch.Tensor) else tensor
+
+
+class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
+    """Samples by number, for those who keep their ``DataLoader``: takes the words of ``ds.windows``, or windows.
+
+    >>> dataset = kinograph.torch.Dataset("lift.kino", windows={"actions": range(10)})
+    >>> len(dataset), dataset[3]["actions"].shape
+    (90, torch.Size([10, 7]))
+    >>> from torch.utils.data import DataLoader
+    >>> next(iter(DataLoader(dataset, batch_size=16, shuffle=True)))["actions"].shape
+    torch.Size([16, 10, 7])
+
+    Each sample is decoded alone, so this costs more than a :class:`Loader`, which decodes a frame once for all samples
+    that need it.
+    """
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str] | _dataset.Dataset | Windows,
+        **request: Any,  # noqa: ANN401 (the words of `ds.windows`)
+    ) -> None:
+        self._windows = to_windows(dataset, request)
+
+    @property
+    def windows(self) -> Windows:
+        """What is read from."""
+        return self._windows
+
+    def __len__(self) -> int:
+        return len(self._windows)
+
+    def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
+        """Read one sample."""
+        return {key: to_tensor(field) for key, field in self._windows[index].items()}
+
+    def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
+        """Read the samples of a batch; ``DataLoader`` asks for them in one call."""
+        return [self[index] for index in indices]
+
+    def __repr__(self) -> str:
+        return f"Dataset({self._windows!r})"
+
+
+def to_tensor(field: Any) -> Any:  # noqa: ANN401 (an array, or texts)
+    """Make a tensor of an array, without a copy; texts stay what they are."""
+    return torch.from_numpy(field) if isinstance(field, np.ndarray) else field
+
+
+class _Transfer:
+    """Copies batches to a GPU on a stream of its own.
+
+    Three things must not be used too early, and each has one guard:
+
+        pinned memory    by the next batch: torch's allocator waits for the copies it took part in
+        the tensor       by the training loop: its stream waits for the event behind the copies
+        GPU memory       by the next batch: `record_stream` keeps it from the copying stream until the loop's is done
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+
+    def __call__(self, arrays: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+        with torch.cuda.stream(self._stream):
+            batch = {key: self._send(_to_tensor(*array)) for key, array in arrays.items()}
+            copied = self._stream.record_event()
+        return lambda: self._arrive(batch, copied)
+
+    def _send(self, field: Any) -> Any:  # noqa: ANN401 (a tensor, or texts)
+        if not isinstance(field, torch.Tensor):
+            return field
+        return field.pin_memory().to(self._device, non_blocking=True)
+
+    def _arrive(self, batch: dict[str, Any], copied: torch.cuda.Event) -> dict[str, Any]:
+        # That of the thread that trains: this runs there.
+        stream = torch.cuda.current_stream(self._device)
+        stream.wait_event(copied)
+        for field in batch.values():
+            if isinstance(field, torch.Tensor):
+                field.record_stream(stream)
+        return batch
+
+
+def _to_tensor(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+    """Make a tensor of what the core lends, without a copy."""
+    if dtype == "bfloat16":
+        return torch.from_numpy(to_numpy("int16", shape, data)).view(torch.bfloat16)
+    return to_tensor(to_numpy(dtype, shape, data))
+
+
+def _to_device(device: str | int | torch.device | None) -> torch.device:
+    try:
+        place = torch.device("cpu" if device is None else device)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidArgumentError(f"device is {device!r}: {error}") from None
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InvalidArgumentError(
+            f"device is {device!r}, and torch finds no GPU; leave it out, or install torch with CUDA"
+        )
+    if place.type == "cuda" and place.index is None:
+        # The thread that copies has a current device of its own.
+        return torch.device("cuda", torch.cuda.current_device())
+    return place

@@ -1,0 +1,344 @@
+"""The loader as a user sees it: every batch is compared with samples that are read one by one."""
+
+import gc
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+import samples
+
+import kinograph
+import kinograph.numpy
+
+CAMERA = "obs/agentview_image"
+WISH = {
+    CAMERA: range(-1, 1),
+    "obs/joints": [-0.12, 0.0],
+    "actions": range(6),
+}
+
+
+def threads_of_loaders():
+    tasks = pathlib.Path("/proc/self/task").iterdir()
+    return sum((task / "comm").read_text().startswith("kino-") for task in tasks)
+
+
+def make(dataset, **options):
+    return kinograph.numpy.Loader(
+        dataset, **{"windows": WISH, "batch_size": 8, "seed": 3} | options
+    )
+
+
+def expected(loader, step, **ranks):
+    """Read a batch's samples one by one, and stack them."""
+    places = loader.order.batch(step, **ranks)
+    sources = loader.order.sources
+    items = [
+        sources[place["source"]].variant(place["variant"])[int(place["window"])] for place in places
+    ]
+    return {key: np.stack([item[key] for item in items]) for key in items[0]}
+
+
+def assert_same(found, wanted):
+    assert list(found) == list(wanted)
+    for key, array in wanted.items():
+        assert found[key].dtype == array.dtype
+        np.testing.assert_array_equal(found[key], array, err_msg=key)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"pool": None},
+        {"shuffle": False},
+        {"pool": 0.4, "lanes": 2},
+        {"pool": "1 episode"},
+        {"memory": 1},
+        {"memory": 1, "pool": None},
+        {"threads": 1, "prefetch": 1},
+        {"tail": "drop"},
+        {"tail": "pad"},
+    ],
+    ids=str,
+)
+def test_batches_are_the_samples_of_the_order(lift, options):
+    with make(lift, **options) as loader:
+        for epoch in range(2):
+            steps = loader.order.steps(epoch)
+            assert len(loader) == len(steps)
+            found = list(loader)
+            assert len(found) == len(steps)
+            for step, batch in zip(steps, found, strict=True):
+                assert_same(batch, expected(loader, step))
+
+
+def test_ranks_together_are_the_whole_batch(lift):
+    options = {"batch_size": None, "global_batch_size": 12}
+    whole = list(make(lift, **options))
+    for world_size in (2, 3, 6):
+        parts = [
+            list(make(lift, rank=rank, world_size=world_size, **options))
+            for rank in range(world_size)
+        ]
+        for batch, *ranks in zip(whole, *parts, strict=True):
+            together = {key: np.concatenate([part[key] for part in ranks]) for key in batch}
+            assert_same(together, batch)
+
+
+def test_batch_size_is_that_of_a_rank(lift):
+    loader = make(lift, rank=1, world_size=2)
+    assert loader.order.batch_size == 16
+    assert_same(next(iter(loader)), expected(loader, 0, rank=1, world_size=2))
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 21, 22, 23, 30])
+def test_a_restart_goes_on_with_the_very_next_batch(lift, stop):
+    loader = make(lift)
+    endless = (batch for _ in range(9) for batch in loader)
+    for _ in range(stop):
+        next(endless)
+    state = json.loads(json.dumps(loader.state_dict()))
+    again = make(lift)
+    again.load_state_dict(state)
+    going_on = (batch for _ in range(9) for batch in again)
+    for _ in range(30):
+        assert_same(next(going_on), next(endless))
+    assert again.epoch == loader.epoch
+
+
+def test_a_for_that_was_left_is_taken_up(lift):
+    loader = make(lift)
+    for step, _ in enumerate(loader):
+        if step == 4:
+            break
+    rest = list(loader)
+    assert len(rest) == len(loader.order.steps(0)) - 5
+    assert_same(rest[0], expected(loader, 5))
+    assert loader.epoch == 1
+
+
+def test_set_epoch_goes_where_it_says(lift):
+    loader = make(lift)
+    loader.set_epoch(3)
+    assert_same(next(iter(loader)), expected(loader, loader.order.steps(3).start))
+    loader.set_epoch(0)
+    assert_same(next(iter(loader)), expected(loader, 0))
+
+
+def test_pictures_come_as_floats_and_planes(lift):
+    mean, std = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
+    plain = next(iter(make(lift)))[CAMERA]
+    planes = next(iter(make(lift, image_layout="chw")))[CAMERA]
+    np.testing.assert_array_equal(planes, np.moveaxis(plain, -1, -3))
+    floats = next(iter(make(lift, image_dtype="float32")))[CAMERA]
+    np.testing.assert_array_equal(floats, (plain.astype(np.float64) / 255).astype(np.float32))
+    half = next(iter(make(lift, image_dtype="float16", image_layout="chw")))[CAMERA]
+    np.testing.assert_array_equal(half, np.moveaxis((plain / 255.0).astype(np.float16), -1, -3))
+    normal = next(iter(make(lift, image_dtype="float32", normalize={CAMERA: (mean, std)})))[CAMERA]
+    np.testing.assert_array_equal(normal, ((plain / 255.0 - mean) / std).astype(np.float32))
+
+
+def test_arrays_stay_as_they_are_for_as_long_as_they_are_kept(lift):
+    loader = make(lift)
+    kept = [batch for _ in range(3) for batch in loader]
+    loader.close()
+    del loader
+    gc.collect()
+    fresh = make(lift)
+    for number, batch in enumerate(kept):
+        assert_same(batch, expected(fresh, number))
+    kept[0]["actions"][:] = 0  # may be written
+
+
+def test_text_and_whole_episodes(lift):
+    wish = {"actions": kinograph.Window(whole=True), "language": kinograph.Window(last=True)}
+    loader = make(lift, windows=wish, batch_size=3)
+    batch = next(iter(loader))
+    lengths = [len(loader.order.sources[0].windows[i]["actions"]) for i in range(3)]
+    assert batch["actions"].shape == (3, max(lengths), 7)
+    for row, place in enumerate(loader.order.batch(0)):
+        item = loader.order.sources[0].windows[int(place["window"])]
+        length = len(item["actions"])
+        np.testing.assert_array_equal(batch["actions"][row, :length], item["actions"])
+        assert not batch["actions"][row, length:].any()
+        assert batch["actions_is_pad"][row].tolist() == [False] * length + [True] * (
+            max(lengths) - length
+        )
+        assert batch["language"][row] == item["language"]
+
+
+def test_mixtures_and_curricula(lift, tmp_path, lift_streams):
+    with kinograph.Writer(tmp_path / "lossy.kino", quality=90) as writer:
+        for number, streams in enumerate(lift_streams):
+            writer.add_episode(streams, rate_hz=20.0, id=f"demo_{number}")
+    lossy = kinograph.open(tmp_path / "lossy.kino").windows(WISH)
+    exact = lift.windows(WISH)
+    source = kinograph.Source(windows=exact, curriculum={1: lossy})
+    other = kinograph.Source(windows=lift.windows(WISH, episodes=[1]), weight=0.5)
+    loader = kinograph.numpy.Loader([source, other], batch_size=8, seed=3, epoch_size=400)
+    seen = set()
+    for step in loader.order.steps(0):
+        seen |= {(place["source"], place["variant"]) for place in loader.order.batch(step)}
+    assert seen == {(0, 0), (0, 1), (1, 0)}
+    for step, batch in enumerate(loader):
+        assert_same(batch, expected(loader, step))
+
+
+def damage(dataset, tmp_path):
+    """Copy a dataset and flip a byte in its middle."""
+    path = tmp_path / "damaged.kino"
+    shutil.copytree(dataset.path, path)
+    (shard,) = (path / "shards").iterdir()
+    stored = bytearray(shard.read_bytes())
+    stored[len(stored) // 2] ^= 1
+    shard.chmod(0o644)
+    shard.write_bytes(stored)
+    return kinograph.open(path)
+
+
+def test_damage_is_raised_with_its_place_or_replaced_the_same_way_everywhere(lift, tmp_path):
+    damaged = damage(lift, tmp_path)
+    with pytest.raises(kinograph.CorruptDataError, match=r"episode `demo_.*checksum"):
+        list(make(damaged))
+    options = {"on_error": "skip", "batch_size": None, "global_batch_size": 8}
+    once = list(make(damaged, **options))
+    again = make(damaged, threads=1, memory=1, **options)
+    for found, wanted in zip(again, once, strict=True):
+        assert_same(found, wanted)
+    assert again.report().substituted > 0
+    parts = [list(make(damaged, rank=rank, world_size=2, **options)) for rank in range(2)]
+    for batch, *ranks in zip(once, *parts, strict=True):
+        assert_same({key: np.concatenate([part[key] for part in ranks]) for key in batch}, batch)
+    whole = make(lift, batch_size=8)
+    same = [
+        np.array_equal(found["actions"], wanted["actions"])
+        for found, wanted in zip(once, whole, strict=True)
+    ]
+    assert any(same)
+    assert not all(same)
+
+
+def fail_inside(loader):
+    with loader:
+        for _ in loader:
+            raise RuntimeError("mine")
+
+
+def go_on_for_ever(loader):
+    while True:
+        for _ in loader:
+            time.sleep(0.001)
+
+
+def test_no_thread_is_left_behind(lift):
+    gc.collect()
+    before = threads_of_loaders()
+    loaders = [make(lift) for _ in range(3)]
+    next(iter(loaders[0]))
+    assert threads_of_loaders() > before
+    loaders[1].close()
+    loaders[1].close()
+    with pytest.raises(RuntimeError, match="mine"):
+        fail_inside(loaders[2])
+    del loaders
+    gc.collect()
+    assert threads_of_loaders() == before
+
+
+def test_a_closed_loader_starts_again_where_it_stood(lift):
+    loader = make(lift)
+    next(iter(loader))
+    loader.close()
+    assert_same(next(iter(loader)), expected(loader, 1))
+
+
+def in_child(loader, answers):
+    try:
+        next(iter(loader))
+    except kinograph.InvalidArgumentError as error:
+        answers.put(str(error))
+    fresh = make(kinograph.open(loader.order.sources[0].windows.dataset.path))
+    answers.put(next(iter(fresh))["actions"].sum())
+
+
+def test_a_forked_process_is_told_to_make_its_own(lift):
+    loader = make(lift)
+    first = next(iter(loader))
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=in_child, args=(loader, answers))
+    child.start()
+    assert "make a new one after the fork" in answers.get(timeout=60)
+    assert answers.get(timeout=60) == first["actions"].sum()
+    child.join(60)
+    assert child.exitcode == 0
+    assert_same(next(iter(loader)), expected(loader, 1))
+
+
+def test_ctrl_c_ends_a_wait(lift):
+    loader = make(lift)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        go_on_for_ever(loader)
+    assert len(list(loader)) > 0
+
+
+def test_the_report_adds_up(lift):
+    loader = make(lift, pool=None)
+    for _ in range(2):
+        list(loader)
+    report = loader.report()
+    assert report.batches == loader.order.steps(1).stop
+    assert report.samples == report.batches * 8
+    frames = sum(len(lift[e][CAMERA]) for e in range(3))
+    # The dataset fits into the pool: every frame was decoded once, in two epochs.
+    assert report.frames_decoded == 3 * frames
+    assert report.pool_peak_bytes <= 2 << 30
+    assert 0 < report.compute_ratio <= 1
+    assert "collate" in str(report)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"batch_size": None}, "batch_size"),
+        ({"global_batch_size": 8}, "one of them"),
+        ({"rank": 2, "world_size": 2}, "ranks are 0 to 1"),
+        ({"batch_size": None, "global_batch_size": 8, "world_size": 3}, "2 and 4"),
+        ({"image_dtype": "float64"}, "float32"),
+        ({"image_layout": "nchw"}, "hwc"),
+        ({"normalize": {CAMERA: ([0.5] * 3, [1.0] * 3)}}, "float32"),
+        ({"image_dtype": "float32", "normalize": {"x": ([0.5] * 3, [1.0] * 3)}}, "no key `x`"),
+        ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5], [1.0])}}, "3 colours"),
+        ({"memory": "25%"}, "memory"),
+        ({"prefetch": 0}, "prefetch"),
+        ({"threads": 0}, "threads"),
+        ({"on_error": "ignore"}, "skip"),
+        ({"windows": {"actoins": [0]}}, "actions"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused_before_a_thread_starts(lift, options, says):
+    before = threads_of_loaders()
+    with pytest.raises(kinograph.KinographError, match=says):
+        make(lift, **options)
+    gc.collect()
+    assert threads_of_loaders() == before
+
+
+def test_a_path_is_a_dataset(lift_path):
+    assert samples.lift_like(2, seed=1)["actions"].shape[1] == 7
+    loader = kinograph.numpy.Loader(
+        lift_path, seq_length=4, keys=["actions", "obs/joints"], batch_size=4, masks="pad_mask"
+    )
+    batch = next(iter(loader))
+    assert batch["actions"].shape == (4, 4, 7)
+    assert batch["pad_mask"].shape == (4, 4, 1)

@@ -1,0 +1,281 @@
+"""The loader and the dataset for torch; every batch is compared with samples that are read one by one."""
+
+import copy
+import gc
+import json
+import multiprocessing
+import pickle
+import socket
+import weakref
+
+import numpy as np
+import pytest
+from test_loader import CAMERA, WISH, damage, expected, threads_of_loaders
+
+import kinograph
+
+torch = pytest.importorskip("torch", reason="torch is not installed; it is too large for every run")
+
+import kinograph.torch  # noqa: E402 (not there without torch)
+
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+CONTEXTS = ["fork", "spawn"]
+
+
+def make(dataset, **options):
+    return kinograph.torch.Loader(
+        dataset, **{"windows": WISH, "batch_size": 8, "seed": 3} | options
+    )
+
+
+def assert_same(found, wanted):
+    assert list(found) == list(wanted)
+    for key, array in wanted.items():
+        assert found[key].cpu().numpy().dtype == array.dtype
+        np.testing.assert_array_equal(found[key].cpu().numpy(), array, err_msg=key)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_are_the_samples_of_the_order(lift, device):
+    with make(lift, device=device) as loader:
+        for epoch in range(2):
+            steps = loader.order.steps(epoch)
+            assert len(loader) == len(steps)
+            for step, batch in zip(steps, loader, strict=True):
+                assert {tensor.device.type for tensor in batch.values()} == {device}
+                assert_same(batch, expected(loader, step))
+
+
+def test_a_tensor_is_the_loaders_memory_and_keeps_it(lift):
+    loader = make(lift)
+    lent = []
+    make_tensor = loader._to_array
+
+    def watch(dtype, shape, data):
+        lent.append((data.__array_interface__["data"][0], weakref.ref(data)))
+        return make_tensor(dtype, shape, data)
+
+    loader._to_array = watch
+    batch = next(iter(loader))
+    assert [tensor.data_ptr() for tensor in batch.values()] == [address for address, _ in lent]
+    memory = lent[list(batch).index("actions")][1]
+    loader.close()
+    del loader, watch
+    slice_of_it = batch["actions"][2:4]
+    del batch
+    gc.collect()
+    assert memory() is not None
+    assert torch.isfinite(slice_of_it).all()
+    del slice_of_it
+    gc.collect()
+    assert all(memory() is None for _, memory in lent)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_batches_stay_as_they_are_for_as_long_as_they_are_kept(lift, device):
+    loader = make(lift, device=device)
+    kept = [batch for _ in range(3) for batch in loader]
+    loader.close()
+    del loader
+    gc.collect()
+    fresh = make(lift)
+    for number, batch in enumerate(kept):
+        assert_same(batch, expected(fresh, number))
+    kept[0]["actions"].zero_()  # may be written
+
+
+def test_every_type_of_picture(lift):
+    plain = next(iter(make(lift)))[CAMERA]
+    for name in ("float32", "float16", "bfloat16"):
+        dtype = getattr(torch, name)
+        batch = next(iter(make(lift, image_dtype=name, image_layout="chw")))[CAMERA]
+        assert batch.dtype == dtype
+        wanted = (plain.to(torch.float64) / 255).to(dtype).movedim(-1, -3)
+        torch.testing.assert_close(batch, wanted, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_text_stays_text(lift, device):
+    wish = {"actions": range(2), "language": range(2)}
+    loader = make(lift, windows=wish, batch_size=3, device=device)
+    batch = next(iter(loader))
+    windows = loader.order.sources[0].windows
+    texts = [windows[int(place["window"])]["language"] for place in loader.order.batch(0)]
+    assert batch["language"] == texts
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("stop", [0, 1, 22, 23, 30])
+def test_a_restart_goes_on_with_the_very_next_batch(lift, stop, device):
+    loader = make(lift, device=device)
+    endless = (batch for _ in range(9) for batch in loader)
+    for _ in range(stop):
+        next(endless)
+    state = json.loads(json.dumps(loader.state_dict()))
+    again = make(lift, device=device)
+    again.load_state_dict(state)
+    going_on = (batch for _ in range(9) for batch in again)
+    for _ in range(25):
+        assert_same(next(going_on), {k: v.cpu().numpy() for k, v in next(endless).items()})
+    assert again.epoch == loader.epoch
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_for_that_was_left_is_taken_up(lift, device):
+    loader = make(lift, device=device)
+    for step, _ in enumerate(loader):
+        if step == 4:
+            break
+    assert_same(next(iter(loader)), expected(loader, 5))
+    loader.close()
+    assert_same(next(iter(loader)), expected(loader, 6))
+    loader.set_epoch(3)
+    assert_same(next(iter(loader)), expected(loader, loader.order.steps(3).start))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_no_thread_is_left_behind(lift, device):
+    gc.collect()
+    before = threads_of_loaders()
+    loaders = [make(lift, device=device) for _ in range(3)]
+    next(iter(loaders[0]))
+    loaders[1].close()
+    del loaders
+    gc.collect()
+    assert threads_of_loaders() == before
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_damage_is_raised_and_the_loader_lives_on(lift, tmp_path, device):
+    damaged = damage(lift, tmp_path)
+    loader = make(damaged, device=device)
+    for _ in range(2):
+        with pytest.raises(kinograph.CorruptDataError, match="checksum"):
+            list(loader)
+
+
+@needs_gpu
+def test_kernels_wait_for_their_batch_and_copies_for_the_kernels(lift):
+    """Keep the GPU so busy that a copy or a kernel that does not wait would see other values."""
+    loader = make(lift, device="cuda")
+    wanted = [expected(loader, step) for step in range(20)]
+    busy = torch.randn(4096, 4096, device="cuda")
+    sums = []
+    for step, batch in zip(range(20), loader, strict=False):
+        busy = (busy @ busy).clamp(-1, 1)
+        sums.append(batch[CAMERA].to(torch.int64).sum() + 0 * busy[0, 0].to(torch.int64))
+        del batch
+        assert loader.order.next_index == (step + 1) * 8
+    found = [int(total) for total in sums]
+    assert found == [int(batch[CAMERA].astype(np.int64).sum()) for batch in wanted]
+
+
+def test_a_gpu_that_is_not_there_is_refused(lift, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(kinograph.InvalidArgumentError, match="finds no GPU"):
+        make(lift, device="cuda")
+    with pytest.raises(kinograph.InvalidArgumentError, match="device is 'gpu'"):
+        make(lift, device="gpu")
+
+
+def test_a_loader_is_pickled_without_its_threads(lift):
+    loader = make(lift)
+    list(zip(range(5), loader, strict=False))
+    for again in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader)):
+        assert again.report().batches == 0
+        assert_same(next(iter(again)), expected(loader, 5))
+    assert_same(next(iter(loader)), expected(loader, 5))
+
+
+def test_a_data_loader_without_workers_changes_nothing(lift):
+    loader = make(lift)
+    outer = torch.utils.data.DataLoader(loader, batch_size=None)
+    assert len(outer) == len(loader)
+    for epoch in range(2):
+        steps = loader.order.steps(epoch)
+        for step, batch in zip(steps, outer, strict=True):
+            assert_same(batch, expected(loader, step))
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_worker_of_a_data_loader_is_told_what_to_use(lift, context):
+    loader = make(lift)
+    next(iter(loader))
+    outer = torch.utils.data.DataLoader(
+        loader, batch_size=None, num_workers=2, multiprocessing_context=context
+    )
+    with pytest.raises(kinograph.InvalidArgumentError, match="num_workers=0"):
+        list(outer)
+    assert_same(next(iter(loader)), expected(loader, 1))
+
+
+def test_a_dataset_has_the_samples_of_windows(lift):
+    windows = lift.windows({**WISH, "language": [0]})
+    for dataset in (
+        kinograph.torch.Dataset(windows),
+        kinograph.torch.Dataset(lift.path, windows={**WISH, "language": [0]}),
+        pickle.loads(pickle.dumps(kinograph.torch.Dataset(windows))),
+    ):
+        assert len(dataset) == len(windows)
+        for index in (0, 77, len(windows) - 1, -1):
+            sample, wanted = dataset[index], dict(windows[index])
+            assert sample.pop("language") == wanted.pop("language")
+            assert_same(sample, wanted)
+        several = dataset.__getitems__([5, 3, 5])
+        assert [float(sample["actions"][0, 0]) for sample in several] == [
+            windows[index]["actions"][0, 0] for index in (5, 3, 5)
+        ]
+    with pytest.raises(IndexError, match="178"):
+        dataset[178]
+    with pytest.raises(kinograph.InvalidArgumentError, match="there already"):
+        kinograph.torch.Dataset(windows, seq_length=3)
+
+
+@pytest.mark.parametrize(("workers", "context"), [(0, None), (2, "fork"), (2, "spawn")])
+def test_a_dataset_works_in_the_workers_of_a_data_loader(lift, workers, context):
+    windows = lift.windows(WISH)
+    windows[0]  # opened before the fork
+    outer = torch.utils.data.DataLoader(
+        kinograph.torch.Dataset(windows),
+        batch_size=16,
+        num_workers=workers,
+        multiprocessing_context=context,
+    )
+    for number, batch in enumerate(outer):
+        items = windows[number * 16 : number * 16 + 16]
+        assert_same(batch, {key: np.stack([item[key] for item in items]) for key in items[0]})
+    assert number == 11
+
+
+def in_rank(rank, port, path, answers):
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+    )
+    loader = make(path)
+    sums = [float(batch["actions"].sum()) for batch in loader]
+    answers.put((rank, repr(loader), sums))
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
+
+
+def test_ranks_are_those_of_torch_distributed(lift):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    ranks = [
+        context.Process(target=in_rank, args=(rank, port, lift.path, answers)) for rank in (0, 1)
+    ]
+    for process in ranks:
+        process.start()
+    found = {rank: (text, sums) for rank, text, sums in (answers.get(timeout=120) for _ in ranks)}
+    for process in ranks:
+        process.join(60)
+        assert process.exitcode == 0
+    for rank in (0, 1):
+        text, sums = found[rank]
+        assert f"rank {rank} of 2" in text
+        loader = make(lift, rank=rank, world_size=2)
+        assert sums == [float(batch["actions"].sum()) for batch in loader]
