@@ -53,8 +53,15 @@ fn kill(mut command: Command, moment: Duration) -> bool {
 
 /// The episodes of a whole dataset, or `None` if there is no version yet.
 fn episodes(path: &Path) -> Option<usize> {
-    let has_version =
-        path.join("versions").is_dir() && path.join("versions").read_dir().unwrap().count() > 0;
+    // A kill during the commit may leave the unfinished manifest beside its place, under a name that is no version's.
+    let is_manifest = |entry: std::io::Result<std::fs::DirEntry>| {
+        let name = entry.unwrap().file_name();
+        Path::new(&name)
+            .extension()
+            .is_some_and(|ending| ending == "json")
+    };
+    let versions = path.join("versions");
+    let has_version = versions.is_dir() && versions.read_dir().unwrap().any(is_manifest);
     if !has_version {
         assert!(Dataset::open(path).is_err());
         return None;
