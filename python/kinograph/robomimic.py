@@ -17,7 +17,6 @@ What differs: a dataset without ``next_obs`` has the observations one step later
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +28,8 @@ import numpy.typing as npt
 from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError, NotFoundError
-from kinograph._frame_cache import CacheMode, FrameCache
+from kinograph._frame_cache import FrameCache
+from kinograph._robomimic_words import is_newer, to_words
 from kinograph._scales import merged_stats, to_scale
 from kinograph._stream import is_number
 from kinograph._windows import Windows
@@ -65,14 +65,8 @@ class SequenceDataset:
         *arguments: Any,  # noqa: ANN401 (robomimic's, of either version)
         **words: Any,  # noqa: ANN401
     ) -> None:
-        self._is_newer = _is_newer(arguments, words)
-        signature = _NEWER if self._is_newer else _OLDER
-        try:
-            bound = signature.bind(hdf5_path, obs_keys, *arguments, **words)
-        except TypeError as error:
-            raise TypeError(f"SequenceDataset: {error}; it takes {signature}") from None
-        bound.apply_defaults()
-        self._take(bound.arguments)
+        self._is_newer = is_newer(arguments, words)
+        self._take(to_words(self._is_newer, (hdf5_path, obs_keys, *arguments), words))
         self._dataset = _to_dataset(hdf5_path)
         #: The demonstrations by id, in the order of their numbers.
         self.demos = _to_demos(self._dataset, self.filter_by_attribute, self.demo_limit)
@@ -333,48 +327,6 @@ class SequenceDataset:
             return self._read_stream(demo, stored)
         values = self._read_stream(demo, f"obs/{key}")
         return values[np.minimum(np.arange(later, len(values) + later), len(values) - 1)]
-
-
-def _older(  # noqa: PLR0913, PLR0917 (robomimic's own)
-    hdf5_path: Any,  # noqa: ANN401
-    obs_keys: Any,  # noqa: ANN401
-    dataset_keys: Any,  # noqa: ANN401
-    frame_stack: int = 1,
-    seq_length: int = 1,
-    pad_frame_stack: bool = True,
-    pad_seq_length: bool = True,
-    get_pad_mask: bool = False,
-    goal_mode: str | None = None,
-    hdf5_cache_mode: CacheMode | None = None,
-    hdf5_use_swmr: bool = True,
-    hdf5_normalize_obs: bool = False,
-    filter_by_attribute: str | None = None,
-    load_next_obs: bool = True,
-) -> None:
-    """Have the arguments of robomimic 0.3."""
-
-
-_OLDER = inspect.signature(_older)
-
-
-def _to_newer() -> inspect.Signature:
-    """Put the arguments of robomimic 0.4 and 0.5 where they stand there."""
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    listed = list(_OLDER.parameters.values())
-    listed.insert(2, inspect.Parameter("action_keys", kind))
-    listed.insert(4, inspect.Parameter("action_config", kind))
-    listed += [inspect.Parameter(name, kind, default=None) for name in ("lang", "demo_limit")]
-    return inspect.Signature(listed)
-
-
-_NEWER = _to_newer()
-
-
-def _is_newer(arguments: tuple[Any, ...], words: Mapping[str, Any]) -> bool:
-    """Tell which version's arguments these are: the fourth by place is a number in the older one, and keys in the newer."""
-    if any(word in words for word in ("action_keys", "action_config", "lang", "demo_limit")):
-        return True
-    return len(arguments) > 1 and not is_number(arguments[1])
 
 
 def _to_dataset(path: str | os.PathLike[str] | Dataset) -> Dataset:

@@ -6,7 +6,7 @@ import kinograph
 # It has no examples, and shares its name with the conftest of the package's.
 collect_ignore = ["conftest.py"]
 # These need packages that are too large to be installed for every run.
-collect_ignore_glob = ["peers/record_*.py"]
+collect_ignore_glob = ["peers/record_*.py", "peers/train_*.py"]
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,9 @@ def lift_kino(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/windows.md", "docs/order.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/windows.md", "docs/order.md", "docs/loader.md"]
+)
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, lift_kino, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)

@@ -250,3 +250,21 @@ def test_an_hdf5_file_is_to_be_packed_first(tmp_path):
     (tmp_path / "lift.hdf5").touch()
     with pytest.raises(kinograph.InvalidArgumentError, match=r"kinograph\.pack"):
         make(tmp_path / "lift.hdf5")
+
+
+@pytest.mark.parametrize("mode", [None, "low_dim"])
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_it_works_in_the_workers_of_a_data_loader(recording, mode, context):
+    torch = pytest.importorskip("torch", reason="torch is not installed; DataLoader is its")
+    dataset = make(recording, hdf5_cache_mode=mode, seq_length=3)
+    outer = torch.utils.data.DataLoader(
+        dataset, batch_size=8, num_workers=2, multiprocessing_context=context
+    )
+    for number, batch in enumerate(outer):
+        for place in range(len(batch["actions"])):
+            item = dataset[number * 8 + place]
+            np.testing.assert_array_equal(batch["actions"][place], item["actions"])
+            np.testing.assert_array_equal(
+                batch["obs"]["agentview_image"][place], item["obs"]["agentview_image"]
+            )
+    assert number == 16

@@ -4,8 +4,15 @@ import copy
 import gc
 import json
 import multiprocessing
+import os
+import pathlib
 import pickle
+import signal
 import socket
+import subprocess
+import sys
+import threading
+import time
 import weakref
 
 import numpy as np
@@ -19,8 +26,31 @@ torch = pytest.importorskip("torch", reason="torch is not installed; it is too l
 import kinograph.torch  # noqa: E402 (not there without torch)
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-DEVICES = ["cpu", pytest.param("cuda", marks=needs_gpu)]
+# The pretended one sends its batches ahead as a GPU does, and leaves them where they are.
+DEVICES = ["cpu", "pretended", pytest.param("cuda", marks=needs_gpu)]
 CONTEXTS = ["fork", "spawn"]
+
+
+class PretendedTransfer:
+    def __init__(self, device):
+        self.device = device
+
+    def __call__(self, arrays):
+        fields = {key: kinograph.torch._to_tensor(*array) for key, array in arrays.items()}
+        batch = {
+            key: field.clone() if isinstance(field, torch.Tensor) else field
+            for key, field in fields.items()
+        }
+        return lambda: batch
+
+
+@pytest.fixture(params=DEVICES)
+def device(request, monkeypatch):
+    if request.param != "pretended":
+        return request.param
+    monkeypatch.setattr(kinograph.torch, "_to_device", lambda _: torch.device("cuda", 0))
+    monkeypatch.setattr(kinograph.torch, "_Transfer", PretendedTransfer)
+    return "cuda"
 
 
 def make(dataset, **options):
@@ -36,15 +66,15 @@ def assert_same(found, wanted):
         np.testing.assert_array_equal(found[key].cpu().numpy(), array, err_msg=key)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_batches_are_the_samples_of_the_order(lift, device):
     with make(lift, device=device) as loader:
         for epoch in range(2):
             steps = loader.order.steps(epoch)
             assert len(loader) == len(steps)
             for step, batch in zip(steps, loader, strict=True):
-                assert {tensor.device.type for tensor in batch.values()} == {device}
                 assert_same(batch, expected(loader, step))
+                if kinograph.torch._Transfer is not PretendedTransfer:
+                    assert {tensor.device.type for tensor in batch.values()} == {device}
 
 
 def test_a_tensor_is_the_loaders_memory_and_keeps_it(lift):
@@ -72,7 +102,6 @@ def test_a_tensor_is_the_loaders_memory_and_keeps_it(lift):
     assert all(memory() is None for _, memory in lent)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_batches_stay_as_they_are_for_as_long_as_they_are_kept(lift, device):
     loader = make(lift, device=device)
     kept = [batch for _ in range(3) for batch in loader]
@@ -95,7 +124,6 @@ def test_every_type_of_picture(lift):
         torch.testing.assert_close(batch, wanted, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_text_stays_text(lift, device):
     wish = {"actions": range(2), "language": range(2)}
     loader = make(lift, windows=wish, batch_size=3, device=device)
@@ -105,7 +133,6 @@ def test_text_stays_text(lift, device):
     assert batch["language"] == texts
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("stop", [0, 1, 22, 23, 30])
 def test_a_restart_goes_on_with_the_very_next_batch(lift, stop, device):
     loader = make(lift, device=device)
@@ -121,7 +148,6 @@ def test_a_restart_goes_on_with_the_very_next_batch(lift, stop, device):
     assert again.epoch == loader.epoch
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_a_for_that_was_left_is_taken_up(lift, device):
     loader = make(lift, device=device)
     for step, _ in enumerate(loader):
@@ -134,7 +160,6 @@ def test_a_for_that_was_left_is_taken_up(lift, device):
     assert_same(next(iter(loader)), expected(loader, loader.order.steps(3).start))
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_no_thread_is_left_behind(lift, device):
     gc.collect()
     before = threads_of_loaders()
@@ -146,7 +171,53 @@ def test_no_thread_is_left_behind(lift, device):
     assert threads_of_loaders() == before
 
 
-@pytest.mark.parametrize("device", DEVICES)
+def go_on_for_ever(loader):
+    while True:
+        for _ in loader:
+            time.sleep(0.001)
+
+
+def test_ctrl_c_ends_a_wait(lift, device):
+    loader = make(lift, device=device)
+    threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        go_on_for_ever(loader)
+    step = loader.order.next_index // 8
+    assert_same(next(iter(loader)), expected(loader, step))
+
+
+def in_fork(loader, answers):
+    try:
+        next(iter(loader))
+    except kinograph.InvalidArgumentError as error:
+        answers.put(str(error))
+    loader.close()
+    os._exit(0)
+
+
+def test_a_forked_process_is_told_to_make_its_own(lift, device):
+    loader = make(lift, device=device)
+    next(iter(loader))
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=in_fork, args=(loader, answers))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
+    assert "make a new one after the fork" in answers.get()
+    assert_same(next(iter(loader)), expected(loader, 1))
+
+
+def test_the_report_counts_the_wait_of_the_training_loop(lift, device):
+    loader = make(lift, device=device)
+    for _ in loader:
+        time.sleep(0.005)
+    report = loader.report()
+    # Under a GPU up to two batches are on their way.
+    assert len(loader.order.steps(0)) <= report.batches <= len(loader.order.steps(0)) + 4
+    assert 0 <= report.wait_s <= report.elapsed_s
+
+
 def test_damage_is_raised_and_the_loader_lives_on(lift, tmp_path, device):
     damaged = damage(lift, tmp_path)
     loader = make(damaged, device=device)
@@ -279,3 +350,19 @@ def test_ranks_are_those_of_torch_distributed(lift):
         assert f"rank {rank} of 2" in text
         loader = make(lift, rank=rank, world_size=2)
         assert sums == [float(batch["actions"].sum()) for batch in loader]
+
+
+@pytest.mark.parametrize(
+    ("example", "says"),
+    [("ddp.py", "2 ranks, weights equal"), ("resume.py", "24 losses, all equal")],
+)
+def test_an_example_runs(example, says, tmp_path):
+    root = pathlib.Path(__file__).resolve().parents[2]
+    kinograph.pack(root / "tests/data/lift_3demos.hdf5", tmp_path / "lift.kino")
+    answer = subprocess.run(
+        [sys.executable, root / "examples" / example, tmp_path / "lift.kino"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert says in answer.stdout

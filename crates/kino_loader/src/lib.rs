@@ -1,4 +1,4 @@
-//! Which sample comes when: the order of training, exactly and on any number of ranks.
+//! From a dataset to batches: which sample comes when, exactly and on any number of ranks, and threads that make it ahead.
 //!
 //! ```text
 //! order/   index i → source, epoch, episode, window     Order, OrderReader
@@ -6,10 +6,31 @@
 //!          stop here, go on there                       State, Order::restore
 //!          whole episodes, by length                    LengthOrder
 //! windows.rs   windows of a dataset → what is ordered   Source::of, LengthOrder::of
+//! engine/  order, windows → batches, in order           Loader, LoaderOptions, Batch, Report
 //! ```
 //!
 //! `spec/order.md` says what is computed, to the bit; `docs/order.md` is for those who train. Nothing in
-//! `order/` reads a file or starts a thread: the order is a function of numbers.
+//! `order/` reads a file or starts a thread: the order is a function of numbers. The engine does both, and changes nothing
+//! of what the order says; `docs/loader.md` is its guide.
+//!
+//! ```no_run
+//! use kino_dataset::{Dataset, Request, Selection, Windows};
+//! use kino_loader::{Loader, LoaderOptions, Order, Settings, Source};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dataset = Dataset::open("lift.kino".as_ref())?;
+//! let request = Request::from_json(
+//!     r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "actions", "at": {"steps": [0, 1, 2]}}]}"#,
+//! )?;
+//! let windows = Windows::bind(&dataset, request, &Selection::default())?;
+//! let order = Order::new(Source::of(&windows)?, Settings::default())?;
+//! let mut loader = Loader::start(order, vec![vec![windows]], LoaderOptions::default())?;
+//! while let Some(batch) = loader.next_batch()? {
+//!     println!("batch {}: {:?}", batch.number(), batch.infos());
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod engine;
 mod error;

@@ -6,6 +6,7 @@ use kino_dataset::{DatasetError, ErrorKind};
 use kino_import::ImportError;
 use kino_loader::LoaderError;
 use pyo3::PyErr;
+use pyo3::exceptions::PyRuntimeError;
 
 /// The exceptions of `kinograph/_errors.py`.
 mod python {
@@ -30,7 +31,11 @@ pub(crate) fn import_to_py(error: ImportError) -> PyErr {
 
 /// The exception for an error of a loader.
 pub(crate) fn loader_to_py(error: LoaderError) -> PyErr {
-    raise(error.kind(), &error)
+    match error {
+        // Nobody's argument and nobody's data: a bug of ours.
+        LoaderError::ThreadLost { .. } => PyRuntimeError::new_err(error.to_string()),
+        error => raise(error.kind(), &error),
+    }
 }
 
 /// The exception for something wrong with an argument.

@@ -89,9 +89,10 @@ impl Loader {
     }
 
     /// What it did so far, as JSON.
-    fn report(&self) -> PyResult<Option<String>> {
+    fn report(&self, py: Python<'_>) -> PyResult<Option<String>> {
         self.check_process()?;
-        Ok(self.lock().as_ref().map(|loader| to_json(&loader.report())))
+        // Another thread may hold the lock while it waits for a batch; Python goes on meanwhile.
+        Ok(py.detach(|| self.lock().as_ref().map(|loader| to_json(&loader.report()))))
     }
 
     /// Ends its threads.
@@ -213,6 +214,7 @@ fn to_json(report: &Report) -> String {
         "substituted": report.substituted,
         "pool_bytes": report.pool_bytes,
         "pool_peak_bytes": report.pool_peak_bytes,
+        "stored_peak_bytes": report.stored_peak_bytes,
         "depth": report.depth,
     })
     .to_string()

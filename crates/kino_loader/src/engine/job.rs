@@ -280,8 +280,10 @@ impl Gather<'_> {
                 continue;
             };
             match self.plan.other.get(idx) {
-                Some(&(other, weight)) if weight > 0.0 => {
+                Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
                     let Some(other) = self.frame(other)? else {
+                        // Never what the place held before.
+                        out.fill(0);
                         continue;
                     };
                     blended.resize(frame.len(), 0);

@@ -68,6 +68,8 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct Counters {
     busy_ns: AtomicU64,
+    /// The part of it that was spent waiting.
+    waited_ns: AtomicU64,
     tasks: AtomicU64,
     bytes: AtomicU64,
 }
@@ -137,6 +139,16 @@ impl Meter {
         result
     }
 
+    /// Waits inside of [`time`](Self::time), which does not count as work.
+    pub(crate) fn wait<T>(&self, stage: Stage, wait: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = wait();
+        let waited = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let counters = &self.stages[stage as usize];
+        counters.waited_ns.fetch_add(waited, Ordering::Relaxed);
+        result
+    }
+
     /// Adds to one of the counters.
     pub(crate) fn add(counter: &AtomicU64, count: usize) {
         counter.fetch_add(count as u64, Ordering::Relaxed);
@@ -146,8 +158,10 @@ impl Meter {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let stages = Stage::ALL.map(|stage| {
             let counters = &self.stages[stage as usize];
+            // A wait is known before the task that it is part of.
+            let busy_ns = read(&counters.busy_ns).saturating_sub(read(&counters.waited_ns));
             #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
-            let busy_s = read(&counters.busy_ns) as f64 / 1e9;
+            let busy_s = busy_ns as f64 / 1e9;
             StageReport {
                 stage,
                 busy_s,
@@ -168,5 +182,25 @@ impl Meter {
             stored_peak_bytes: 0,
             depth: 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_inside_of_a_task_is_no_work() {
+        let meter = Meter::new();
+        let pause = || std::thread::sleep(Duration::from_millis(30));
+        meter.time(Stage::Plan, || (meter.wait(Stage::Plan, pause), 7));
+        meter.time(Stage::Fetch, || (pause(), 9));
+        let report = meter.report();
+        let stage = |stage: Stage| report.stages.iter().find(|one| one.stage == stage).unwrap();
+        let (plan, fetch) = (stage(Stage::Plan), stage(Stage::Fetch));
+        assert!(plan.busy_s < 0.03 && fetch.busy_s >= 0.03, "{report:?}");
+        assert_eq!((plan.tasks, plan.bytes, fetch.bytes), (1, 7, 9));
     }
 }

@@ -11,7 +11,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `planner.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next; how far ahead |
+//! | `planner.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next; how far ahead |
 //! | `block.rs`, `pages.rs`, `pool.rs`, `held.rs` | decoded frames, and for how long |
 //! | `job.rs`, `fields.rs`, `picture.rs` | a batch in the making |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
@@ -35,6 +35,7 @@ mod picture;
 mod planner;
 mod pool;
 mod replace;
+mod scout;
 mod shared;
 mod start;
 mod tasks;

@@ -9,7 +9,6 @@
 //! more urgent is to be done, so that the first batches of a new group find their frames ready.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use kino_dataset::{DatasetError, SamplePlan, Windows};
@@ -28,38 +27,32 @@ use super::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
 use crate::order::{Order, OrderReader, SampleRef, Uneven};
 
-/// The scout looks at most this many samples ahead of the planner: a few megabytes of notes.
-const SCOUT_SAMPLES: usize = 1 << 17;
-
-/// The batches that the scout looks ahead where nothing ever leaves the pool: what matters is only what comes first.
-const SCOUT_BATCHES: usize = 16;
-
 /// Walks along the order.
 #[derive(Debug)]
 pub(super) struct Planner {
-    order: Order,
+    pub(super) order: Order,
     pub(super) reader: OrderReader,
-    rank: u32,
-    world: u32,
-    uneven: Uneven,
-    depth: usize,
-    first: u64,
+    pub(super) rank: u32,
+    pub(super) world: u32,
+    pub(super) uneven: Uneven,
+    pub(super) depth: usize,
+    pub(super) first: u64,
     /// The next batch to plan, and the first that is not wanted.
-    next: u64,
-    end: Option<u64>,
+    pub(super) next: u64,
+    pub(super) end: Option<u64>,
     /// The windows whose frames are pooled, and those whose frames are read for one sample.
     pub(super) pooled: Vec<usize>,
-    once: Vec<usize>,
+    pub(super) once: Vec<usize>,
     /// The batches from `next` on that the scout has seen.
-    scouted: VecDeque<Vec<SampleRef>>,
-    scouted_samples: usize,
+    pub(super) scouted: VecDeque<Vec<SampleRef>>,
+    pub(super) scouted_samples: usize,
     /// Whether everything stays in the pool once it is there.
-    keeps_all: bool,
-    episodes: Episodes,
+    pub(super) keeps_all: bool,
+    pub(super) episodes: Episodes,
     /// A block that was made and has no room yet.
-    made: Option<(EpisodeKey, Arc<Block>)>,
+    pub(super) made: Option<(EpisodeKey, Arc<Block>)>,
     /// Whether the scout has come to the end of the order.
-    is_blind: bool,
+    pub(super) is_blind: bool,
 }
 
 impl Planner {
@@ -181,71 +174,12 @@ impl Planner {
             .rank_range(number, self.rank, self.world, self.uneven)
     }
 
-    fn may_scout(&self, shared: &Shared) -> bool {
-        let scouted = self.next + self.scouted.len() as u64;
-        let is_far = self.scouted_samples >= SCOUT_SAMPLES
-            || self.keeps_all && self.scouted.len() >= SCOUT_BATCHES
-            || self.end.is_some_and(|end| scouted >= end)
-            || self.is_blind;
-        if self.pooled.is_empty() {
-            return false;
-        }
-        // Either something seen fits now, or there is more to see.
-        match shared.next_wanted() {
-            Some((key, _)) => match &self.made {
-                Some((made, block)) if *made == key => {
-                    // First said, then looked: a release in between is heard.
-                    shared.waits_for_room.store(true, Ordering::SeqCst);
-                    shared.pool().has_room(block.bytes())
-                }
-                _ => true,
-            },
-            None => !is_far,
-        }
-    }
-
-    /// Looks at one more batch, and opens what has room.
-    ///
-    /// What goes wrong here is not reported: it will go wrong again when its batch is planned, which is its turn.
-    fn scout(&mut self, shared: &Shared) {
-        if shared.next_wanted().is_none() && self.look_at_next(shared).is_err() {
-            self.is_blind = true;
-        }
-        while let Some((key, batch)) = shared.next_wanted() {
-            let Ok(block) = self.make_block(shared, key) else {
-                shared.pool().pass_over(key);
-                continue;
-            };
-            if !shared.make_room(block.bytes()) {
-                self.made = Some((key, block));
-                break;
-            }
-            fill_block(shared, key, &block, batch);
-            if shared.flight().len() < self.depth {
-                break;
-            }
-        }
-    }
-
-    /// Counts the uses of the next batch that was not seen yet.
-    fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
-        let number = self.next + self.scouted.len() as u64;
-        let range = self.rank_range(number)?;
-        let mut samples = Vec::new();
-        self.reader.fill(range, &mut samples)?;
-        if !self.pooled.is_empty() {
-            let mut pool = shared.pool();
-            samples
-                .iter()
-                .for_each(|sample| pool.add_use(key_of(sample), number));
-        }
-        self.scouted_samples += samples.len();
-        self.scouted.push_back(samples);
-        Ok(())
-    }
-
     /// Makes the block of an episode, which is still empty; opens the episode.
-    fn make_block(&mut self, shared: &Shared, key: EpisodeKey) -> Result<Arc<Block>, DatasetError> {
+    pub(super) fn make_block(
+        &mut self,
+        shared: &Shared,
+        key: EpisodeKey,
+    ) -> Result<Arc<Block>, DatasetError> {
         match self.made.take() {
             Some((made, block)) if made == key => return Ok(block),
             other => self.made = other,

@@ -9,6 +9,7 @@ use super::block::{Block, NextStep};
 use super::buffers::Filling;
 use super::fields::too_large;
 use super::job::{BatchJob, JobBlock, SampleJob, frames_of};
+use super::meter::Stage;
 use super::pages::Wanted;
 use super::pool::EpisodeKey;
 use super::shared::Shared;
@@ -98,10 +99,10 @@ pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
         if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        flight = shared
-            .room
-            .wait(flight)
-            .unwrap_or_else(PoisonError::into_inner);
+        flight = shared.meter.wait(Stage::Plan, || {
+            let waited = shared.room.wait(flight);
+            waited.unwrap_or_else(PoisonError::into_inner)
+        });
     }
 }
 

@@ -1,0 +1,85 @@
+//! The scout: runs ahead of the planner and counts which episodes will be needed, and how often.
+//!
+//! ```text
+//! planned │ scouted: 7 2 9 2 7 … │ not looked at        7 and 2 have two uses, 9 has one; what has room is opened
+//! ```
+
+use std::sync::atomic::Ordering;
+
+use super::episodes::key_of;
+use super::planner::Planner;
+use super::shared::Shared;
+use super::start::fill_block;
+use crate::error::Result;
+
+/// The scout looks at most this many samples ahead of the planner: a few megabytes of notes.
+const SCOUT_SAMPLES: usize = 1 << 17;
+
+/// The batches that the scout looks ahead where nothing ever leaves the pool: what matters is only what comes first.
+const SCOUT_BATCHES: usize = 16;
+
+impl Planner {
+    /// Whether there is something to look at or to open.
+    pub(super) fn may_scout(&self, shared: &Shared) -> bool {
+        let scouted = self.next + self.scouted.len() as u64;
+        let is_far = self.scouted_samples >= SCOUT_SAMPLES
+            || self.keeps_all && self.scouted.len() >= SCOUT_BATCHES
+            || self.end.is_some_and(|end| scouted >= end)
+            || self.is_blind;
+        if self.pooled.is_empty() {
+            return false;
+        }
+        // Either something seen fits now, or there is more to see.
+        match shared.next_wanted() {
+            Some((key, _)) => match &self.made {
+                Some((made, block)) if *made == key => {
+                    // First said, then looked: a release in between is heard.
+                    shared.waits_for_room.store(true, Ordering::SeqCst);
+                    shared.pool().has_room(block.bytes())
+                }
+                _ => true,
+            },
+            None => !is_far,
+        }
+    }
+
+    /// Looks at one more batch, and opens what has room.
+    ///
+    /// What goes wrong here is not reported: it will go wrong again when its batch is planned, which is its turn.
+    pub(super) fn scout(&mut self, shared: &Shared) {
+        if shared.next_wanted().is_none() && self.look_at_next(shared).is_err() {
+            self.is_blind = true;
+        }
+        while let Some((key, batch)) = shared.next_wanted() {
+            let Ok(block) = self.make_block(shared, key) else {
+                shared.pool().pass_over(key);
+                continue;
+            };
+            if !shared.make_room(block.bytes()) {
+                self.made = Some((key, block));
+                break;
+            }
+            fill_block(shared, key, &block, batch);
+            if shared.flight().len() < self.depth {
+                break;
+            }
+        }
+    }
+
+    /// Counts the uses of the next batch that was not seen yet.
+    pub(super) fn look_at_next(&mut self, shared: &Shared) -> Result<()> {
+        let number = self.next + self.scouted.len() as u64;
+        let range = self.rank_range(number)?;
+        let mut samples = Vec::new();
+        self.reader.fill(range, &mut samples)?;
+        if !self.pooled.is_empty() {
+            let mut pool = shared.pool();
+            samples
+                .iter()
+                .for_each(|sample| pool.add_use(key_of(sample), number));
+        }
+        self.scouted_samples += samples.len();
+        self.scouted.push_back(samples);
+        Ok(())
+    }
+}
