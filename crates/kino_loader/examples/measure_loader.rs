@@ -151,55 +151,59 @@ fn check(order: &Order, windows: &Windows, options: &LoaderOptions, steps: u64) 
     }
 }
 
-/// One thread decodes every page of the wished streams once.
+/// One thread decodes every page of the wished streams once: processor time, with the bytes in memory.
 fn decode_all(windows: &Windows) -> Duration {
-    let mut scratch = Scratch::new();
-    let mut spent = Duration::ZERO;
-    for position in 0..windows.episodes().len() {
-        let episode = windows.episode(position).unwrap();
+    let episodes = 0..windows.episodes().len();
+    let episodes: Vec<_> = episodes
+        .map(|position| windows.episode(position).unwrap())
+        .collect();
+    let mut pages = Vec::new();
+    for episode in &episodes {
         let mut seen = Vec::new();
         for window in 0..windows.request().windows.len() {
             let stream = episode.stream(window).unwrap();
             for frame in [0, u32::try_from(stream.len()).unwrap() - 1] {
                 let (position, _) = stream.place_of(frame);
                 let stored = stream.stored(position).unwrap();
-                let Some(ty) = stored
-                    .frame_type()
-                    .as_values()
-                    .filter(|_| !seen.contains(&position))
-                else {
-                    continue;
-                };
-                seen.push(position);
-                let mut out = vec![0; ty.frame_bytes() * stored.frames().len()];
-                for page in stored.pages(stored.frames()) {
-                    let pages = std::slice::from_ref(&page);
-                    let bytes = stored.fetch(pages).unwrap();
-                    let out = &mut out[..page.range.len() * ty.frame_bytes()];
-                    let bytes = stored.page_bytes(pages, &page, &bytes).unwrap();
-                    let start = Instant::now();
-                    stored.decode(&page, bytes, out, &mut scratch).unwrap();
-                    spent += start.elapsed();
+                if stored.frame_type().as_values().is_some() && !seen.contains(&position) {
+                    seen.push(position);
+                    let slices = stored.pages(stored.frames());
+                    pages.extend(slices.map(|page| {
+                        let bytes = stored.fetch(std::slice::from_ref(&page)).unwrap();
+                        (stored, page, bytes)
+                    }));
                 }
             }
         }
     }
-    spent
+    let (mut scratch, mut out) = (Scratch::new(), Vec::new());
+    let start = cpu_time();
+    for (stored, page, bytes) in &pages {
+        let bytes = stored
+            .page_bytes(std::slice::from_ref(page), page, bytes)
+            .unwrap();
+        let len = stored.frame_type().as_values().unwrap().frame_bytes() * page.range.len();
+        out.resize(len.max(out.len()), 0);
+        stored
+            .decode(page, bytes, &mut out[..len], &mut scratch)
+            .unwrap();
+    }
+    cpu_time() - start
 }
 
-/// One thread copies a sample's bytes from one place to another, neither in the cache.
+/// One thread copies a sample's bytes from one place to another, neither in the cache: processor time.
 fn copy_time(bytes: usize) -> Duration {
     let rounds = ((256 << 20) / bytes.max(1)).max(1);
     let (source, mut target) = (vec![1_u8; bytes * rounds], vec![2_u8; bytes * rounds]);
-    let start = Instant::now();
-    for (target, source) in target
-        .chunks_exact_mut(bytes)
-        .zip(source.chunks_exact(bytes))
-    {
-        target.copy_from_slice(source);
+    let start = cpu_time();
+    for _ in 0..8 {
+        let places = target.chunks_exact_mut(bytes);
+        for (target, source) in places.zip(source.chunks_exact(bytes)) {
+            target.copy_from_slice(source);
+        }
+        std::hint::black_box(&target);
     }
-    std::hint::black_box(&target);
-    start.elapsed() / u32::try_from(rounds).unwrap()
+    (cpu_time() - start) / u32::try_from(8 * rounds).unwrap()
 }
 
 /// Processor time of all threads of this process.
