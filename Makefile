@@ -28,7 +28,7 @@ build: setup ## build the Python package (and the command `kinograph`) into .ven
 	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
 	@$(NOTICE)
 
-demo: build ## pack the sample recording, read it back, show sizes and times
+demo: build ## pack the sample recording, train a small policy from it, show where the time went
 	@python examples/demo.py
 	@$(NOTICE)
 
