@@ -66,8 +66,8 @@ def robomimic_request(
         "before": "edge" if words["pad_frame_stack"] else "drop",
         "after": "edge" if words["pad_seq_length"] else "drop",
         "masks": "off",
-        "goal": bool(words["goal"]),
-        "next_obs": bool(words["next_obs"]),
+        "goal": "last" if words["goal"] else "none",
+        "next_obs": "load" if words["next_obs"] else "leave",
     }
     request: dict[str, Any] = json.loads(_core.robomimic_request(dataset._core, json.dumps(words)))
     return request

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kino_codec::FrameType;
-use kino_format::{Kind, StreamSchema};
+use kino_format::Kind;
 
 use crate::assembler::{Finished, merge_stats};
 use crate::attributes::JsonMap;
@@ -90,19 +90,7 @@ impl Base {
     pub(crate) fn types(&self) -> Result<HashMap<String, (Kind, FrameType)>> {
         let streams = self.head.iter().flat_map(|head| &head.manifest.streams);
         streams
-            .map(|stream| {
-                let schema = StreamSchema {
-                    name: stream.name.clone(),
-                    kind: stream.kind,
-                    dtype: stream.dtype.clone(),
-                    shape: stream.shape.clone(),
-                    codec: String::new(),
-                };
-                let frame = schema
-                    .frame_type()
-                    .map_err(crate::error::format_at("manifest"))?;
-                Ok((stream.name.clone(), (stream.kind, frame)))
-            })
+            .map(|stream| Ok((stream.name.clone(), (stream.kind, stream.frame_type()?))))
             .collect()
     }
 }

@@ -12,10 +12,11 @@
 //! The id is the last line, so any changed byte is seen, and it names the version: two datasets
 //! with the same id have the same episodes. A manifest refers to files by hash only.
 
-use kino_format::{FORMAT_VERSION, Kind};
+use kino_codec::FrameType;
+use kino_format::{FORMAT_VERSION, Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{DatasetError, Result, corrupt, invalid};
+use crate::error::{DatasetError, Result, corrupt, format_at, invalid};
 use crate::hash::Hash;
 
 /// No manifest is larger than this.
@@ -88,6 +89,20 @@ pub struct StreamSummary {
     /// How many frames come back bit for bit although the codec is lossy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub protected_frames: u64,
+}
+
+impl StreamSummary {
+    /// The type of its frames.
+    pub(crate) fn frame_type(&self) -> Result<FrameType> {
+        let schema = StreamSchema {
+            name: self.name.clone(),
+            kind: self.kind,
+            dtype: self.dtype.clone(),
+            shape: self.shape.clone(),
+            codec: String::new(),
+        };
+        schema.frame_type().map_err(format_at("manifest"))
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

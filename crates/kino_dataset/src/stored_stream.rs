@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use kino_codec::{
-    Codec, CodecError, Decoder, Dtype, FrameType, FramesMut, Page, PicturesMut, Scratch, ValueType,
+    Codec, CodecError, Decoder, Dtype, FrameType, FramesMut, Page, Scratch, ValueType,
 };
 use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
 
@@ -144,23 +144,6 @@ impl StoredStream {
         FramesMut::packed(ty, page.range.len(), out)
             .and_then(|mut dest| decoder.decode(stored, page.range.clone(), &mut dest, scratch))
             .and_then(|()| check_truth_values(ty, out))
-            .map_err(|error| self.at_page(page, error))
-    }
-
-    /// Decodes the wanted pictures of a page, as the view of `dest` says, into its first places.
-    pub fn decode_pictures(
-        &self,
-        page: &PageSlice,
-        bytes: &[u8],
-        dest: &mut PicturesMut<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let stored = Page {
-            bytes,
-            frames: page.frames,
-        };
-        self.decoder()?
-            .decode_pictures(stored, page.range.clone(), dest, scratch)
             .map_err(|error| self.at_page(page, error))
     }
 

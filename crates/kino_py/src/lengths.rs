@@ -2,13 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use kino_loader::{
-    Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError, Mismatch,
-};
+use kino_loader::{Cursor, EpisodeBatch, LengthReader, LengthSettings, LengthState, LoaderError};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::errors::{invalid, loader_to_py};
+use crate::arguments::{parse, to_mismatch};
+use crate::errors::loader_to_py;
 use crate::windows::Windows;
 
 /// Epoch and episodes of a batch.
@@ -27,8 +26,7 @@ impl LengthOrder {
     /// The order of the episodes of windows under settings, which are JSON.
     #[new]
     fn new(py: Python<'_>, windows: PyRef<'_, Windows>, settings: &str) -> PyResult<Self> {
-        let settings: LengthSettings = serde_json::from_str(settings)
-            .map_err(|error| invalid(format!("the settings of the order: {error}")))?;
+        let settings: LengthSettings = parse("the settings of the order", settings)?;
         let windows = windows.inner.clone();
         let order = py.detach(|| kino_loader::LengthOrder::of(&windows, settings));
         Ok(Self::from(order.map_err(loader_to_py)?))
@@ -77,11 +75,7 @@ impl LengthOrder {
 
     /// The order and the place of a state.
     fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, (u64, u64))> {
-        let mismatch = if force {
-            Mismatch::Force
-        } else {
-            Mismatch::Refuse
-        };
+        let mismatch = to_mismatch(force);
         let restored = py.detach(|| {
             LengthState::from_json(state).and_then(|state| self.inner.restore(&state, mismatch))
         });

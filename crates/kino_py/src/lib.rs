@@ -13,6 +13,7 @@
 //! What people call is `python/kinograph`; nothing here is meant for them. No logic: indexing, kinds
 //! and texts are Python's, storage is that of `kino_dataset`.
 
+mod arguments;
 mod batch;
 mod command;
 mod dataset;

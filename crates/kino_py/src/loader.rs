@@ -4,14 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kino_codec::Layout;
-use kino_loader::{
-    Batch, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures, Report, Uneven,
-};
+use kino_loader::{Batch, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures, Report};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::arguments::{parse, to_uneven};
 use crate::batch::{BatchMemory, array};
 use crate::errors::{invalid, loader_to_py};
 use crate::order::Order;
@@ -55,8 +54,7 @@ impl Loader {
         windows: Vec<Vec<PyRef<'_, Windows>>>,
         options: &str,
     ) -> PyResult<Self> {
-        let options: Options = serde_json::from_str(options)
-            .map_err(|error| invalid(format!("the options of the loader: {error}")))?;
+        let options: Options = parse("the options of the loader", options)?;
         let options = options.into_loader_options()?;
         let inner = |windows: Vec<PyRef<'_, Windows>>| {
             windows.iter().map(|one| one.inner.clone()).collect()
@@ -151,11 +149,7 @@ impl Options {
         Ok(LoaderOptions {
             rank: self.rank,
             world: self.world_size,
-            uneven: if self.uneven {
-                Uneven::Allow
-            } else {
-                Uneven::Refuse
-            },
+            uneven: to_uneven(self.uneven),
             first_index: self.first_index,
             batches: self.batches,
             memory_bytes: self.memory_bytes,

@@ -2,13 +2,12 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use kino_loader::{
-    LoaderError, Mismatch, Operation, OrderReader, SampleRef, Settings, State, Uneven,
-};
+use kino_loader::{LoaderError, Operation, OrderReader, SampleRef, Settings, State};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::errors::{invalid, loader_to_py, to_py};
+use crate::arguments::{parse, to_mismatch, to_uneven};
+use crate::errors::{loader_to_py, to_py};
 use crate::windows::Windows;
 
 /// Source, variant, epoch and window of samples.
@@ -40,8 +39,7 @@ impl Order {
     /// The order of sources under settings, which are JSON.
     #[new]
     fn new(sources: Vec<PySource<'_>>, settings: &str) -> PyResult<Self> {
-        let settings: Settings = serde_json::from_str(settings)
-            .map_err(|error| invalid(format!("the settings of the order: {error}")))?;
+        let settings: Settings = parse("the settings of the order", settings)?;
         let mut parts = Vec::new();
         for (windows, weight, episode_weights, curriculum) in sources {
             let mut source = kino_loader::Source::of(&windows.inner).map_err(to_py)?;
@@ -96,14 +94,9 @@ impl Order {
         world_size: u32,
         uneven: bool,
     ) -> PyResult<(u64, u64)> {
-        let uneven = if uneven {
-            Uneven::Allow
-        } else {
-            Uneven::Refuse
-        };
         let range = self
             .inner
-            .rank_range(batch, rank, world_size, uneven)
+            .rank_range(batch, rank, world_size, to_uneven(uneven))
             .map_err(loader_to_py)?;
         Ok((range.start, range.end))
     }
@@ -142,11 +135,7 @@ impl Order {
 
     /// The order and the next index of a state.
     fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, u64)> {
-        let mismatch = if force {
-            Mismatch::Force
-        } else {
-            Mismatch::Refuse
-        };
+        let mismatch = to_mismatch(force);
         let restored = py.detach(|| {
             State::from_json(state).and_then(|state| self.inner.restore(&state, mismatch))
         });

@@ -1,15 +1,11 @@
 //! Windows of a dataset: samples as bytes of numpy arrays, requests as JSON.
 
-use kino_dataset::{
-    Array, Goal, LeRobot, MaskArray, MaskDialect, NextObs, Pad, Request, Robomimic, SamplePlan,
-    Selection,
-};
+use kino_dataset::{Array, LeRobot, MaskArray, Request, Robomimic, SamplePlan, Selection};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
+use crate::arguments::parse;
 use crate::dataset::Dataset;
 use crate::errors::{invalid, to_py};
 
@@ -139,68 +135,18 @@ impl Windows {
     }
 }
 
-/// robomimic's words, as Python hands them over.
-#[derive(Deserialize)]
-struct RobomimicWords {
-    dataset_keys: Vec<String>,
-    obs_keys: Vec<String>,
-    seq_length: u32,
-    frame_stack: u32,
-    before: Pad,
-    after: Pad,
-    masks: MaskDialect,
-    goal: bool,
-    next_obs: bool,
-}
-
 /// The request, as JSON, that robomimic's words mean on a dataset.
 #[pyfunction]
 pub(crate) fn robomimic_request(dataset: PyRef<'_, Dataset>, words: &str) -> PyResult<String> {
-    let words: RobomimicWords = parse("robomimic's words", words)?;
-    let request = Robomimic {
-        dataset_keys: words.dataset_keys,
-        obs_keys: words.obs_keys,
-        seq_length: words.seq_length,
-        frame_stack: words.frame_stack,
-        before: words.before,
-        after: words.after,
-        masks: words.masks,
-        goal: if words.goal { Goal::Last } else { Goal::None },
-        next_obs: if words.next_obs {
-            NextObs::Load
-        } else {
-            NextObs::Leave
-        },
-    };
-    let request = request.request(&dataset.inner).map_err(to_py)?;
+    let words: Robomimic = parse("robomimic's words", words)?;
+    let request = words.request(&dataset.inner).map_err(to_py)?;
     request.canonical().map_err(to_py)
-}
-
-/// LeRobot's words, as Python hands them over.
-#[derive(Deserialize)]
-struct LeRobotWords {
-    anchor: String,
-    keys: Vec<String>,
-    delta_timestamps: Vec<(String, Vec<f64>)>,
-    fps: f64,
-    tolerance_s: f64,
 }
 
 /// The request, as JSON, that LeRobot's words mean.
 #[pyfunction]
 pub(crate) fn lerobot_request(words: &str) -> PyResult<String> {
-    let words: LeRobotWords = parse("delta_timestamps", words)?;
-    let request = LeRobot {
-        anchor: words.anchor,
-        keys: words.keys,
-        delta_timestamps: words.delta_timestamps,
-        fps: words.fps,
-        tolerance_s: words.tolerance_s,
-    };
-    let request = request.request().map_err(to_py)?;
+    let words: LeRobot = parse("delta_timestamps", words)?;
+    let request = words.request().map_err(to_py)?;
     request.canonical().map_err(to_py)
-}
-
-fn parse<T: DeserializeOwned>(what: &str, json: &str) -> PyResult<T> {
-    serde_json::from_str(json).map_err(|error| invalid(format!("{what}: {error}")))
 }

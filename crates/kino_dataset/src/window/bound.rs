@@ -1,12 +1,11 @@
 //! A request that was checked against a dataset: every stream is there and can do what is asked of it.
 
 use kino_codec::{Dtype, FrameType};
-use kino_format::StreamSchema;
 
 use super::mask::{self, Mask};
 use super::request::{Anchor, Request, Resolve, Window};
 use crate::dataset::Dataset;
-use crate::error::{DatasetError, Result, format_at, invalid, not_found};
+use crate::error::{DatasetError, Result, invalid, not_found};
 use crate::manifest::StreamSummary;
 
 /// How many names an error lists.
@@ -74,7 +73,7 @@ impl Bound {
         };
         self.streams.push(BoundStream {
             name: name.to_owned(),
-            frame: frame_type(summary)?,
+            frame: summary.frame_type()?,
             episodes: summary.episodes,
             frames: summary.frames,
             raw_bytes: summary.raw_bytes,
@@ -86,17 +85,6 @@ impl Bound {
     pub(super) fn frame(&self, window: usize) -> &FrameType {
         &self.streams[self.stream_of[window]].frame
     }
-}
-
-fn frame_type(stream: &StreamSummary) -> Result<FrameType> {
-    let schema = StreamSchema {
-        name: stream.name.clone(),
-        kind: stream.kind,
-        dtype: stream.dtype.clone(),
-        shape: stream.shape.clone(),
-        codec: String::new(),
-    };
-    schema.frame_type().map_err(format_at("manifest"))
 }
 
 /// Only floating-point numbers can be blended, and only quaternions turned.

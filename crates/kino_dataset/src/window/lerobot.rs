@@ -6,11 +6,14 @@
 //!
 //! Keys that are not in `delta_timestamps` come as single frames, without a time axis and without a mask.
 
+use serde::Deserialize;
+
 use super::request::{Anchor, At, MaskDialect, Request, Stack, Window};
 use crate::error::{Result, invalid};
 
-/// A request in LeRobot's words.
-#[derive(Debug, Clone, PartialEq)]
+/// A request in LeRobot's words; in JSON every field is there.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LeRobot {
     /// The stream whose frames are the items.
     pub anchor: String,

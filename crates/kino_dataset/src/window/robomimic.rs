@@ -9,12 +9,15 @@
 //! A dataset has `next_obs/x` where it was recorded; otherwise it is `obs/x` one step later, whose last frame is
 //! repeated at the end.
 
+use serde::Deserialize;
+
 use super::request::{Anchor, At, MaskDialect, Pad, Request, Stack, Window};
 use crate::dataset::Dataset;
 use crate::error::{Result, invalid};
 
-/// A request in robomimic's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A request in robomimic's words; in JSON every field is there.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Robomimic {
     /// Streams such as `actions`, `rewards`, `dones`; the first is the anchor.
     pub dataset_keys: Vec<String>,
@@ -37,7 +40,8 @@ pub struct Robomimic {
 }
 
 /// What an item's goal is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Goal {
     /// None.
     #[default]
@@ -47,7 +51,8 @@ pub enum Goal {
 }
 
 /// Whether the observations of the next step come too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NextObs {
     /// They do, as `next_obs/x`.
     #[default]

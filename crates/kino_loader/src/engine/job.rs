@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use kino_dataset::{DatasetError, NO_FRAME, SamplePlan, WindowPlan, Windows};
 
+use super::Batch;
 use super::block::{Block, PageId, Values};
-use super::buffers::{Filled, Filling};
+use super::buffers::Filling;
 use super::fields::{ArrayInfo, Content, Field, Fields};
 use super::picture::Convert;
 use super::pool::EpisodeKey;
@@ -57,16 +58,6 @@ pub(crate) struct JobBlock {
     pub(crate) key: Option<EpisodeKey>,
 }
 
-/// A finished batch.
-#[derive(Debug)]
-pub(crate) struct DoneBatch {
-    pub(crate) number: u64,
-    pub(crate) infos: Vec<ArrayInfo>,
-    pub(crate) filled: Filled,
-    pub(crate) texts: Vec<Vec<Vec<String>>>,
-    pub(crate) samples: Vec<SampleRef>,
-}
-
 impl BatchJob {
     pub(crate) fn new(
         number: u64,
@@ -103,7 +94,7 @@ impl BatchJob {
     }
 
     /// One sample is done; the batch if it was the last.
-    pub(crate) fn sample_is_done(&self) -> Option<Result<DoneBatch, (usize, Arc<DatasetError>)>> {
+    pub(crate) fn sample_is_done(&self) -> Option<Result<Batch, (usize, Arc<DatasetError>)>> {
         if self.left.fetch_sub(1, Ordering::AcqRel) != 1 {
             return None;
         }
@@ -119,7 +110,7 @@ impl BatchJob {
             .take();
         Some(match failed {
             Some(failed) => Err(failed),
-            None => Ok(DoneBatch {
+            None => Ok(Batch {
                 number: self.number,
                 infos: self.infos.clone(),
                 filled: filling.finish(),

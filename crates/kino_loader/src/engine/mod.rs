@@ -288,16 +288,10 @@ impl Loader {
         };
         // An error takes the place of its batch: whoever goes on gets the one after.
         self.next = self.next.saturating_add(1);
-        let done = done?;
+        let batch = done?;
         Meter::add(&self.shared.meter.batches, 1);
-        Meter::add(&self.shared.meter.samples, done.samples.len());
-        Ok(Next::Batch(Batch {
-            number: done.number,
-            infos: done.infos,
-            filled: done.filled,
-            texts: done.texts,
-            samples: done.samples,
-        }))
+        Meter::add(&self.shared.meter.samples, batch.samples.len());
+        Ok(Next::Batch(batch))
     }
 
     /// What it did so far.

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use kino_dataset::{DatasetError, Windows};
 
+use super::Batch;
 use super::OnError;
 use super::buffers::Shelf;
 use super::fields::Fields;
 use super::gate::Gate;
-use super::job::{BatchJob, DoneBatch};
+use super::job::BatchJob;
 use super::meter::Meter;
 use super::page_buffer::PageShelf;
 use super::pool::{EpisodeKey, Pool};
@@ -61,7 +62,7 @@ pub(super) struct Flight {
     /// In preparation.
     pub(super) jobs: BTreeMap<u64, Arc<BatchJob>>,
     /// Done, waiting to be asked for.
-    pub(super) ready: BTreeMap<u64, Result<DoneBatch>>,
+    pub(super) ready: BTreeMap<u64, Result<Batch>>,
     /// Samples that could not be read, for the planner.
     pub(super) replace: Vec<Replace>,
     /// Whether all batches are planned.
@@ -79,7 +80,7 @@ impl Flight {
 
 /// The same, inside.
 pub(super) enum Waited {
-    Done(Result<DoneBatch>),
+    Done(Result<Batch>),
     Later,
     Never,
 }
@@ -140,7 +141,7 @@ impl Shared {
     }
 
     /// A batch is done, or failed.
-    pub(super) fn deliver(&self, number: u64, done: Result<DoneBatch>) {
+    pub(super) fn deliver(&self, number: u64, done: Result<Batch>) {
         let mut flight = self.flight();
         let job = flight.jobs.remove(&number);
         flight.ready.insert(number, done);
