@@ -48,3 +48,10 @@ def to_list(name: str, value: object, what: str) -> list[object]:
     if isinstance(value, str) or not isinstance(value, Iterable | np.ndarray):
         raise InvalidArgumentError(f"{name} is {value!r}; give a list of {what}")
     return list(value)
+
+
+def said_twice(request: Iterable[str]) -> InvalidArgumentError:
+    """Refuse words of a request beside windows that were made by one."""
+    return InvalidArgumentError(
+        f"the windows are there already; say {', '.join(request)} where they are made"
+    )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import to_whole, to_word
+from kinograph._arguments import said_twice, to_whole, to_word
 from kinograph._episode import Episode, rates_text
 from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
 from kinograph._order import Order, Source, Tail
@@ -250,9 +250,7 @@ class Dataset:
         if not isinstance(windows, Windows):
             windows = self.windows(windows, **request)
         elif request:
-            raise InvalidArgumentError(
-                f"the windows are there already; say {', '.join(request)} where they are made"
-            )
+            raise said_twice(request)
         return Order(
             Source(windows=windows, episode_weights=episode_weights),
             batch_size=batch_size,

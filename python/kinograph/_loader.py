@@ -22,7 +22,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import LAST_INDEX, to_list, to_number, to_whole, to_word
+from kinograph._arguments import (
+    LAST_INDEX,
+    said_twice,
+    to_list,
+    to_number,
+    to_whole,
+    to_word,
+)
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._order import Order, Source, Tail, to_pool
@@ -303,24 +310,18 @@ def to_windows(
     """Make windows by the words of a request, or take those that are there."""
     if isinstance(dataset, Windows):
         if request:
-            raise _twice(request)
+            raise said_twice(request)
         return dataset
     if isinstance(dataset, Dataset):
         return dataset.windows(**request)
     return Dataset(dataset).windows(**request)
 
 
-def _twice(request: dict[str, Any]) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"the windows are there already; say {', '.join(request)} where they are made"
-    )
-
-
 def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:
     if isinstance(dataset, str | os.PathLike | Dataset | Windows):
         return [Source(windows=to_windows(dataset, request))]
     if request:
-        raise _twice(request)
+        raise said_twice(request)
     one = isinstance(dataset, Source)
     listed = [dataset] if one else to_list("dataset", dataset, "windows")
     # What is neither is refused by the order.
