@@ -22,22 +22,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import (
-    LAST_INDEX,
-    said_twice,
-    to_list,
-    to_number,
-    to_whole,
-    to_word,
-)
+from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
+from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import Order, Source, Tail, to_pool
 from kinograph._windows import Windows
 
 Layout: TypeAlias = Literal["hwc", "chw"]
 OnError: TypeAlias = Literal["raise", "skip"]
 ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
+
+# Height and width of all cameras, or by key.
+Sides: TypeAlias = "tuple[int, int] | Mapping[str, tuple[int, int]]"
 
 # A batch by key: arrays, or lists of text.
 _Array = TypeVar("_Array")
@@ -73,7 +70,10 @@ class BaseLoader(Generic[_Array]):
         on_error: OnError = "raise",
         image_layout: Layout = "hwc",
         image_dtype: ImageDtype = "uint8",
-        normalize: Mapping[str, tuple[Sequence[float], Sequence[float]]] | None = None,
+        image_size: Sides | None = None,
+        image_crop: Sides | None = None,
+        random_crop: bool = False,
+        normalize: Normalize | None = None,
         **request: Any,  # noqa: ANN401 (the words of `ds.windows`)
     ) -> None:
         self._rank = to_whole("rank", rank)
@@ -89,6 +89,14 @@ class BaseLoader(Generic[_Array]):
             tail=tail,
             epoch_size=epoch_size,
         )
+        dtype = to_word("image_dtype", image_dtype, get_args(ImageDtype))
+        self._scales = to_scales(
+            self._order.sources, normalize, are_cameras_floats=dtype != "uint8"
+        )
+        if random_crop and image_crop is None:
+            raise InvalidArgumentError(
+                "random_crop: give `image_crop`, the size of what is cut out"
+            )
         self._options = {
             "rank": self._rank,
             "world_size": self._world_size,
@@ -98,10 +106,13 @@ class BaseLoader(Generic[_Array]):
             "depth": to_whole("prefetch", prefetch, least=1, most=1024),
             "skip_errors": to_word("on_error", on_error, get_args(OnError)) == "skip",
             "layout": to_word("image_layout", image_layout, get_args(Layout)),
-            "number": to_word("image_dtype", image_dtype, get_args(ImageDtype)),
+            "number": dtype,
+            "size": _to_sides("image_size", image_size),
+            "crop": _to_sides("image_crop", image_crop),
+            "random_crop": bool(random_crop),
             "normal": [
-                (key, [to_number(key, one) for one in mean], [to_number(key, one) for one in std])
-                for key, (mean, std) in (normalize or {}).items()
+                (key, scale.offset.ravel().tolist(), scale.scale.ravel().tolist())
+                for key, scale in self._scales.items()
             ],
         }
         self._epoch = 0
@@ -112,6 +123,17 @@ class BaseLoader(Generic[_Array]):
     def order(self) -> Order:
         """Which sample comes when."""
         return self._order
+
+    @property
+    def scales(self) -> dict[str, Scale]:
+        """What each key was normalised with: ``(value - offset) / scale``, so that a policy can undo it.
+
+        >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8, normalize="min_max")
+        >>> batch = next(iter(loader))
+        >>> scale = loader.scales["actions"]
+        >>> actions = batch["actions"] * scale.scale + scale.offset
+        """
+        return dict(self._scales)
 
     @property
     def epoch(self) -> int:
@@ -336,6 +358,21 @@ def _global_batch(batch_size: int | None, global_batch_size: int | None, world_s
     if global_batch_size is not None:
         return global_batch_size
     return to_whole("batch_size", batch_size, least=1) * world_size
+
+
+def _to_sides(name: str, sides: Sides | None) -> Any:  # noqa: ANN401 (a value of JSON)
+    """Take height and width of all cameras, or by key; how large they may be is the core's to say."""
+    if sides is None:
+        return None
+    if isinstance(sides, Mapping):
+        return [(key, _to_pair(f"{name} of `{key}`", pair)) for key, pair in sides.items()]
+    return _to_pair(name, sides)
+
+
+def _to_pair(name: str, pair: object) -> list[int]:
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise InvalidArgumentError(f"{name} is {pair!r}; give (height, width)")
+    return [to_whole(f"{name}: a side", side, least=1) for side in pair]
 
 
 def _two_of(size: int) -> int:

@@ -141,9 +141,10 @@ def test_pictures_come_as_floats_and_planes(lift):
     floats = next(iter(make(lift, image_dtype="float32")))[CAMERA]
     np.testing.assert_array_equal(floats, (plain.astype(np.float64) / 255).astype(np.float32))
     half = next(iter(make(lift, image_dtype="float16", image_layout="chw")))[CAMERA]
-    np.testing.assert_array_equal(half, np.moveaxis((plain / 255.0).astype(np.float16), -1, -3))
+    np.testing.assert_array_equal(half, np.moveaxis(floats.astype(np.float16), -1, -3))
     normal = next(iter(make(lift, image_dtype="float32", normalize={CAMERA: (mean, std)})))[CAMERA]
-    np.testing.assert_array_equal(normal, ((plain / 255.0 - mean) / std).astype(np.float32))
+    steps = (np.float32(plain) / np.float32(255) - np.float32(mean)) / np.float32(std)
+    np.testing.assert_array_equal(normal, steps)
 
 
 def test_arrays_stay_as_they_are_for_as_long_as_they_are_kept(lift):
@@ -317,7 +318,7 @@ def test_the_report_adds_up(lift):
         ({"image_layout": "nchw"}, "hwc"),
         ({"normalize": {CAMERA: ([0.5] * 3, [1.0] * 3)}}, "float32"),
         ({"image_dtype": "float32", "normalize": {"x": ([0.5] * 3, [1.0] * 3)}}, "no key `x`"),
-        ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5], [1.0])}}, "3 colours"),
+        ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5] * 2, [1.0] * 2)}}, "3 colours"),
         ({"memory": "25%"}, "memory"),
         ({"prefetch": 0}, "prefetch"),
         ({"threads": 0}, "threads"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 MASK = 2**64 - 1
 GAMMA = 0x9E3779B97F4A7C15
 LINE, GLOBAL, GROUP, PHASE, SLOTS, SOURCE = 1, 2, 3, 4, 5, 6
-SUBSTITUTE, EPISODES, STEPS = 7, 9, 10
+SUBSTITUTE, OPERATION, EPISODES, STEPS = 7, 8, 9, 10
 BLOCK = 4096
 
 
@@ -36,6 +36,26 @@ def key(seed: int, purpose: int, a: int = 0, b: int = 0, c: int = 0) -> int:
 def draw(key: int, t: int) -> int:
     """Section 1."""
     return mix((key + (t + 1) * GAMMA) & MASK)
+
+
+def below(draw: int, end: int) -> int:
+    """Section 10: a draw as a whole number below `end`."""
+    return draw * end >> 64
+
+
+def operation_draw(seed: int, i: int, name_hash: bytes, t: int) -> int:
+    """Section 10; `name_hash` is the BLAKE3 hash of the operation's name."""
+    o = int.from_bytes(name_hash[:8], "little")
+    return draw(key(seed, OPERATION, i, o), t)
+
+
+def crop(
+    seed: int, i: int, name_hash: bytes, of: tuple[int, int], part: tuple[int, int]
+) -> tuple[int, int]:
+    """Section 10: the first row and column that are cut out."""
+    return tuple(
+        below(operation_draw(seed, i, name_hash, t), of[t] - part[t] + 1) for t in range(2)
+    )
 
 
 def permute(length: int, key: int, x: int) -> int:

@@ -38,8 +38,8 @@ mod order;
 mod windows;
 
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, Loader, LoaderOptions, Next, Normal, OnError, PictureNumber,
-    Pictures, Report, Stage, StageReport,
+    ArrayInfo, ArrayType, Batch, CropPlace, Loader, LoaderOptions, Next, Normal, OnError,
+    PictureNumber, Pictures, Report, Size, Stage, StageReport, Wished,
 };
 pub use error::{LoaderError, Result};
 pub use order::{

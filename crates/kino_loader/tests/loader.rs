@@ -194,8 +194,8 @@ fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
     let windows = bind(&dataset, request);
     let order = order(&windows, Shuffle::Global, Tail::Carry);
     let normal = Normal {
-        mean: vec![0.1, 0.2, 0.3],
-        std: vec![0.5, 0.25, 2.0],
+        offset: vec![0.1, 0.2, 0.3],
+        scale: vec![0.5, 0.25, 2.0],
     };
     for layout in [Layout::Hwc, Layout::Chw] {
         for (number, normal) in [
@@ -206,13 +206,12 @@ fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
             let pictures = Pictures {
                 layout,
                 number,
-                normal: normal
-                    .map(|normal| ("front".to_owned(), normal.clone()))
-                    .into_iter()
-                    .collect(),
+                ..Pictures::default()
             };
+            let normals = normal.map(|normal| ("front".to_owned(), normal.clone()));
             let options = LoaderOptions {
                 pictures,
+                normal: normals.into_iter().collect(),
                 batches: Some(1),
                 ..LoaderOptions::default()
             };
@@ -237,9 +236,9 @@ fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
                     PictureNumber::U8 => assert_eq!(batch.array(0)[place], value),
                     _ => {
                         let (mean, std) = normal.map_or((0.0, 1.0), |normal| {
-                            (normal.mean[colour], normal.std[colour])
+                            (normal.offset[colour] as f32, normal.scale[colour] as f32)
                         });
-                        let expected = ((f64::from(value) / 255.0 - mean) / std) as f32;
+                        let expected = (f32::from(value) / 255.0 - mean) / std;
                         let found = batch.array(0)[place * 4..place * 4 + 4].try_into().unwrap();
                         assert_eq!(f32::from_le_bytes(found), expected);
                     }

@@ -4,7 +4,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kino_codec::Layout;
-use kino_loader::{Batch, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures, Report};
+use kino_loader::{
+    Batch, CropPlace, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures, Report, Size,
+    Wished,
+};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde::Deserialize;
@@ -40,8 +43,33 @@ struct Options {
     depth: usize,
     layout: String,
     number: String,
+    size: Option<Sides>,
+    crop: Option<Sides>,
+    random_crop: bool,
     normal: Vec<(String, Vec<f64>, Vec<f64>)>,
     skip_errors: bool,
+}
+
+/// Height and width of all pictures, or by key.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Sides {
+    All((usize, usize)),
+    Keys(Vec<(String, (usize, usize))>),
+}
+
+impl Sides {
+    fn into_wish(sides: Option<Self>) -> Wished<Size> {
+        let size = |(height, width)| Size { height, width };
+        match sides {
+            None => Wished::None,
+            Some(Self::All(sides)) => Wished::All(size(sides)),
+            Some(Self::Keys(keys)) => {
+                let keys = keys.into_iter().map(|(key, sides)| (key, size(sides)));
+                Wished::Keys(keys.collect())
+            }
+        }
+    }
 }
 
 #[pymethods]
@@ -158,10 +186,17 @@ impl Options {
             pictures: Pictures {
                 layout,
                 number,
-                normal: normal
-                    .map(|(key, mean, std)| (key, Normal { mean, std }))
-                    .collect(),
+                size: Sides::into_wish(self.size),
+                crop: Sides::into_wish(self.crop),
+                crop_place: if self.random_crop {
+                    CropPlace::Random
+                } else {
+                    CropPlace::Centre
+                },
             },
+            normal: normal
+                .map(|(key, offset, scale)| (key, Normal { offset, scale }))
+                .collect(),
             on_error: if self.skip_errors {
                 OnError::Substitute
             } else {

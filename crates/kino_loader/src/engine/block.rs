@@ -14,17 +14,19 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
-use kino_codec::Scratch;
 use kino_dataset::{DatasetError, EpisodeWindows, StoredStream};
 
 use super::job::SampleJob;
 use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{AHEAD, NOW, PageCell, Span, StoredPages, Wanted};
+use super::reduce::{DecodeScratch, Fit};
 
 /// The wished streams of one episode, or the wished frames of them.
 #[derive(Debug)]
 pub(crate) struct Block {
     windows: Arc<EpisodeWindows>,
+    /// What becomes of the frames of each window when they are decoded.
+    fits: Arc<[Fit]>,
     stored: Vec<StoredPages>,
     bytes: u64,
     /// Pages that nothing came of yet.
@@ -61,9 +63,10 @@ impl Block {
     /// An empty block of an episode for what is wanted; reads nothing.
     pub(crate) fn new(windows: Arc<EpisodeWindows>, wanted: Wanted) -> Result<Self, DatasetError> {
         let mut stored = Vec::with_capacity(wanted.streams.len());
-        for (position, (window, frames)) in wanted.streams {
+        for ((position, fit), (window, frames)) in wanted.streams {
             if let Some(stream) = windows.stream(window) {
-                stored.push(StoredPages::new(stream.stored(position)?, window, frames));
+                let source = stream.stored(position)?;
+                stored.push(StoredPages::new(source, (window, fit), frames)?);
             }
         }
         let bytes = stored.iter().map(StoredPages::decoded_bytes);
@@ -71,6 +74,7 @@ impl Block {
         let pages = stored.iter().map(|one| one.pages.len()).sum();
         Ok(Self {
             windows,
+            fits: wanted.fits,
             stored,
             bytes,
             left: AtomicUsize::new(pages),
@@ -110,10 +114,11 @@ impl Block {
     /// The page that holds a frame of a window's stream, and the frame's place in it; `None` if the block lacks it.
     pub(crate) fn find(&self, window: usize, frame: u32) -> Option<(PageId, usize)> {
         let (position, frame) = self.windows.stream(window)?.place_of(frame);
+        let fit = self.fits.get(window)?;
         let stored = self
             .stored
             .iter()
-            .position(|one| one.position == position)?;
+            .position(|one| one.position == position && one.fit == *fit)?;
         let pages = &self.stored[stored].pages;
         let page = pages
             .partition_point(|page| page.first() <= frame)
@@ -127,9 +132,14 @@ impl Block {
         self.cell(page).decoded.get()
     }
 
-    /// Bytes of a frame of the stream that a page belongs to.
+    /// Bytes of a decoded frame of the stream that a page belongs to.
     pub(crate) fn frame_bytes(&self, page: PageId) -> usize {
         self.stored[page.stored].frame_bytes
+    }
+
+    /// The shape of a decoded frame of the stream that a page belongs to.
+    pub(crate) fn frame_shape(&self, page: PageId) -> &[usize] {
+        &self.stored[page.stored].shape
     }
 
     /// How urgent a page is: as the first batch that needs it, or as what it was fetched for.
@@ -226,7 +236,7 @@ impl Block {
         &self,
         id: PageId,
         shelf: &Arc<PageShelf>,
-        scratch: &mut Scratch,
+        scratch: &mut DecodeScratch,
     ) -> DecodedPage {
         let cell = self.cell(id);
         if cell.claimed.swap(true, Ordering::Relaxed) {
@@ -254,7 +264,7 @@ impl Block {
         &self,
         id: PageId,
         shelf: &Arc<PageShelf>,
-        scratch: &mut Scratch,
+        scratch: &mut DecodeScratch,
     ) -> Result<Values, DatasetError> {
         let one = &self.stored[id.stored];
         let cell = &one.pages[id.page];
@@ -268,11 +278,25 @@ impl Block {
         let bytes = source.page_bytes(std::slice::from_ref(first), &cell.slice, &fetched)?;
         if one.frame_bytes == 0 {
             let mut texts = Vec::new();
-            source.decode_text(&cell.slice, bytes, &mut texts, scratch)?;
+            source.decode_text(&cell.slice, bytes, &mut texts, &mut scratch.codec)?;
             return Ok(Values::Texts(texts));
         }
-        let mut values = shelf.take(cell.slice.range.len() * one.frame_bytes);
-        source.decode(&cell.slice, bytes, &mut values, scratch)?;
+        let frames = cell.slice.range.len();
+        let mut values = shelf.take(frames * one.frame_bytes);
+        match &one.reduce {
+            None => source.decode(&cell.slice, bytes, &mut values, &mut scratch.codec)?,
+            Some(reduce) => {
+                let DecodeScratch {
+                    codec,
+                    whole,
+                    resize,
+                } = scratch;
+                whole.resize(frames * reduce.stored_bytes(), 0);
+                source.decode(&cell.slice, bytes, whole, codec)?;
+                let done = reduce.put_all(whole, &mut values, resize);
+                done.map_err(|what| DatasetError::Invalid { what })?;
+            }
+        }
         Ok(Values::Numbers(values))
     }
 
@@ -365,6 +389,10 @@ pub(crate) mod tests {
         {"stream": "joints", "at": {"times_ns": [-12345678, 0]}, "resolve": "linear"},
         {"stream": "words", "at": {"steps": [0]}, "resolve": "hold"}]}"#;
 
+    fn as_stored() -> Arc<[Fit]> {
+        Arc::new([Fit::default(); 3])
+    }
+
     fn windows(episodes: usize) -> (TempDir, Windows) {
         let (folder, dataset) = recording::open(episodes);
         let request: Request = serde_json::from_str(REQUEST).unwrap();
@@ -377,7 +405,7 @@ pub(crate) mod tests {
         let (folder, windows) = windows(episodes);
         let block = |episode| {
             let windows = Arc::new(windows.episode(episode).unwrap());
-            let wanted = Wanted::all(&windows, &[0, 1, 2]);
+            let wanted = Wanted::all(&windows, &[0, 1, 2], &as_stored());
             Arc::new(Block::new(windows, wanted).unwrap())
         };
         (folder, (0..episodes).map(block).collect())
@@ -386,7 +414,7 @@ pub(crate) mod tests {
     /// Fetches and decodes all; the frames that were decoded.
     fn fill(block: &Block) -> usize {
         let shelf = PageShelf::new(1 << 20);
-        let mut scratch = Scratch::new();
+        let mut scratch = DecodeScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
         for span in block.ask_all() {
             assert!(block.begin(span) && !block.begin(span), "read once");
@@ -444,7 +472,7 @@ pub(crate) mod tests {
         let mut plan = kino_dataset::SamplePlan::default();
         for sample in 0..episode.len() {
             episode.plan(sample, &mut plan).unwrap();
-            let mut wanted = Wanted::default();
+            let mut wanted = Wanted::new(&as_stored());
             for window in 0..3 {
                 let stream = episode.stream(window).unwrap();
                 frames_of(&plan.windows[window])

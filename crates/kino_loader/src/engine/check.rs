@@ -3,7 +3,7 @@
 use kino_codec::FrameType;
 use kino_dataset::Windows;
 
-use super::LoaderOptions;
+use super::{LoaderOptions, Pictures};
 use crate::error::{Result, invalid};
 use crate::order::Order;
 
@@ -28,7 +28,13 @@ pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {
 }
 
 /// Refuses windows that do not belong to the order's sources, or differ in what a batch has to hold alike.
-pub(super) fn check_windows(order: &Order, windows: &[Vec<Windows>]) -> Result<()> {
+///
+/// Recordings of different sizes go into one batch if their pictures are resized or cropped to one.
+pub(super) fn check_windows(
+    order: &Order,
+    windows: &[Vec<Windows>],
+    pictures: &Pictures,
+) -> Result<()> {
     let sources = order.sources();
     if sources.len() != windows.len() {
         return Err(invalid(format!(
@@ -55,14 +61,14 @@ pub(super) fn check_windows(order: &Order, windows: &[Vec<Windows>]) -> Result<(
     }
     let mut all = windows.iter().flatten();
     match all.next() {
-        Some(first) => all.try_for_each(|other| check_alike(first, other)),
+        Some(first) => all.try_for_each(|other| check_alike(first, other, pictures)),
         None => Err(invalid("a loader of no windows")),
     }
 }
 
 /// Samples of both go into one batch.
-fn check_alike(first: &Windows, other: &Windows) -> Result<()> {
-    let (ours, theirs) = (describe(first), describe(other));
+fn check_alike(first: &Windows, other: &Windows, pictures: &Pictures) -> Result<()> {
+    let (ours, theirs) = (describe(first, pictures)?, describe(other, pictures)?);
     let longest = ours.len().max(theirs.len());
     for idx in 0..longest {
         let (ours, theirs) = (ours.get(idx), theirs.get(idx));
@@ -81,23 +87,26 @@ fn check_alike(first: &Windows, other: &Windows) -> Result<()> {
 }
 
 /// What a sample holds, array by array.
-fn describe(windows: &Windows) -> Vec<String> {
+fn describe(windows: &Windows, pictures: &Pictures) -> Result<Vec<String>> {
     let asked = windows.request().windows.iter().enumerate();
     let arrays = asked.map(|(idx, window)| {
         let ty = match windows.frame_type(idx) {
-            Some(FrameType::Values(ty)) => ty.to_string(),
+            Some(FrameType::Values(ty)) => pictures.form(&window.key, ty)?.ty.to_string(),
             _ => "text".to_owned(),
         };
         let steps = window
             .len()
             .map_or("all steps".to_owned(), |len| count(len, "step"));
-        format!("`{}` of {ty}, {steps}, {:?}", window.key, window.stack)
+        Ok(format!(
+            "`{}` of {ty}, {steps}, {:?}",
+            window.key, window.stack
+        ))
     });
     let masks = windows.masks().iter().map(|mask| {
-        format!(
+        Ok(format!(
             "mask `{}` of window {}, {:?}, {:?}",
             mask.name, mask.window, mask.polarity, mask.shape
-        )
+        ))
     });
     arrays.chain(masks).collect()
 }

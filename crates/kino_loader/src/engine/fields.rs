@@ -7,11 +7,16 @@
 //!
 //! Windows of whole episodes differ in length; their arrays are as long as the longest of the batch.
 
+use std::sync::Arc;
+
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{MaskShape, SamplePlan, Stack, Windows};
 
+use super::LoaderOptions;
 use super::buffers::Places;
-use super::picture::{Convert, Pictures};
+use super::convert::Convert;
+use super::cut::Cut;
+use super::reduce::Fit;
 use crate::error::{LoaderError, Result, invalid};
 
 /// The type of an array's numbers, as consumers know it.
@@ -61,6 +66,8 @@ pub(crate) enum Content {
         /// Bytes of one frame in the batch.
         bytes: usize,
         stack: Stack,
+        /// What is cut out of a frame at random.
+        cut: Option<Cut>,
         convert: Convert,
     },
     /// Frames of text; not in the buffer.
@@ -74,6 +81,8 @@ pub(crate) enum Content {
 pub(crate) struct Fields {
     pub(crate) fields: Vec<Field>,
     pub(crate) windows: usize,
+    /// What becomes of the frames of each window when they are decoded.
+    pub(crate) fits: Arc<[Fit]>,
 }
 
 /// An array of one batch: what it is, and its shape.
@@ -88,18 +97,28 @@ pub struct ArrayInfo {
 }
 
 impl Fields {
-    pub(crate) fn new(windows: &Windows, pictures: &Pictures) -> Result<Self> {
+    /// The arrays of these windows; `seed` is that of the order.
+    pub(crate) fn new(windows: &Windows, options: &LoaderOptions, seed: u64) -> Result<Self> {
+        let LoaderOptions {
+            pictures, normal, ..
+        } = options;
         let request = windows.request();
-        let mut fields = Vec::new();
+        let (mut fields, mut fits) = (Vec::new(), Vec::new());
         for (idx, window) in request.windows.iter().enumerate() {
+            let mut fit = Fit::default();
             let content = match windows.frame_type(idx) {
                 Some(FrameType::Values(ty)) => {
-                    let convert = pictures.convert(&window.key, ty)?;
+                    let form = pictures.form(&window.key, ty)?;
+                    let normal = normal.iter().find(|(key, _)| *key == window.key);
+                    let normal = normal.map(|(_, normal)| normal);
+                    let convert = pictures.convert(&window.key, &form, normal)?;
+                    fit = form.fit;
                     Content::Frames {
-                        number: convert.number(ty.dtype()),
-                        shape: convert.shape(ty.shape()),
-                        bytes: convert.bytes(ty),
+                        number: convert.number(form.ty.dtype()),
+                        shape: convert.shape(form.ty.shape()),
+                        bytes: convert.bytes(&form.ty),
                         stack: window.stack,
+                        cut: form.cut.map(|size| Cut::new(&window.key, seed, size)),
                         convert,
                     }
                 }
@@ -107,13 +126,14 @@ impl Fields {
                     stack: window.stack,
                 },
             };
+            fits.push(fit);
             fields.push(Field {
                 name: window.key.clone(),
                 window: idx,
                 content,
             });
         }
-        pictures.check_keys(fields.iter().map(|field| field.name.as_str()))?;
+        pictures.check_keys(normal, fields.iter().map(|field| field.name.as_str()))?;
         for (idx, mask) in windows.masks().iter().enumerate() {
             fields.push(Field {
                 name: mask.name.clone(),
@@ -127,6 +147,7 @@ impl Fields {
         Ok(Self {
             fields,
             windows: request.windows.len(),
+            fits: fits.into(),
         })
     }
 

@@ -3,27 +3,68 @@
 use kino_codec::FrameType;
 use kino_dataset::Windows;
 
+use super::{LoaderOptions, Pictures};
 use crate::error::{Result, invalid};
 use crate::order::{Order, Shuffle};
 
-/// Decoded bytes of everything that is wished.
-pub(super) fn decoded_bytes(windows: &[Vec<Windows>]) -> u64 {
-    let all = windows.iter().flatten().flat_map(|windows| windows.sizes());
-    all.copied().fold(0, u64::saturating_add)
+/// Decoded bytes of everything that is wished, in the sizes that it is wished in.
+pub(super) fn decoded_bytes(windows: &[Vec<Windows>], pictures: &Pictures) -> u64 {
+    let all = windows.iter().flatten().map(|windows| {
+        let stored = windows.sizes().iter().copied();
+        smaller(stored.fold(0, u64::saturating_add), windows, pictures)
+    });
+    all.fold(0, u64::saturating_add)
+}
+
+/// What so many decoded bytes of all wished streams are when pictures are made smaller (or larger), rounded up.
+///
+/// By the sizes of the streams in the whole dataset: an estimate where the chosen episodes have another mixture of streams.
+fn smaller(bytes: u64, windows: &Windows, pictures: &Pictures) -> u64 {
+    let asked = windows.request().windows.iter().enumerate();
+    let mut forms: Vec<_> = asked
+        .filter_map(|(idx, window)| {
+            let ty = windows.frame_type(idx)?.as_values()?;
+            let fit = pictures.form(&window.key, ty).ok()?.fit;
+            let reduce = fit.reduce(ty).ok()?;
+            let frame_bytes = reduce.map_or(ty.frame_bytes(), |reduce| reduce.frame_bytes());
+            Some((window.stream.as_str(), fit, ty.frame_bytes(), frame_bytes))
+        })
+        .collect();
+    forms.sort_unstable();
+    forms.dedup();
+    if forms.iter().all(|(_, _, stored, wished)| stored == wished) {
+        return bytes;
+    }
+    let streams = &windows.dataset().manifest().streams;
+    let (mut stored_sum, mut wished_sum) = (0_u128, 0_u128);
+    for stream in streams {
+        let mut forms = forms.iter().filter(|form| form.0 == stream.name).peekable();
+        if forms.peek().is_some() {
+            stored_sum += u128::from(stream.raw_bytes);
+        }
+        for &(_, _, stored, wished) in forms {
+            wished_sum += u128::from(stream.raw_bytes) * wished as u128 / (stored as u128).max(1);
+        }
+    }
+    let bytes = (u128::from(bytes) * wished_sum).div_ceil(stored_sum.max(1));
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Which windows are pooled, and which are read for one sample.
 pub(super) fn held(
     order: &Order,
     windows: &[Vec<Windows>],
-    budget: u64,
+    options: &LoaderOptions,
 ) -> Result<(Vec<usize>, Vec<usize>)> {
+    let budget = options.memory_bytes;
     let each = windows.iter().flatten();
     let Some(first) = each.clone().next() else {
         return Err(invalid("a loader of no windows"));
     };
     let all: Vec<usize> = (0..first.request().windows.len()).collect();
-    if decoded_bytes(windows) <= budget || order.settings().shuffle != Shuffle::Global {
+    if decoded_bytes(windows, &options.pictures) <= budget
+        || order.settings().shuffle != Shuffle::Global
+    {
         return Ok((all, Vec::new()));
     }
     // A global shuffle comes back to an episode long after it was dropped: only what stays is worth keeping.
@@ -84,10 +125,16 @@ mod tests {
         });
         let (global, sequential) = (order(Shuffle::Global), order(Shuffle::Sequential));
         let all = vec![vec![windows.clone()]];
-        let total = decoded_bytes(&all);
+        let total = decoded_bytes(&all, &Pictures::default());
         let actions = stored_bytes(&windows, &[1]);
         assert!(0 < actions && actions * 4 < total);
-        let decide = |order: &Order, budget| held(order, &all, budget).unwrap();
+        let decide = |order: &Order, memory_bytes| {
+            let options = LoaderOptions {
+                memory_bytes,
+                ..LoaderOptions::default()
+            };
+            held(order, &all, &options).unwrap()
+        };
         let (every, none) = (vec![0, 1, 2], Vec::new());
         for budget in [0, actions, total, u64::MAX] {
             assert_eq!(decide(&groups, budget), (every.clone(), none.clone()));
@@ -97,6 +144,6 @@ mod tests {
         assert_eq!(decide(&global, total - 1), (vec![1], vec![0, 2]));
         assert_eq!(decide(&global, actions * 2), (vec![1], vec![0, 2]));
         assert_eq!(decide(&global, actions * 2 - 1), (none, every));
-        assert!(held(&global, &[], total).is_err());
+        assert!(held(&global, &[], &LoaderOptions::default()).is_err());
     }
 }

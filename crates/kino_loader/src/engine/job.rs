@@ -13,8 +13,9 @@ use kino_dataset::{DatasetError, NO_FRAME, SamplePlan, WindowPlan, Windows};
 use super::Batch;
 use super::block::{Block, PageId, Values};
 use super::buffers::Filling;
+use super::convert::Convert;
+use super::cut::Place;
 use super::fields::{ArrayInfo, Content, Field, Fields};
-use super::picture::Convert;
 use super::pool::EpisodeKey;
 use crate::order::SampleRef;
 
@@ -22,6 +23,8 @@ use crate::order::SampleRef;
 #[derive(Debug)]
 pub(crate) struct BatchJob {
     pub(crate) number: u64,
+    /// The index in the order of its first sample on this rank.
+    first_index: u64,
     /// What is at each place; a substitute where the order's own could not be read.
     samples: Mutex<Vec<SampleRef>>,
     infos: Vec<ArrayInfo>,
@@ -60,7 +63,7 @@ pub(crate) struct JobBlock {
 
 impl BatchJob {
     pub(crate) fn new(
-        number: u64,
+        (number, first_index): (u64, u64),
         samples: Vec<SampleRef>,
         fields: &Fields,
         steps: Vec<usize>,
@@ -69,6 +72,7 @@ impl BatchJob {
         let count = samples.len();
         Self {
             number,
+            first_index,
             infos: fields.infos(count, &steps),
             steps,
             filling: RwLock::new(Some(filling)),
@@ -194,10 +198,12 @@ impl SampleJob {
                 Content::Texts { .. } => Some(self.collate_texts(idx, field, plan, block)),
                 Content::Frames {
                     convert,
+                    cut,
                     bytes: frame_bytes,
                     ..
                 } => {
                     frames += plan.frames.len();
+                    let index = self.batch.first_index + self.slot as u64;
                     filling.place(idx, self.slot, |place| {
                         bytes += place.len() as u64;
                         let gather = Gather {
@@ -205,6 +211,7 @@ impl SampleJob {
                             field,
                             plan,
                             windows,
+                            cut: cut.as_ref().map(|cut| cut.at(index)),
                         };
                         gather.fill(convert, *frame_bytes, place)
                     })
@@ -250,6 +257,8 @@ struct Gather<'g> {
     field: &'g Field,
     plan: &'g WindowPlan,
     windows: &'g Windows,
+    /// Where a part is cut out of each frame: at one place in all frames of the window.
+    cut: Option<Place>,
 }
 
 impl Gather<'_> {
@@ -266,13 +275,14 @@ impl Gather<'_> {
         tail.fill(0);
         let mut blended = Vec::new();
         for (idx, out) in head.chunks_exact_mut(frame_bytes).enumerate() {
-            let Some(frame) = self.frame(self.plan.frames[idx])? else {
+            let Some((frame, shape)) = self.frame(self.plan.frames[idx])? else {
                 out.fill(0);
                 continue;
             };
+            let part = self.cut.as_ref().and_then(|cut| cut.part(shape));
             match self.plan.other.get(idx) {
                 Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
-                    let Some(other) = self.frame(other)? else {
+                    let Some((other, _)) = self.frame(other)? else {
                         // Never what the place held before.
                         out.fill(0);
                         continue;
@@ -280,26 +290,31 @@ impl Gather<'_> {
                     blended.resize(frame.len(), 0);
                     self.windows
                         .blend(self.field.window, (frame, other), weight, &mut blended);
-                    convert.put(&blended, out);
+                    convert.put(&blended, part, out);
                 }
-                _ => convert.put(frame, out),
+                _ => convert.put(frame, part, out),
             }
         }
         Ok(())
     }
 
-    fn frame(&self, frame: u32) -> Result<Option<&[u8]>, Arc<DatasetError>> {
+    fn frame(&self, frame: u32) -> Result<Option<Shaped<'_>>, Arc<DatasetError>> {
         Ok(match find(self.block, self.field.window, frame)? {
-            Some((Values::Numbers(values), place, bytes)) => {
-                values.get(place * bytes..(place + 1) * bytes)
+            Some((Values::Numbers(values), place, page)) => {
+                let bytes = self.block.frame_bytes(page);
+                let frame = values.get(place * bytes..(place + 1) * bytes);
+                frame.map(|frame| (frame, self.block.frame_shape(page)))
             }
             _ => None,
         })
     }
 }
 
-/// The decoded page of a frame, the frame's place in it, and the bytes of a frame.
-type Found<'b> = (&'b Values, usize, usize);
+/// A decoded frame and its shape.
+type Shaped<'b> = (&'b [u8], &'b [usize]);
+
+/// The decoded page of a frame, the frame's place in it, and the page.
+type Found<'b> = (&'b Values, usize, PageId);
 
 /// `None` for a frame that is zeros.
 fn find(block: &Block, window: usize, frame: u32) -> Result<Option<Found<'_>>, Arc<DatasetError>> {
@@ -309,7 +324,7 @@ fn find(block: &Block, window: usize, frame: u32) -> Result<Option<Found<'_>>, A
     let found = block.find(window, frame);
     let decoded = found.and_then(|(page, place)| Some((block.decoded(page)?, place, page)));
     match decoded {
-        Some((Ok(values), place, page)) => Ok(Some((values, place, block.frame_bytes(page)))),
+        Some((Ok(values), place, page)) => Ok(Some((values, place, page))),
         Some((Err(error), ..)) => Err(Arc::clone(error)),
         // Never a wrong frame: better none than zeros that nobody asked for.
         None => Err(Arc::new(DatasetError::NotFound {

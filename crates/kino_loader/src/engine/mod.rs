@@ -13,7 +13,8 @@
 //! |---|---|
 //! | `planner.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next; how far ahead |
 //! | `block.rs`, `pages.rs`, `pool.rs`, `held.rs` | decoded frames, and for how long |
-//! | `job.rs`, `fields.rs`, `picture.rs` | a batch in the making |
+//! | `job.rs`, `fields.rs` | a batch in the making |
+//! | `picture.rs`, `reduce.rs`, `cut.rs`, `convert.rs` | what becomes of pictures and numbers |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
 //! | `gate.rs` | bytes between reading and decoding |
 //! | `check.rs` | what is refused before a thread starts |
@@ -23,6 +24,8 @@
 mod block;
 mod buffers;
 mod check;
+mod convert;
+mod cut;
 mod episodes;
 mod fields;
 mod gate;
@@ -34,6 +37,7 @@ mod pages;
 mod picture;
 mod planner;
 mod pool;
+mod reduce;
 mod replace;
 mod scout;
 mod shared;
@@ -50,7 +54,8 @@ use kino_dataset::Windows;
 
 pub use fields::{ArrayInfo, ArrayType};
 pub use meter::{Report, Stage, StageReport};
-pub use picture::{Normal, PictureNumber, Pictures};
+pub use picture::{CropPlace, Normal, PictureNumber, Pictures, Wished};
+pub use reduce::Size;
 
 use buffers::Filled;
 use fields::Fields;
@@ -100,6 +105,8 @@ pub struct LoaderOptions {
     pub depth: usize,
     /// How pictures are wanted.
     pub pictures: Pictures,
+    /// What keys are normalised with; pictures have to be floats, all else becomes float32.
+    pub normal: Vec<(String, Normal)>,
     /// What happens to a sample that cannot be read.
     pub on_error: OnError,
 }
@@ -127,6 +134,7 @@ impl Default for LoaderOptions {
             readers: 2,
             depth: 4,
             pictures: Pictures::default(),
+            normal: Vec::new(),
             on_error: OnError::Raise,
         }
     }
@@ -200,13 +208,14 @@ impl Loader {
     /// Starts the threads. `windows` has, for each source of the order, its variants; one if there is no curriculum.
     pub fn start(order: Order, windows: Vec<Vec<Windows>>, options: LoaderOptions) -> Result<Self> {
         check::check_options(&options)?;
-        check::check_windows(&order, &windows)?;
+        check::check_windows(&order, &windows, &options.pictures)?;
+        let seed = order.settings().seed;
         let planner = Planner::new(order, &windows, &options)?;
         let (next, end) = planner.batches();
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
         let shared = Arc::new(Shared {
-            fields: Fields::new(first, &options.pictures)?,
+            fields: Fields::new(first, &options, seed)?,
             block_of: planner.block_of(),
             windows,
             work: Tasks::new(),

@@ -7,13 +7,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
-use std::sync::{Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use kino_dataset::{EpisodeWindows, PageSlice, StoredStream, Stream};
+use kino_dataset::{DatasetError, EpisodeWindows, PageSlice, StoredStream, Stream};
 
 use super::block::Decoded;
 use super::job::SampleJob;
+use super::reduce::{Fit, Reduce};
 
 /// A span is about this many stored bytes: large enough that a read pays, small enough that the first page comes soon.
 const SPAN_BYTES: u64 = 1 << 20;
@@ -24,10 +25,13 @@ pub(super) const AHEAD: u8 = 1;
 pub(super) const NOW: u8 = 2;
 
 /// Which frames of an episode are wanted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Wanted {
-    /// By the position of the stream that stores them: a window that reads them, and the frames.
-    pub(super) streams: BTreeMap<usize, (usize, Frames)>,
+    /// What becomes of the frames of each window when they are decoded.
+    pub(super) fits: Arc<[Fit]>,
+    /// By the position of the stream that stores them, and what becomes of them: a window that reads them, and the frames.
+    /// One that is wanted in two sizes is decoded twice.
+    pub(super) streams: BTreeMap<(usize, Fit), (usize, Frames)>,
 }
 
 #[derive(Debug)]
@@ -37,9 +41,17 @@ pub(super) enum Frames {
 }
 
 impl Wanted {
+    /// Nothing yet.
+    pub(crate) fn new(fits: &Arc<[Fit]>) -> Self {
+        Self {
+            fits: Arc::clone(fits),
+            streams: BTreeMap::new(),
+        }
+    }
+
     /// Every frame that the streams of these windows store or share.
-    pub(crate) fn all(windows: &EpisodeWindows, wished: &[usize]) -> Self {
-        let mut wanted = Self::default();
+    pub(crate) fn all(windows: &EpisodeWindows, wished: &[usize], fits: &Arc<[Fit]>) -> Self {
+        let mut wanted = Self::new(fits);
         for &window in wished {
             let Some(stream) = windows.stream(window) else {
                 continue;
@@ -50,7 +62,8 @@ impl Wanted {
             // Shared frames come first: the first and the last frame name all who store some.
             for frame in [0, last] {
                 let (position, _) = stream.place_of(frame);
-                wanted.streams.insert(position, (window, Frames::All));
+                let key = (position, wanted.fit(window));
+                wanted.streams.insert(key, (window, Frames::All));
             }
         }
         wanted
@@ -59,11 +72,15 @@ impl Wanted {
     /// One more frame of a window's stream.
     pub(crate) fn add(&mut self, window: usize, stream: &Stream, frame: u32) {
         let (position, frame) = stream.place_of(frame);
-        let entry = self.streams.entry(position);
+        let entry = self.streams.entry((position, self.fit(window)));
         match entry.or_insert_with(|| (window, Frames::Some(Vec::new()))) {
             (_, Frames::Some(frames)) if frames.last() != Some(&frame) => frames.push(frame),
             _ => {}
         }
+    }
+
+    fn fit(&self, window: usize) -> Fit {
+        self.fits.get(window).copied().unwrap_or_default()
     }
 }
 
@@ -74,6 +91,11 @@ pub(super) struct StoredPages {
     pub(super) window: usize,
     /// The position of the stream that stores them.
     pub(super) position: usize,
+    /// What becomes of its frames, and how; nothing where `reduce` is `None`.
+    pub(super) fit: Fit,
+    pub(super) reduce: Option<Reduce>,
+    /// Shape of a decoded frame.
+    pub(super) shape: Vec<usize>,
     /// Bytes of a decoded frame; 0 for text.
     pub(super) frame_bytes: usize,
     /// Bytes of all its texts together and how many they are; for numbers not looked at.
@@ -119,7 +141,11 @@ impl Span {
 }
 
 impl StoredPages {
-    pub(super) fn new(source: &StoredStream, window: usize, frames: Frames) -> Self {
+    pub(super) fn new(
+        source: &StoredStream,
+        (window, fit): (usize, Fit),
+        frames: Frames,
+    ) -> Result<Self, DatasetError> {
         let mut slices: Vec<PageSlice> = Vec::new();
         match frames {
             Frames::All => slices.extend(source.pages(source.frames())),
@@ -130,19 +156,27 @@ impl StoredPages {
                 }
             }
         }
+        let ty = source.frame_type().as_values();
+        let reduce = ty.map_or(Ok(None), |ty| fit.reduce(ty));
+        let reduce = reduce.map_err(|what| DatasetError::Invalid { what })?;
+        let (shape, frame_bytes) = match (&reduce, ty) {
+            (Some(reduce), _) => (reduce.shape().to_vec(), reduce.frame_bytes()),
+            (None, Some(ty)) => (ty.shape().to_vec(), ty.frame_bytes()),
+            (None, None) => (Vec::new(), 0),
+        };
         let mut one = Self {
             window,
             position: source.position(),
-            frame_bytes: source
-                .frame_type()
-                .as_values()
-                .map_or(0, |ty| ty.frame_bytes()),
+            fit,
+            reduce,
+            shape,
+            frame_bytes,
             texts: (source.raw_bytes(), u64::from(source.frames().end)),
             pages: Vec::with_capacity(slices.len()),
             spans: Vec::new(),
         };
         slices.into_iter().for_each(|slice| one.push(slice));
-        one
+        Ok(one)
     }
 
     /// Adds the next page to the last span, or to a new one.

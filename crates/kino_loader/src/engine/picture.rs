@@ -1,17 +1,16 @@
-//! From a decoded frame to its place in the batch: as it is, or turned into what a network takes.
+//! What is wished of the frames of a batch: the size, the cut, the layout and the numbers of pictures, and normalisation.
 //!
 //! ```text
-//! decoded  RGBRGB…  ──layout──▶ Hwc RGBRGB…  or  Chw RRR…GGG…BBB…
-//! uint8    0 … 255  ──number──▶ uint8, or (v / 255 − mean) / std as float32, float16, bfloat16
+//! decode   stored picture ──resize──▶ ──centre cut──▶ the pool          reduce.rs, once per frame
+//! collate  ──random cut──▶ ──layout──▶ ──number──▶ the batch            convert.rs, once per sample
 //! ```
 //!
-//! Both happen in the one pass that copies the frame. There are only 256 values of a byte, so a float is looked up and not
-//! computed: the table is made in f64 and rounded once, and the copy costs the same whatever the formula was.
+//! A *form* is what all this comes to for the frames of one window.
 
-use half::{bf16, f16};
-use kino_codec::{Dtype, Layout, PicturesMut, ValueType, View};
+use kino_codec::{Dtype, Layout, ValueType};
 
-use super::fields::ArrayType;
+use super::convert::{Convert, Elements, FloatNumber, Floats, to_f32};
+use super::reduce::{Fit, Size, check_cut, picture_size};
 use crate::error::{Result, invalid};
 
 /// How the pictures of a batch are wanted; streams that are no pictures of bytes are left as they are.
@@ -21,8 +20,34 @@ pub struct Pictures {
     pub layout: Layout,
     /// Which numbers.
     pub number: PictureNumber,
-    /// Mean and standard deviation per colour, by key, that floats are normalised with after division by 255.
-    pub normal: Vec<(String, Normal)>,
+    /// What pictures are resized to.
+    pub size: Wished<Size>,
+    /// What is cut out of them, after resizing.
+    pub crop: Wished<Size>,
+    /// Where it is cut out.
+    pub crop_place: CropPlace,
+}
+
+/// What is wished of all pictures, or of those under some keys.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Wished<T> {
+    /// Nothing.
+    #[default]
+    None,
+    /// The same of all.
+    All(T),
+    /// Of these keys.
+    Keys(Vec<(String, T)>),
+}
+
+/// Where a part is cut out of a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CropPlace {
+    /// In the middle.
+    #[default]
+    Centre,
+    /// Anywhere, evenly; one place per sample and key, drawn from the order's seed and the sample's index (`spec/order.md`).
+    Random,
 }
 
 /// The numbers of a picture.
@@ -39,53 +64,99 @@ pub enum PictureNumber {
     Bf16,
 }
 
-/// What a picture is normalised with.
+/// What the frames of a key are normalised with: (value − offset) / scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Normal {
-    /// Subtracted, per colour; of values from 0 to 1.
-    pub mean: Vec<f64>,
-    /// Divided by, per colour.
-    pub std: Vec<f64>,
+    /// Subtracted: per colour of a picture, of values from 0 to 1, or per element of other frames.
+    pub offset: Vec<f64>,
+    /// Divided by, per colour or element; above 0.
+    pub scale: Vec<f64>,
 }
 
-/// How the frames of one field are put into the batch.
+/// What becomes of the frames of one window.
 #[derive(Debug, Clone)]
-pub(crate) enum Convert {
-    /// As they are.
-    Copy,
-    /// Another order of colours: all pixels as one row of a picture, which is the fastest to sort.
-    Chw { row: View },
-    /// Floats, by a table of 256 numbers per colour.
-    Table {
-        layout: Layout,
-        pixels: usize,
-        colours: usize,
-        number: ArrayType,
-        table: Table,
-    },
+pub(crate) struct Form {
+    /// When they are decoded.
+    pub(crate) fit: Fit,
+    /// What is cut out at random when they are put into the batch.
+    pub(crate) cut: Option<Size>,
+    /// What they are then, before their numbers and layout change.
+    pub(crate) ty: ValueType,
 }
 
-/// 256 numbers per colour.
-#[derive(Debug, Clone)]
-pub(crate) enum Table {
-    Two(Vec<[[u8; 2]; 256]>),
-    Four(Vec<[[u8; 4]; 256]>),
+impl<T: Copy> Wished<T> {
+    fn of(&self, key: &str) -> Option<T> {
+        match self {
+            Self::None => None,
+            Self::All(wish) => Some(*wish),
+            Self::Keys(keys) => {
+                let named = keys.iter().find(|(name, _)| name == key);
+                named.map(|(_, wish)| *wish)
+            }
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &str> {
+        let keys = match self {
+            Self::Keys(keys) => keys.as_slice(),
+            Self::None | Self::All(_) => &[],
+        };
+        keys.iter().map(|(key, _)| key.as_str())
+    }
 }
 
 impl Pictures {
-    /// How frames of a type are put under a key.
-    pub(crate) fn convert(&self, key: &str, ty: &ValueType) -> Result<Convert> {
-        let normal = self.normal.iter().find(|(name, _)| name == key);
-        let normal = normal.map(|(_, normal)| normal);
-        let (&[height, width, colours], Dtype::U8) = (ty.shape(), ty.dtype()) else {
+    /// What becomes of frames of a type under a key.
+    pub(crate) fn form(&self, key: &str, ty: &ValueType) -> Result<Form> {
+        let Some((stored, colours)) = picture_size(ty) else {
+            for wish in [&self.size, &self.crop] {
+                if wish.keys().any(|name| name == key) {
+                    return Err(invalid(format!(
+                        "`{key}` is {ty}, not a picture of bytes; leave it out of those to resize or crop"
+                    )));
+                }
+            }
+            return Ok(Form {
+                fit: Fit::default(),
+                cut: None,
+                ty: ty.clone(),
+            });
+        };
+        let (size, crop) = (self.size.of(key), self.crop.of(key));
+        let (centre, cut) = match self.crop_place {
+            CropPlace::Centre => (crop, None),
+            CropPlace::Random => (None, crop),
+        };
+        let fit = Fit { size, centre };
+        let refused = |what: String| invalid(format!("`{key}`: {what}"));
+        fit.reduce(ty).map_err(refused)?;
+        let whole = size.unwrap_or(stored);
+        if let Some(cut) = cut {
+            check_cut(cut, whole).map_err(refused)?;
+        }
+        let Size { height, width } = crop.unwrap_or(whole);
+        let ty = ValueType::new(Dtype::U8, &[height, width, colours]);
+        Ok(Form {
+            fit,
+            cut,
+            ty: ty.map_err(|error| refused(error.to_string()))?,
+        })
+    }
+
+    /// How frames of a form are put under a key.
+    pub(crate) fn convert(
+        &self,
+        key: &str,
+        form: &Form,
+        normal: Option<&Normal>,
+    ) -> Result<Convert> {
+        let ty = &form.ty;
+        let Some((size, colours)) = picture_size(ty) else {
             return match normal {
-                Some(_) => Err(invalid(format!(
-                    "`{key}` is {ty}, not a picture of bytes; leave it out of the pictures to normalise"
-                ))),
+                Some(normal) => elements(key, ty, normal),
                 None => Ok(Convert::Copy),
             };
         };
-        let pixels = height * width;
         let number = match self.number {
             PictureNumber::U8 if normal.is_some() => {
                 return Err(invalid(format!(
@@ -93,27 +164,36 @@ impl Pictures {
                 )));
             }
             PictureNumber::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
-            PictureNumber::U8 => return Ok(one_row(pixels, colours)),
-            PictureNumber::F32 => ArrayType::Stored(Dtype::F32),
-            PictureNumber::F16 => ArrayType::Stored(Dtype::F16),
-            PictureNumber::Bf16 => ArrayType::Bf16,
+            PictureNumber::U8 => return Ok(Convert::chw(ty, form.cut.is_some())),
+            PictureNumber::F32 => FloatNumber::F32,
+            PictureNumber::F16 => FloatNumber::F16,
+            PictureNumber::Bf16 => FloatNumber::Bf16,
         };
-        Ok(Convert::Table {
-            layout: self.layout,
-            pixels,
-            colours,
-            number,
-            table: Table::new(key, number, colours, normal)?,
-        })
+        let (offset, scale) = match normal {
+            None => (vec![0.0; colours], vec![1.0; colours]),
+            Some(normal) => per_colour(key, colours, normal)?,
+        };
+        Ok(Convert::Floats(Floats::new(
+            (self.layout, number),
+            (size, colours),
+            (&offset, &scale),
+        )))
     }
 
-    /// Refuses to normalise what is not there.
-    pub(crate) fn check_keys<'k>(&self, keys: impl Iterator<Item = &'k str> + Clone) -> Result<()> {
-        for (key, _) in &self.normal {
+    /// Refuses wishes for keys that are not there.
+    pub(crate) fn check_keys<'k>(
+        &self,
+        normal: &[(String, Normal)],
+        keys: impl Iterator<Item = &'k str> + Clone,
+    ) -> Result<()> {
+        let resized = self.size.keys().map(|key| (key, "resize"));
+        let cropped = self.crop.keys().map(|key| (key, "crop"));
+        let normal = normal.iter().map(|(key, _)| (key.as_str(), "normalise"));
+        for (key, what) in resized.chain(cropped).chain(normal) {
             if !keys.clone().any(|known| known == key) {
                 let keys: Vec<_> = keys.collect();
                 return Err(invalid(format!(
-                    "no key `{key}` to normalise; there are {}",
+                    "no key `{key}` to {what}; there are {}",
                     keys.join(", ")
                 )));
             }
@@ -122,239 +202,207 @@ impl Pictures {
     }
 }
 
-impl Table {
-    fn new(key: &str, number: ArrayType, colours: usize, normal: Option<&Normal>) -> Result<Self> {
-        let mut columns = Vec::with_capacity(colours);
-        for colour in 0..colours {
-            let (mean, std) = match normal {
-                None => (0.0, 1.0),
-                Some(Normal { mean, std }) => match (mean.get(colour), std.get(colour)) {
-                    (Some(&mean), Some(&std)) if mean.is_finite() && std > 0.0 => (mean, std),
-                    _ => {
-                        return Err(invalid(format!(
-                            "`{key}` has {colours} colours; give each a finite mean and a standard deviation above 0"
-                        )));
-                    }
-                },
-            };
-            columns.push((0..=255_u8).map(move |value| (f64::from(value) / 255.0 - mean) / std));
-        }
-        Ok(match number {
-            ArrayType::Bf16 => Self::Two(
-                columns
-                    .into_iter()
-                    .map(|column| fill(column, |v| bf16::from_f64(v).to_le_bytes()))
-                    .collect(),
-            ),
-            ArrayType::Stored(Dtype::F16) => Self::Two(
-                columns
-                    .into_iter()
-                    .map(|column| fill(column, |v| f16::from_f64(v).to_le_bytes()))
-                    .collect(),
-            ),
-            ArrayType::Stored(_) => Self::Four(
-                columns
-                    .into_iter()
-                    .map(|column| fill(column, to_f32))
-                    .collect(),
-            ),
-        })
+/// Offset and scale of each colour, in the precision that pictures are computed in.
+fn per_colour(key: &str, colours: usize, normal: &Normal) -> Result<(Vec<f32>, Vec<f32>)> {
+    let round = |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|&one| to_f32(one)).collect() };
+    let (offset, scale) = (round(&normal.offset), round(&normal.scale));
+    let is_right = offset.len() == colours
+        && scale.len() == colours
+        && offset.iter().all(|one| one.is_finite())
+        && scale.iter().all(|one| one.is_normal() && *one > 0.0);
+    if !is_right {
+        return Err(invalid(format!(
+            "`{key}` has {colours} colours; give each a finite mean and a deviation above 0"
+        )));
     }
+    Ok((offset, scale))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "this is the one rounding")]
-fn to_f32(value: f64) -> [u8; 4] {
-    (value as f32).to_le_bytes()
-}
-
-fn fill<const N: usize>(
-    values: impl Iterator<Item = f64>,
-    write: impl Fn(f64) -> [u8; N],
-) -> [[u8; N]; 256] {
-    let mut column = [[0; N]; 256];
-    for (out, value) in column.iter_mut().zip(values) {
-        *out = write(value);
+fn elements(key: &str, ty: &ValueType, normal: &Normal) -> Result<Convert> {
+    let Normal { offset, scale } = normal;
+    let is_right = offset.len() == ty.elements()
+        && scale.len() == ty.elements()
+        && offset.iter().all(|one| one.is_finite())
+        && scale.iter().all(|one| one.is_normal() && *one > 0.0);
+    if !is_right {
+        return Err(invalid(format!(
+            "`{key}` is {ty}; give each of its {} elements a finite mean and a deviation above 0",
+            ty.elements()
+        )));
     }
-    column
-}
-
-impl Convert {
-    /// The type of the numbers that come out.
-    pub(crate) fn number(&self, stored: Dtype) -> ArrayType {
-        match self {
-            Self::Copy | Self::Chw { .. } => ArrayType::Stored(stored),
-            Self::Table { number, .. } => *number,
-        }
-    }
-
-    /// The shape of a frame that comes out.
-    pub(crate) fn shape(&self, stored: &[usize]) -> Vec<usize> {
-        match (self, stored) {
-            (
-                Self::Chw { .. }
-                | Self::Table {
-                    layout: Layout::Chw,
-                    ..
-                },
-                &[height, width, colours],
-            ) => vec![colours, height, width],
-            _ => stored.to_vec(),
-        }
-    }
-
-    /// The bytes of a frame that comes out.
-    pub(crate) fn bytes(&self, ty: &ValueType) -> usize {
-        ty.elements() * self.number(ty.dtype()).size()
-    }
-
-    /// Puts one frame into its place, which has exactly the bytes that it needs.
-    pub(crate) fn put(&self, frame: &[u8], place: &mut [u8]) {
-        match self {
-            Self::Copy => place.copy_from_slice(frame),
-            Self::Chw { row } => {
-                let picture = PicturesMut::packed(row, 1, place);
-                debug_assert!(picture.is_ok(), "the place of one frame");
-                if let Ok(mut picture) = picture {
-                    picture.put_row(0, 0, frame);
-                }
-            }
-            Self::Table {
-                layout,
-                pixels,
-                colours,
-                table,
-                ..
-            } => match (table, layout) {
-                (Table::Two(table), Layout::Chw) => {
-                    to_planes(frame, (*pixels, *colours), place, look_up(table))
-                }
-                (Table::Four(table), Layout::Chw) => {
-                    to_planes(frame, (*pixels, *colours), place, look_up(table))
-                }
-                (Table::Two(table), Layout::Hwc) => {
-                    to_pixels(frame, *colours, place, look_up(table))
-                }
-                (Table::Four(table), Layout::Hwc) => {
-                    to_pixels(frame, *colours, place, look_up(table))
-                }
-            },
-        }
-    }
-}
-
-/// Sorts the colours of pictures of so many pixels; without any pixels there is nothing to sort.
-fn one_row(pixels: usize, colours: usize) -> Convert {
-    let row = ValueType::new(Dtype::U8, &[1, pixels, colours]).and_then(|ty| View::new(&ty));
-    match row {
-        Ok(row) => Convert::Chw {
-            row: row.laid_out(Layout::Chw),
-        },
-        Err(_) => Convert::Copy,
-    }
-}
-
-fn look_up<const N: usize>(table: &[[[u8; N]; 256]]) -> impl Fn(usize, u8) -> [u8; N] {
-    |colour, value| table[colour][usize::from(value)]
-}
-
-/// Colour after colour.
-fn to_planes<const N: usize>(
-    frame: &[u8],
-    (pixels, colours): (usize, usize),
-    place: &mut [u8],
-    number: impl Fn(usize, u8) -> [u8; N],
-) {
-    for (colour, plane) in place.chunks_exact_mut((pixels * N).max(1)).enumerate() {
-        let out = plane.as_chunks_mut::<N>().0;
-        for (out, pixel) in out.iter_mut().zip(frame.chunks_exact(colours)) {
-            *out = number(colour, pixel[colour]);
-        }
-    }
-}
-
-/// Pixel after pixel.
-fn to_pixels<const N: usize>(
-    frame: &[u8],
-    colours: usize,
-    place: &mut [u8],
-    number: impl Fn(usize, u8) -> [u8; N],
-) {
-    let out = place.as_chunks_mut::<N>().0;
-    for (pixel, out) in frame
-        .chunks_exact(colours)
-        .zip(out.chunks_exact_mut(colours))
-    {
-        for (colour, (out, &value)) in out.iter_mut().zip(pixel).enumerate() {
-            *out = number(colour, value);
-        }
-    }
+    let elements = Elements::new(ty.dtype(), offset.clone(), scale.clone());
+    Ok(Convert::Elements(elements))
 }
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
     use proptest::prelude::*;
 
+    use super::super::convert::Part;
     use super::*;
 
-    /// One number at a time, as the formula says.
-    fn naive(frame: &[u8], (pixels, colours): (usize, usize), pictures: &Pictures) -> Vec<u8> {
-        let normal = pictures.normal.first().map(|(_, normal)| normal);
-        let mut out = Vec::new();
-        for place in 0..pixels * colours {
+    fn rgb(height: usize, width: usize, colours: usize) -> ValueType {
+        ValueType::new(Dtype::U8, &[height, width, colours]).unwrap()
+    }
+
+    fn noise(len: usize, seed: u64) -> Vec<u8> {
+        let byte = |idx: u64| seed.wrapping_mul(idx * 2 + 1).to_le_bytes()[4];
+        (0..len as u64).map(byte).collect()
+    }
+
+    /// One number at a time, as torchvision computes it.
+    fn number(value: u8, (offset, scale): (f64, f64), number: PictureNumber) -> Vec<u8> {
+        let float = (f32::from(value) / 255.0 - to_f32(offset)) / to_f32(scale);
+        match number {
+            PictureNumber::U8 => vec![value],
+            PictureNumber::F32 => float.to_le_bytes().to_vec(),
+            PictureNumber::F16 => f16::from_f32(float).to_le_bytes().to_vec(),
+            PictureNumber::Bf16 => bf16::from_f32(float).to_le_bytes().to_vec(),
+        }
+    }
+
+    fn naive(frame: &[u8], part: Part, pictures: &Pictures, normal: Option<&Normal>) -> Vec<u8> {
+        let (pixels, colours) = (part.size.height * part.size.width, part.colours);
+        let place = |place: usize| {
             let (pixel, colour) = match pictures.layout {
                 Layout::Hwc => (place / colours, place % colours),
                 Layout::Chw => (place % pixels, place / pixels),
             };
-            let value = frame[pixel * colours + colour];
-            let (mean, std) = normal.map_or((0.0, 1.0), |n| (n.mean[colour], n.std[colour]));
-            let float = (f64::from(value) / 255.0 - mean) / std;
-            match pictures.number {
-                PictureNumber::U8 => out.push(value),
-                PictureNumber::F32 => out.extend(to_f32(float)),
-                PictureNumber::F16 => out.extend(f16::from_f64(float).to_le_bytes()),
-                PictureNumber::Bf16 => out.extend(bf16::from_f64(float).to_le_bytes()),
-            }
-        }
-        out
+            let (y, x) = (pixel / part.size.width, pixel % part.size.width);
+            let pixel = (part.top + y) * part.columns + part.left + x;
+            let normal = normal.map_or((0.0, 1.0), |n| (n.offset[colour], n.scale[colour]));
+            number(frame[pixel * colours + colour], normal, pictures.number)
+        };
+        (0..pixels * colours).flat_map(place).collect()
     }
 
     proptest! {
         #[test]
-        fn every_layout_and_number_agrees_with_the_formula(
-            (height, width, colours) in (1..6_usize, 1..6_usize, 1..5_usize),
+        fn every_layout_number_and_cut_agrees_with_one_number_at_a_time(
+            (height, width, colours) in (1..14_usize, 1..90_usize, 1..6_usize),
             seed: u64,
+            at: (u16, u16, u16, u16),
             chw: bool,
+            is_cut: bool,
             number in 0..4_usize,
-            normal: bool,
+            is_normal: bool,
         ) {
             use PictureNumber::{Bf16, F16, F32, U8};
             let number = [U8, F32, F16, Bf16][number];
             let column = |scale: f64| (0..colours).map(|colour| scale * (1.0 + colour as f64)).collect();
-            let normal = (normal && number != U8).then(|| ("cam".to_owned(), Normal { mean: column(0.1), std: column(0.3) }));
+            let normal = (is_normal && number != U8).then(|| Normal { offset: column(0.1), scale: column(0.3) });
+            let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
+            let (top, left) = if is_cut {
+                (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1))
+            } else {
+                (0, 0)
+            };
             let pictures = Pictures {
                 layout: if chw { Layout::Chw } else { Layout::Hwc },
                 number,
-                normal: normal.into_iter().collect(),
+                crop: if is_cut { Wished::All(cut) } else { Wished::None },
+                crop_place: CropPlace::Random,
+                ..Pictures::default()
             };
-            let ty = ValueType::new(Dtype::U8, &[height, width, colours]).unwrap();
-            let convert = pictures.convert("cam", &ty).unwrap();
-            let frame: Vec<u8> = (0..ty.elements() as u64)
-                .map(|idx| seed.wrapping_mul(idx * 2 + 1).to_le_bytes()[4])
-                .collect();
-            let mut place = vec![0xa5; convert.bytes(&ty)];
-            convert.put(&frame, &mut place);
-            prop_assert_eq!(place, naive(&frame, (height * width, colours), &pictures));
-            let shape = if chw { vec![colours, height, width] } else { vec![height, width, colours] };
-            prop_assert_eq!(convert.shape(ty.shape()), shape);
+            let ty = rgb(height, width, colours);
+            let form = pictures.form("cam", &ty).unwrap();
+            let convert = pictures.convert("cam", &form, normal.as_ref()).unwrap();
+            let frame = noise(ty.elements(), seed);
+            let size = if is_cut { cut } else { Size { height, width } };
+            let part = Part { top, left, size, columns: width, colours };
+            let mut place = vec![0xa5; convert.bytes(&form.ty)];
+            convert.put(&frame, is_cut.then_some(part), &mut place);
+            prop_assert_eq!(place, naive(&frame, part, &pictures, normal.as_ref()));
+            let shape = if chw { vec![colours, size.height, size.width] } else { vec![size.height, size.width, colours] };
+            prop_assert_eq!(convert.shape(form.ty.shape()), shape);
+        }
+
+        #[test]
+        fn other_numbers_are_shifted_and_scaled_in_double_precision(values in prop::collection::vec(any::<f64>(), 3)) {
+            let normal = Normal { offset: vec![0.5, -1e3, 0.0], scale: vec![2.0, 1e-3, 1e30] };
+            let ty = ValueType::new(Dtype::F64, &[3]).unwrap();
+            let pictures = Pictures { number: PictureNumber::F16, layout: Layout::Chw, ..Pictures::default() };
+            let form = pictures.form("joints", &ty).unwrap();
+            let convert = pictures.convert("joints", &form, Some(&normal)).unwrap();
+            let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let mut place = vec![0; convert.bytes(&ty)];
+            convert.put(&frame, None, &mut place);
+            let found: Vec<u32> = place.as_chunks::<4>().0.iter().map(|&one| u32::from_le_bytes(one)).collect();
+            for (idx, value) in values.iter().enumerate() {
+                let wanted = to_f32((value - normal.offset[idx]) / normal.scale[idx]);
+                prop_assert!(found[idx] == wanted.to_bits() || wanted.is_nan() && f32::from_bits(found[idx]).is_nan());
+            }
+        }
+    }
+
+    #[test]
+    fn every_byte_becomes_the_float_that_torchvision_gives() {
+        let frame: Vec<u8> = (0..=255).collect();
+        let normal = Normal {
+            offset: vec![0.485],
+            scale: vec![0.229],
+        };
+        for kind in [PictureNumber::F32, PictureNumber::F16, PictureNumber::Bf16] {
+            for normal in [None, Some(&normal)] {
+                let pictures = Pictures {
+                    number: kind,
+                    ..Pictures::default()
+                };
+                let form = pictures.form("cam", &rgb(16, 16, 1)).unwrap();
+                let convert = pictures.convert("cam", &form, normal).unwrap();
+                let mut place = vec![0; convert.bytes(&form.ty)];
+                convert.put(&frame, None, &mut place);
+                let of = normal.map_or((0.0, 1.0), |normal| (normal.offset[0], normal.scale[0]));
+                let wanted = frame.iter().flat_map(|&value| number(value, of, kind));
+                assert_eq!(place, wanted.collect::<Vec<u8>>());
+            }
+        }
+    }
+
+    #[test]
+    fn every_type_of_number_can_be_normalised() {
+        let normal = Normal {
+            offset: vec![1.0],
+            scale: vec![2.0],
+        };
+        let cases: [(Dtype, Vec<u8>); 12] = [
+            (Dtype::Bool, vec![1]),
+            (Dtype::U8, vec![7]),
+            (Dtype::I8, (-7_i8).to_le_bytes().to_vec()),
+            (Dtype::U16, 7_u16.to_le_bytes().to_vec()),
+            (Dtype::I16, (-7_i16).to_le_bytes().to_vec()),
+            (Dtype::U32, 7_u32.to_le_bytes().to_vec()),
+            (Dtype::I32, (-7_i32).to_le_bytes().to_vec()),
+            (Dtype::U64, 7_u64.to_le_bytes().to_vec()),
+            (Dtype::I64, (-7_i64).to_le_bytes().to_vec()),
+            (Dtype::F16, f16::from_f32(-7.0).to_le_bytes().to_vec()),
+            (Dtype::F32, 7_f32.to_le_bytes().to_vec()),
+            (Dtype::F64, (-7_f64).to_le_bytes().to_vec()),
+        ];
+        for (dtype, frame) in cases {
+            let ty = ValueType::new(dtype, &[1]).unwrap();
+            let form = Pictures::default().form("x", &ty).unwrap();
+            let convert = Pictures::default().convert("x", &form, Some(&normal));
+            let mut place = [0; 4];
+            convert.unwrap().put(&frame, None, &mut place);
+            let found = f32::from_le_bytes(place);
+            assert!([0.0, 3.0, -4.0].contains(&found), "{dtype:?}: {found}");
         }
     }
 
     #[test]
     fn what_is_no_picture_of_bytes_stays_as_it_is() {
+        let size = Size {
+            height: 1,
+            width: 1,
+        };
         let pictures = Pictures {
             layout: Layout::Chw,
             number: PictureNumber::F16,
-            normal: Vec::new(),
+            size: Wished::All(size),
+            crop: Wished::All(size),
+            crop_place: CropPlace::Random,
         };
         for (dtype, shape) in [
             (Dtype::F32, vec![2, 2, 3]),
@@ -362,8 +410,10 @@ mod tests {
             (Dtype::U16, vec![2, 2, 1]),
         ] {
             let ty = ValueType::new(dtype, &shape).unwrap();
-            let convert = pictures.convert("depth", &ty).unwrap();
+            let form = pictures.form("depth", &ty).unwrap();
+            let convert = pictures.convert("depth", &form, None).unwrap();
             assert!(matches!(convert, Convert::Copy), "{ty}");
+            assert_eq!((&form.ty, form.fit, form.cut), (&ty, Fit::default(), None));
             assert_eq!(
                 (convert.shape(&shape), convert.bytes(&ty)),
                 (shape, ty.frame_bytes())
@@ -372,29 +422,47 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_normalised_is_refused_with_the_reason() {
-        let ty = ValueType::new(Dtype::U8, &[2, 2, 3]).unwrap();
-        let vector = ValueType::new(Dtype::F32, &[7]).unwrap();
-        let refused = |number, ty: &ValueType, (mean, std): (Vec<f64>, Vec<f64>), says: &str| {
-            let normal = vec![("cam".to_owned(), Normal { mean, std })];
-            let pictures = Pictures {
-                layout: Layout::Hwc,
-                number,
-                normal,
-            };
-            let error = pictures.convert("cam", ty).unwrap_err().to_string();
-            assert!(error.contains(says), "{error}");
+    fn what_cannot_be_is_refused_with_the_reason() {
+        let (picture, vector) = (rgb(8, 6, 3), ValueType::new(Dtype::F32, &[7]).unwrap());
+        let refused = |pictures: &Pictures, ty: &ValueType, normal: Option<Normal>, says: &str| {
+            let form = pictures.form("cam", ty);
+            let error = form.and_then(|form| pictures.convert("cam", &form, normal.as_ref()));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(says) && error.contains("`cam`"), "{error}");
         };
-        let right = || (vec![0.5; 3], vec![1.0; 3]);
-        refused(PictureNumber::U8, &ty, right(), "ask for float32");
-        refused(PictureNumber::F32, &vector, right(), "not a picture");
-        for wrong in [
+        let normal = |offset, scale| Some(Normal { offset, scale });
+        let floats = Pictures {
+            number: PictureNumber::F32,
+            ..Pictures::default()
+        };
+        let right = normal(vec![0.5; 3], vec![1.0; 3]);
+        refused(&Pictures::default(), &picture, right, "ask for float32");
+        for (offset, scale) in [
             (vec![0.5], vec![1.0]),
             (vec![0.5; 3], vec![0.0; 3]),
+            (vec![0.5; 3], vec![1e-60; 3]),
             (vec![f64::NAN; 3], vec![1.0; 3]),
             (vec![0.5; 3], vec![f64::NAN; 3]),
         ] {
-            refused(PictureNumber::F32, &ty, wrong, "3 colours");
+            refused(
+                &floats,
+                &picture,
+                normal(offset.clone(), scale.clone()),
+                "3 colours",
+            );
+            refused(&floats, &vector, normal(offset, scale), "7 elements");
+        }
+        let (height, width) = (9, 6);
+        let wish = Wished::Keys(vec![("cam".to_owned(), Size { height, width })]);
+        for crop_place in [CropPlace::Centre, CropPlace::Random] {
+            let crop = wish.clone();
+            let pictures = Pictures {
+                crop,
+                crop_place,
+                ..Pictures::default()
+            };
+            refused(&pictures, &picture, None, "nearest legal value 8 × 6");
+            refused(&pictures, &vector, None, "not a picture");
         }
     }
 }

@@ -71,7 +71,7 @@ impl Planner {
         let next = options.first_index / batch;
         // Refuses a number of ranks that does not go with the batch, before any thread starts.
         order.rank_range(next, options.rank, options.world, options.uneven)?;
-        let (pooled, once) = held(&order, windows, options.memory_bytes)?;
+        let (pooled, once) = held(&order, windows, options)?;
         Ok(Self {
             reader: order.reader(),
             order,
@@ -86,7 +86,7 @@ impl Planner {
             once,
             scouted: VecDeque::new(),
             scouted_samples: 0,
-            keeps_all: decoded_bytes(windows) <= options.memory_bytes,
+            keeps_all: decoded_bytes(windows, &options.pictures) <= options.memory_bytes,
             episodes: Episodes::default(),
             made: None,
             is_blind: false,
@@ -185,7 +185,7 @@ impl Planner {
             other => self.made = other,
         }
         let windows = self.episodes.open(shared, key)?;
-        let wanted = Wanted::all(&windows, &self.pooled);
+        let wanted = Wanted::all(&windows, &self.pooled, &shared.fields.fits);
         Ok(Arc::new(Block::new(windows, wanted)?))
     }
 
@@ -200,12 +200,13 @@ impl Planner {
         };
         self.scouted_samples -= samples.len();
         self.next += 1;
+        let first_index = self.rank_range(number)?.start;
         let mut planned = Vec::with_capacity(samples.len());
         let done = self
             .plan_all(shared, &samples, &mut planned)
             .and_then(|goes_on| {
                 goes_on
-                    .then(|| new_batch(shared, number, &planned))
+                    .then(|| new_batch(shared, (number, first_index), &planned))
                     .transpose()
             });
         match done {
@@ -323,7 +324,7 @@ impl Planner {
         }
         if !self.once.is_empty() {
             let windows = self.episodes.open(shared, key)?;
-            let block = once_block(windows, &self.once, &plan)?;
+            let block = once_block(windows, &self.once, &plan, &shared.fields.fits)?;
             if !wait_for_room(shared, block.bytes()) {
                 return Ok(None);
             }

@@ -12,6 +12,7 @@ use super::job::{BatchJob, JobBlock, SampleJob, frames_of};
 use super::meter::Stage;
 use super::pages::Wanted;
 use super::pool::EpisodeKey;
+use super::reduce::Fit;
 use super::shared::Shared;
 use super::worker::{Read, Work};
 use crate::error::Result;
@@ -42,13 +43,19 @@ impl Planned {
 }
 
 /// A batch that can be filled with these samples.
-pub(super) fn new_batch(shared: &Shared, number: u64, planned: &[Planned]) -> Result<BatchJob> {
+///
+/// `numbers` are the batch and the index in the order of the first sample.
+pub(super) fn new_batch(
+    shared: &Shared,
+    numbers: (u64, u64),
+    planned: &[Planned],
+) -> Result<BatchJob> {
     let samples: Vec<SampleRef> = planned.iter().map(|one| one.sample).collect();
     let steps = shared.fields.steps(planned.iter().map(|one| &one.plan));
     let places = shared.fields.places(samples.len(), &steps)?;
     let filling = Filling::new(places, &shared.shelf).ok_or_else(|| too_large(samples.len()))?;
     Ok(BatchJob::new(
-        number,
+        numbers,
         samples,
         &shared.fields,
         steps,
@@ -61,8 +68,9 @@ pub(super) fn once_block(
     windows: Arc<EpisodeWindows>,
     once: &[usize],
     plan: &SamplePlan,
+    fits: &Arc<[Fit]>,
 ) -> Result<Arc<Block>, DatasetError> {
-    let mut wanted = Wanted::default();
+    let mut wanted = Wanted::new(fits);
     for &window in once {
         if let (Some(stream), Some(plan)) = (windows.stream(window), plan.windows.get(window)) {
             frames_of(plan).for_each(|frame| wanted.add(window, stream, frame));

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use kino_codec::Scratch;
 use kino_dataset::DatasetError;
 
 use super::OnError;
 use super::block::{Block, PageId, SpanId};
 use super::job::{BatchJob, JobBlock, SampleJob, steps_of};
 use super::meter::{Meter, Stage};
+use super::reduce::DecodeScratch;
 use super::shared::{Shared, sample_error};
 
 /// Something to read.
@@ -80,7 +80,7 @@ pub(super) fn read(shared: &Shared) {
 
 /// Decodes and collates until the queue is closed.
 pub(super) fn work(shared: &Shared) {
-    let mut scratch = Scratch::new();
+    let mut scratch = DecodeScratch::default();
     while let Some(work) = shared.work.pop() {
         match work {
             Work::Decode(block, page) => {

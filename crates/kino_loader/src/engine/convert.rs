@@ -1,0 +1,381 @@
+//! From a decoded frame to its place in the batch: as it is, or turned into what a network takes.
+//!
+//! ```text
+//! picture  RGBRGB…  ──cut──▶ some rows and columns ──layout──▶ Hwc RGBRGB…  or  Chw RRR…GGG…BBB…
+//!          0 … 255  ──number──▶ uint8, or (v / 255 − offset) / scale as float32, float16, bfloat16
+//! numbers  x        ──────────▶ as they are, or (x − offset) / scale as float32
+//! ```
+//!
+//! All happens in the one pass that copies the frame.
+//!
+//! Pictures become floats as torchvision's `ToTensor` and `Normalize` do it, to the bit: v / 255, minus the offset, divided by the
+//! scale, each step in float32. Half precisions are that float32, rounded once more to the nearest, ties to even. The slow
+//! algorithm is one number at a time. Here a block of pixels is sorted by colour, computed and written, each in a loop that the
+//! compiler vectorises; a table of the 256 values per colour, which never computes, takes two to three times as long where there
+//! is AVX2. `measure_pictures` times it.
+//!
+//! Other numbers are few: they are computed in f64 and rounded once.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use kino_codec::{Dtype, Layout, PicturesMut, ValueType, View};
+
+use super::fields::ArrayType;
+use super::reduce::{Size, picture_size};
+
+/// Pixels, or numbers, that are computed at once: their floats stay in the first cache.
+const BLOCK: usize = 64;
+
+/// How the frames of one field are put into the batch.
+#[derive(Debug, Clone)]
+pub(crate) enum Convert {
+    /// As they are.
+    Copy,
+    /// Another order of colours.
+    Chw { view: View },
+    /// Pictures as floats.
+    Floats(Floats),
+    /// Other numbers, as float32.
+    Elements(Elements),
+}
+
+/// Pictures as floats.
+#[derive(Debug, Clone)]
+pub(crate) struct Floats {
+    layout: Layout,
+    number: FloatNumber,
+    colours: usize,
+    /// Pixels of the picture in the batch.
+    pixels: usize,
+    /// Offset and scale of each number of a block in the order in which they are computed: per colour, again and again
+    /// (by pixel), or a block of each colour (by colour).
+    offset: Vec<f32>,
+    scale: Vec<f32>,
+}
+
+/// What floats a picture becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FloatNumber {
+    F32,
+    F16,
+    Bf16,
+}
+
+/// Numbers that are no picture, shifted and scaled one by one.
+#[derive(Debug, Clone)]
+pub(crate) struct Elements {
+    dtype: Dtype,
+    offset: Vec<f64>,
+    scale: Vec<f64>,
+}
+
+/// The part of a picture that goes into the batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) top: usize,
+    pub(crate) left: usize,
+    pub(crate) size: Size,
+    /// Columns of the whole picture.
+    pub(crate) columns: usize,
+    pub(crate) colours: usize,
+}
+
+/// A frame as rows that are to be copied; one long row if all of it is.
+#[derive(Debug, Clone, Copy)]
+struct Rows<'f> {
+    bytes: &'f [u8],
+    len: usize,
+    stride: usize,
+    count: usize,
+}
+
+impl<'f> Rows<'f> {
+    fn new(frame: &'f [u8], part: Option<Part>) -> Self {
+        match part {
+            None => Self {
+                bytes: frame,
+                len: frame.len(),
+                stride: frame.len(),
+                count: 1,
+            },
+            Some(part) => Self {
+                bytes: &frame[(part.top * part.columns + part.left) * part.colours..],
+                len: part.size.width * part.colours,
+                stride: part.columns * part.colours,
+                count: part.size.height,
+            },
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'f [u8]> {
+        let rows = self.bytes.chunks(self.stride.max(1)).take(self.count);
+        rows.map(move |row| &row[..self.len])
+    }
+}
+
+impl Convert {
+    /// Another order of colours; `has_rows` if only a part of each picture is taken, row by row.
+    pub(crate) fn chw(ty: &ValueType, has_rows: bool) -> Self {
+        let shape = match (picture_size(ty), has_rows) {
+            (Some((size, colours)), true) => [size.height, size.width, colours],
+            // All pixels as one row of a picture, which is the fastest to sort.
+            (Some((size, colours)), false) => [1, size.height * size.width, colours],
+            (None, _) => return Self::Copy,
+        };
+        let view = ValueType::new(Dtype::U8, &shape).and_then(|ty| View::new(&ty));
+        match view {
+            Ok(view) => Self::Chw {
+                view: view.laid_out(Layout::Chw),
+            },
+            // Without any pixels there is nothing to sort.
+            Err(_) => Self::Copy,
+        }
+    }
+
+    /// The type of the numbers that come out.
+    pub(crate) fn number(&self, stored: Dtype) -> ArrayType {
+        match self {
+            Self::Copy | Self::Chw { .. } => ArrayType::Stored(stored),
+            Self::Floats(floats) => match floats.number {
+                FloatNumber::F32 => ArrayType::Stored(Dtype::F32),
+                FloatNumber::F16 => ArrayType::Stored(Dtype::F16),
+                FloatNumber::Bf16 => ArrayType::Bf16,
+            },
+            Self::Elements(_) => ArrayType::Stored(Dtype::F32),
+        }
+    }
+
+    /// The shape of a frame that comes out of one of this shape.
+    pub(crate) fn shape(&self, shape: &[usize]) -> Vec<usize> {
+        let is_by_colour = match self {
+            Self::Chw { .. } => true,
+            Self::Floats(floats) => floats.layout == Layout::Chw,
+            Self::Copy | Self::Elements(_) => false,
+        };
+        match *shape {
+            [height, width, colours] if is_by_colour => vec![colours, height, width],
+            _ => shape.to_vec(),
+        }
+    }
+
+    /// The bytes of a frame that comes out.
+    pub(crate) fn bytes(&self, ty: &ValueType) -> usize {
+        ty.elements() * self.number(ty.dtype()).size()
+    }
+
+    /// Puts one frame, or a part of it, into its place, which has exactly the bytes that it needs.
+    pub(crate) fn put(&self, frame: &[u8], part: Option<Part>, place: &mut [u8]) {
+        let rows = Rows::new(frame, part);
+        match self {
+            Self::Copy => {
+                let places = place.chunks_exact_mut(rows.len.max(1));
+                for (row, place) in rows.iter().zip(places) {
+                    place.copy_from_slice(row);
+                }
+            }
+            Self::Chw { view } => {
+                let picture = PicturesMut::packed(view, 1, place);
+                debug_assert!(picture.is_ok(), "the place of one frame");
+                if let Ok(mut picture) = picture {
+                    for (y, row) in rows.iter().enumerate() {
+                        picture.put_row(0, y, row);
+                    }
+                }
+            }
+            Self::Floats(floats) => pulp::Arch::new().dispatch(
+                #[inline(always)]
+                || floats.put(rows, place),
+            ),
+            Self::Elements(elements) => elements.put(frame, place),
+        }
+    }
+}
+
+impl Floats {
+    /// Pictures of a size as floats; offset and scale are per colour, of values from 0 to 1.
+    pub(crate) fn new(
+        (layout, number): (Layout, FloatNumber),
+        (size, colours): (Size, usize),
+        (offset, scale): (&[f32], &[f32]),
+    ) -> Self {
+        let repeat = |each: &[f32]| -> Vec<f32> {
+            match layout {
+                Layout::Hwc => each.repeat(BLOCK),
+                Layout::Chw => each.iter().flat_map(|&one| [one; BLOCK]).collect(),
+            }
+        };
+        Self {
+            layout,
+            number,
+            colours,
+            pixels: size.height * size.width,
+            offset: repeat(offset),
+            scale: repeat(scale),
+        }
+    }
+
+    #[inline(always)]
+    fn put(&self, rows: Rows<'_>, place: &mut [u8]) {
+        let row_pixels = rows.len / self.colours.max(1);
+        let number_bytes = self.number.size();
+        for (y, row) in rows.iter().enumerate() {
+            let at = y * row_pixels;
+            match self.layout {
+                Layout::Hwc => {
+                    let at = at * self.colours * number_bytes;
+                    self.by_pixel(row, &mut place[at..][..row.len() * number_bytes]);
+                }
+                Layout::Chw => self.by_colour(row, at, place),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn by_pixel(&self, row: &[u8], place: &mut [u8]) {
+        let size = self.number.size();
+        let period = self.offset.len().max(1);
+        for (values, place) in row.chunks(period).zip(place.chunks_mut(period * size)) {
+            let blocks = values.chunks(BLOCK).zip(place.chunks_mut(BLOCK * size));
+            let numbers = self.offset.chunks(BLOCK).zip(self.scale.chunks(BLOCK));
+            for ((values, place), numbers) in blocks.zip(numbers) {
+                self.number.compute(values, numbers, place);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn by_colour(&self, row: &[u8], at: usize, place: &mut [u8]) {
+        let size = self.number.size();
+        let mut sorted = [[0; BLOCK]; 3];
+        for (idx, block) in row.chunks(BLOCK * self.colours).enumerate() {
+            let pixels = block.len() / self.colours;
+            let at = at + idx * BLOCK;
+            if self.colours == 3 {
+                // All three in one loop, which becomes a few shuffles.
+                let [r, g, b] = &mut sorted;
+                let colours = r.iter_mut().zip(g).zip(b);
+                for (pixel, ((r, g), b)) in block.as_chunks::<3>().0.iter().zip(colours) {
+                    [*r, *g, *b] = *pixel;
+                }
+            }
+            for colour in 0..self.colours {
+                let values = if self.colours == 3 {
+                    &sorted[colour][..pixels]
+                } else {
+                    let pixels_of = block.chunks_exact(self.colours);
+                    for (value, pixel) in sorted[0].iter_mut().zip(pixels_of) {
+                        *value = pixel[colour];
+                    }
+                    &sorted[0][..pixels]
+                };
+                let numbers = (
+                    &self.offset[colour * BLOCK..][..BLOCK],
+                    &self.scale[colour * BLOCK..][..BLOCK],
+                );
+                let place = &mut place[(colour * self.pixels + at) * size..][..pixels * size];
+                self.number.compute(values, numbers, place);
+            }
+        }
+    }
+}
+
+impl FloatNumber {
+    fn size(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+        }
+    }
+
+    /// At most a block of values, each with its offset and scale.
+    #[inline(always)]
+    fn compute(self, values: &[u8], (offset, scale): (&[f32], &[f32]), place: &mut [u8]) {
+        let mut floats = [0.0_f32; BLOCK];
+        let numbers = values.iter().zip(offset).zip(scale);
+        for (float, ((&value, offset), scale)) in floats.iter_mut().zip(numbers) {
+            *float = (f32::from(value) / 255.0 - offset) / scale;
+        }
+        let floats = &floats[..values.len()];
+        match self {
+            Self::F32 => {
+                let places = place.as_chunks_mut::<4>().0;
+                for (place, float) in places.iter_mut().zip(floats) {
+                    *place = float.to_le_bytes();
+                }
+            }
+            Self::F16 => {
+                let mut halves = [f16::ZERO; BLOCK];
+                // The processor's own instruction where it has one.
+                halves[..floats.len()].convert_from_f32_slice(floats);
+                let places = place.as_chunks_mut::<2>().0;
+                for (place, half) in places.iter_mut().zip(halves) {
+                    *place = half.to_le_bytes();
+                }
+            }
+            Self::Bf16 => {
+                let places = place.as_chunks_mut::<2>().0;
+                for (place, float) in places.iter_mut().zip(floats) {
+                    // The upper half, after adding what rounds to the nearest, ties to even. None is NaN.
+                    let bits = float.to_bits();
+                    let [_, _, low, high] = (bits + 0x7fff + (bits >> 16 & 1)).to_le_bytes();
+                    *place = [low, high];
+                }
+            }
+        }
+    }
+}
+
+impl Elements {
+    /// Offset and scale are per element of a frame.
+    pub(crate) fn new(dtype: Dtype, offset: Vec<f64>, scale: Vec<f64>) -> Self {
+        Self {
+            dtype,
+            offset,
+            scale,
+        }
+    }
+
+    fn put(&self, frame: &[u8], place: &mut [u8]) {
+        match self.dtype {
+            Dtype::Bool | Dtype::U8 => self.put_as(frame, place, |[byte]| f64::from(byte)),
+            Dtype::I8 => self.put_as(frame, place, |one| f64::from(i8::from_le_bytes(one))),
+            Dtype::U16 => self.put_as(frame, place, |one| f64::from(u16::from_le_bytes(one))),
+            Dtype::I16 => self.put_as(frame, place, |one| f64::from(i16::from_le_bytes(one))),
+            Dtype::U32 => self.put_as(frame, place, |one| f64::from(u32::from_le_bytes(one))),
+            Dtype::I32 => self.put_as(frame, place, |one| f64::from(i32::from_le_bytes(one))),
+            Dtype::U64 => self.put_as(frame, place, |one| to_f64(u64::from_le_bytes(one).into())),
+            Dtype::I64 => self.put_as(frame, place, |one| to_f64(i64::from_le_bytes(one).into())),
+            Dtype::F16 => self.put_as(frame, place, |one| f16::from_le_bytes(one).to_f64()),
+            Dtype::F32 => self.put_as(frame, place, |one| f64::from(f32::from_le_bytes(one))),
+            Dtype::F64 => self.put_as(frame, place, f64::from_le_bytes),
+        }
+    }
+
+    fn put_as<const N: usize>(
+        &self,
+        frame: &[u8],
+        place: &mut [u8],
+        read: impl Fn([u8; N]) -> f64,
+    ) {
+        let numbers = self.offset.iter().zip(&self.scale);
+        let values = frame.as_chunks::<N>().0.iter().zip(numbers);
+        for (place, (&value, (offset, scale))) in
+            place.as_chunks_mut::<4>().0.iter_mut().zip(values)
+        {
+            *place = to_f32((read(value) - offset) / scale).to_le_bytes();
+        }
+    }
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "64-bit numbers beyond 2^53 are rounded to the nearest"
+)]
+fn to_f64(value: i128) -> f64 {
+    value as f64
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "this is the one rounding")]
+pub(super) fn to_f32(value: f64) -> f32 {
+    value as f32
+}

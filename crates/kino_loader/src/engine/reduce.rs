@@ -1,0 +1,350 @@
+//! Pictures made smaller when they are decoded, once for all windows that use them: resized, then cut around the centre.
+//!
+//! ```text
+//! stored 480 × 640 ──resize──▶ 256 × 256 ──centre──▶ 224 × 224 ──▶ the pool, which counts these bytes
+//! ```
+//!
+//! Resizing is bilinear with a kernel that grows with the reduction, so that every stored pixel counts: what Pillow's `BILINEAR`
+//! and torchvision's `antialias=True` do. It is `fast_image_resize`'s, in whole numbers, so every machine gives the same pixels.
+//!
+//! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same picture in another
+//! codec: what comes out depends on the decoded picture and the options alone.
+
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::{InnerPixel, U8, U8x2, U8x3, U8x4};
+use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
+use kino_codec::{Dtype, Scratch, ValueType};
+
+/// Rows and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size {
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+}
+
+/// What pictures are to become when they are decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Fit {
+    pub(crate) size: Option<Size>,
+    /// The part around the centre that is kept.
+    pub(crate) centre: Option<Size>,
+}
+
+/// How frames of one type are made to fit.
+#[derive(Debug, Clone)]
+pub(crate) struct Reduce {
+    stored: Size,
+    resized: Size,
+    kept: Size,
+    colours: usize,
+}
+
+/// What a thread that decodes keeps for the next page.
+#[derive(Debug, Default)]
+pub(crate) struct DecodeScratch {
+    pub(crate) codec: Scratch,
+    /// A page of frames as they are stored; only where they are made smaller.
+    pub(crate) whole: Vec<u8>,
+    pub(crate) resize: ResizeScratch,
+}
+
+/// What resizing keeps for the next frame.
+#[derive(Debug, Default)]
+pub(crate) struct ResizeScratch {
+    resizer: Resizer,
+    /// A resized frame that is still to be cut.
+    resized: Vec<u8>,
+}
+
+impl Fit {
+    /// How frames of a type are made to fit; `None` if they are as they should be, or no pictures of bytes.
+    ///
+    /// The error says what is wrong and what would be right, but not of which stream.
+    pub(crate) fn reduce(self, ty: &ValueType) -> Result<Option<Reduce>, String> {
+        let Some((stored, colours)) = picture_size(ty) else {
+            return Ok(None);
+        };
+        let resized = self.size.unwrap_or(stored);
+        let kept = self.centre.unwrap_or(resized);
+        check_side("resized", resized)?;
+        check_cut(kept, resized)?;
+        if resized != stored && !(1..=4).contains(&colours) {
+            return Err(format!(
+                "pictures of {colours} colours cannot be resized; 1 to 4 can"
+            ));
+        }
+        let reduce = Reduce {
+            stored,
+            resized,
+            kept,
+            colours,
+        };
+        Ok((kept != stored || resized != stored).then_some(reduce))
+    }
+}
+
+/// Sides are at most so long: more is a slip of the pen, and would not fit anywhere.
+const MOST: usize = 16_384;
+
+fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
+    let legal = |side: usize| side.clamp(1, MOST);
+    if (legal(height), legal(width)) == (height, width) {
+        return Ok(());
+    }
+    Err(format!(
+        "pictures cannot be {what} to {height} × {width}; nearest legal value {} × {}",
+        legal(height),
+        legal(width)
+    ))
+}
+
+/// Refuses to cut out more than there is.
+pub(crate) fn check_cut(part: Size, of: Size) -> Result<(), String> {
+    let legal = |side: usize, most: usize| side.clamp(1, most.max(1));
+    let nearest = (legal(part.height, of.height), legal(part.width, of.width));
+    if nearest == (part.height, part.width) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} × {} cannot be cut out of pictures of {} × {}; nearest legal value {} × {}",
+        part.height, part.width, of.height, of.width, nearest.0, nearest.1
+    ))
+}
+
+/// Height, width and colours of a picture of bytes.
+pub(crate) fn picture_size(ty: &ValueType) -> Option<(Size, usize)> {
+    match (ty.dtype(), ty.shape()) {
+        (Dtype::U8, &[height, width, colours]) => Some((Size { height, width }, colours)),
+        _ => None,
+    }
+}
+
+impl Reduce {
+    /// The shape of a frame that comes out.
+    pub(crate) fn shape(&self) -> [usize; 3] {
+        [self.kept.height, self.kept.width, self.colours]
+    }
+
+    /// Bytes of a frame that comes out.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.kept.height * self.kept.width * self.colours
+    }
+
+    /// Bytes of a frame as it is stored.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        self.stored.height * self.stored.width * self.colours
+    }
+
+    /// Makes smaller frames of whole ones; both are packed.
+    pub(crate) fn put_all(
+        &self,
+        frames: &[u8],
+        out: &mut [u8],
+        scratch: &mut ResizeScratch,
+    ) -> Result<(), String> {
+        let frames = frames.chunks_exact(self.stored_bytes().max(1));
+        for (frame, out) in frames.zip(out.chunks_exact_mut(self.frame_bytes().max(1))) {
+            self.put(frame, out, scratch)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, frame: &[u8], out: &mut [u8], scratch: &mut ResizeScratch) -> Result<(), String> {
+        let ResizeScratch { resizer, resized } = scratch;
+        if self.resized == self.stored {
+            self.cut(frame, out);
+            return Ok(());
+        }
+        if self.kept == self.resized {
+            return self.resize(resizer, frame, out);
+        }
+        resized.resize(self.resized.height * self.resized.width * self.colours, 0);
+        self.resize(resizer, frame, resized)?;
+        self.cut(resized, out);
+        Ok(())
+    }
+
+    fn resize(&self, resizer: &mut Resizer, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+        match self.colours {
+            1 => self.resize_as::<U8>(resizer, frame, out),
+            2 => self.resize_as::<U8x2>(resizer, frame, out),
+            3 => self.resize_as::<U8x3>(resizer, frame, out),
+            _ => self.resize_as::<U8x4>(resizer, frame, out),
+        }
+    }
+
+    fn resize_as<P: InnerPixel + PixelTrait>(
+        &self,
+        resizer: &mut Resizer,
+        frame: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), String> {
+        // Two or four colours are colours, not transparency.
+        let options = ResizeOptions::new()
+            .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+            .use_alpha(false);
+        let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
+        let text = |error: &dyn std::error::Error| format!("a picture was not resized: {error}");
+        let (from, to) = (self.stored, self.resized);
+        let from = TypedImageRef::<P>::from_buffer(side(from.width), side(from.height), frame);
+        let to = TypedImage::<P>::from_buffer(side(to.width), side(to.height), out);
+        let (from, mut to) = (from.map_err(|e| text(&e))?, to.map_err(|e| text(&e))?);
+        let done = resizer.resize_typed(&from, &mut to, &options);
+        done.map_err(|error| text(&error))
+    }
+
+    /// Copies the rows around the centre. An odd rest goes to the end: rows from `(height − kept) / 2` on, rounded down.
+    fn cut(&self, frame: &[u8], out: &mut [u8]) {
+        let (of, part) = (self.resized, self.kept);
+        let (top, left) = ((of.height - part.height) / 2, (of.width - part.width) / 2);
+        let row_bytes = part.width * self.colours;
+        let rows = frame.chunks_exact(of.width * self.colours).skip(top);
+        for (out, row) in out.chunks_exact_mut(row_bytes.max(1)).zip(rows) {
+            out.copy_from_slice(&row[left * self.colours..][..row_bytes]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn size(height: usize, width: usize) -> Size {
+        Size { height, width }
+    }
+
+    fn picture(height: usize, width: usize, colours: usize) -> ValueType {
+        ValueType::new(Dtype::U8, &[height, width, colours]).unwrap()
+    }
+
+    fn noise(len: usize, seed: u64) -> Vec<u8> {
+        let byte = |idx: u64| (seed | 1).wrapping_mul(idx * 2 + 1).to_le_bytes()[5];
+        (0..len as u64).map(byte).collect()
+    }
+
+    /// Along one side: the weights of a triangle as wide as the reduction, which sum to 1.
+    fn weights(from: usize, to: usize, at: usize) -> Vec<(usize, f64)> {
+        let ratio = from as f64 / to as f64;
+        let reach = ratio.max(1.0);
+        let centre = (at as f64 + 0.5) * ratio;
+        let weight = |idx: usize| (1.0 - ((idx as f64 + 0.5 - centre) / reach).abs()).max(0.0);
+        let sum: f64 = (0..from).map(weight).sum();
+        (0..from).map(|idx| (idx, weight(idx) / sum)).collect()
+    }
+
+    /// A number at a time, in f64.
+    fn naive(frame: &[u8], from: Size, to: Size, colours: usize) -> Vec<f64> {
+        let mut out = Vec::new();
+        for y in 0..to.height {
+            let rows = weights(from.height, to.height, y);
+            for x in 0..to.width {
+                let columns = weights(from.width, to.width, x);
+                for colour in 0..colours {
+                    let value = |y: usize, x: usize| {
+                        f64::from(frame[(y * from.width + x) * colours + colour])
+                    };
+                    let row = |y: usize| -> f64 {
+                        columns
+                            .iter()
+                            .map(|&(x, weight)| value(y, x) * weight)
+                            .sum()
+                    };
+                    out.push(rows.iter().map(|&(y, weight)| row(y) * weight).sum());
+                }
+            }
+        }
+        out
+    }
+
+    fn run(fit: Fit, ty: &ValueType, frame: &[u8]) -> Vec<u8> {
+        let reduce = fit.reduce(ty).unwrap().unwrap();
+        let mut out = vec![0; reduce.frame_bytes()];
+        let mut scratch = ResizeScratch::default();
+        reduce.put_all(frame, &mut out, &mut scratch).unwrap();
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn resized_pixels_are_the_means_under_a_triangle_to_one_step(
+            from in (1..24_usize, 1..24_usize), to in (1..24_usize, 1..24_usize), colours in 1..5_usize, seed: u64,
+        ) {
+            let (from, to) = (size(from.0, from.1), size(to.0, to.1));
+            prop_assume!(from != to);
+            let ty = picture(from.height, from.width, colours);
+            let frame = noise(ty.elements(), seed);
+            let found = run(Fit { size: Some(to), centre: None }, &ty, &frame);
+            let wanted = naive(&frame, from, to, colours);
+            prop_assert_eq!(found.len(), wanted.len());
+            for (found, wanted) in found.iter().zip(wanted) {
+                // Two passes, each rounded, as Pillow's.
+                prop_assert!((f64::from(*found) - wanted).abs() <= 1.5, "{} for {}", found, wanted);
+            }
+        }
+
+        #[test]
+        fn the_centre_is_that_part_of_the_resized_picture(
+            from in (4..20_usize, 4..20_usize), to in (4..20_usize, 4..20_usize), cut in (1..5_usize, 1..5_usize), seed: u64,
+        ) {
+            let (from, to, cut) = (size(from.0, from.1), size(to.0, to.1), size(cut.0, cut.1));
+            let ty = picture(from.height, from.width, 3);
+            let frame = noise(ty.elements(), seed);
+            let whole = if to == from { frame.clone() } else { run(Fit { size: Some(to), centre: None }, &ty, &frame) };
+            let fit = Fit { size: Some(to), centre: Some(cut) };
+            let found = match fit.reduce(&ty).unwrap() {
+                Some(_) => run(fit, &ty, &frame),
+                None => frame,
+            };
+            let (top, left) = ((to.height - cut.height) / 2, (to.width - cut.width) / 2);
+            for y in 0..cut.height {
+                let row = &whole[((top + y) * to.width + left) * 3..][..cut.width * 3];
+                prop_assert_eq!(&found[y * cut.width * 3..][..cut.width * 3], row);
+            }
+        }
+    }
+
+    /// Training is repeated on other machines and with later versions: the same frame must stay the same pixels.
+    #[test]
+    fn never_change_these_pixels() {
+        let ty = picture(7, 9, 3);
+        let frame = noise(ty.elements(), 0x9e37_79b9_7f4a_7c15);
+        let fit = Fit {
+            size: Some(size(3, 2)),
+            centre: None,
+        };
+        assert_eq!(run(fit, &ty, &frame), PIXELS);
+    }
+
+    const PIXELS: [u8; 18] = [
+        113, 140, 131, 130, 124, 121, 117, 121, 132, 129, 126, 132, 126, 125, 129, 138, 134, 128,
+    ];
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_nearest_that_can() {
+        let refused = |fit: Fit, ty: &ValueType, says: &str| {
+            let error = fit.reduce(ty).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        };
+        let ty = picture(48, 64, 3);
+        let centre = |height, width| Fit {
+            size: None,
+            centre: Some(size(height, width)),
+        };
+        let resized = |height, width| Fit {
+            size: Some(size(height, width)),
+            centre: None,
+        };
+        refused(centre(49, 64), &ty, "nearest legal value 48 × 64");
+        refused(centre(0, 65), &ty, "nearest legal value 1 × 64");
+        refused(resized(0, 5), &ty, "nearest legal value 1 × 5");
+        refused(resized(5, usize::MAX), &ty, "nearest legal value 5 × 16384");
+        refused(resized(5, 5), &picture(8, 8, 5), "1 to 4");
+        assert!(centre(48, 64).reduce(&ty).unwrap().is_none());
+        assert!(resized(48, 64).reduce(&ty).unwrap().is_none());
+        let vector = ValueType::new(Dtype::F32, &[7]).unwrap();
+        assert!(resized(5, 5).reduce(&vector).unwrap().is_none());
+    }
+}

@@ -1,0 +1,268 @@
+//! Pictures that are resized and cut: against the plain reader, whatever the memory, threads and ranks.
+
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test ends at the first thing that is not as expected"
+)]
+
+#[path = "loader/recording.rs"]
+mod recording;
+
+#[path = "loader/compare.rs"]
+mod compare;
+
+use compare::{bind, damage, groups, order};
+use kino_dataset::{Array, Windows};
+use kino_loader::{
+    Batch, CropPlace, Loader, LoaderOptions, OnError, Operation, Order, Pictures, PoolSize,
+    Shuffle, Size, Tail, Wished,
+};
+
+const BATCHES: u64 = 12;
+
+/// `goal` reads the frames of `front`.
+const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows": [
+    {"stream": "front", "at": {"steps": [-2, 0, 1]}, "before": "zero"},
+    {"key": "goal", "stream": "front", "at": "last", "stack": "single"},
+    {"stream": "wrist", "at": {"steps": [0]}},
+    {"stream": "joints", "at": {"times_ns": [-12345678, 0]}, "resolve": "linear"}]}"#;
+
+fn size(height: usize, width: usize) -> Size {
+    Size { height, width }
+}
+
+/// Everything of `BATCHES` batches, the parts of all ranks together.
+fn run(order: &Order, windows: &Windows, options: &LoaderOptions) -> Vec<Vec<Batch>> {
+    let ranks = (0..options.world).map(|rank| {
+        let options = LoaderOptions {
+            rank,
+            batches: Some(BATCHES),
+            ..options.clone()
+        };
+        let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options);
+        let loader = loader.as_mut().unwrap();
+        (0..BATCHES)
+            .map(|_| loader.next_batch().unwrap().unwrap())
+            .collect()
+    });
+    ranks.collect()
+}
+
+/// The bytes of a key in all batches, sample after sample of the order.
+fn bytes_of(runs: &[Vec<Batch>], key: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in 0..BATCHES as usize {
+        for rank in runs {
+            let batch = &rank[number];
+            let idx = batch.infos().iter().position(|info| info.name == key);
+            bytes.extend_from_slice(batch.array(idx.unwrap()));
+        }
+    }
+    bytes
+}
+
+/// The part of a packed picture of three colours.
+fn cut(frame: &[u8], of: Size, (top, left): (usize, usize), part: Size) -> Vec<u8> {
+    let rows = (top..top + part.height).flat_map(|y| {
+        let start = (y * of.width + left) * 3;
+        &frame[start..start + part.width * 3]
+    });
+    rows.copied().collect()
+}
+
+/// A key of the samples of some indices by the plain reader, each cut where the definition says.
+fn cut_at_random(order: &Order, windows: &Windows, key: &str, (of, part): (Size, Size)) -> Vec<u8> {
+    let mut samples = Vec::new();
+    let indices = BATCHES * u64::from(order.settings().batch);
+    order.reader().fill(0..indices, &mut samples).unwrap();
+    let mut bytes = Vec::new();
+    for (index, sample) in (0..).zip(&samples) {
+        let sample = windows.read(order.window_index(sample)).unwrap();
+        let field = sample.fields.iter().find(|(name, _)| name == key).unwrap();
+        let Array::Values { bytes: frames, .. } = &field.1 else {
+            panic!("pictures are numbers")
+        };
+        let mut draw = Operation::named(&format!("crop/{key}")).at(order.settings().seed, index);
+        let top = draw.next_below((of.height - part.height + 1) as u64) as usize;
+        let left = draw.next_below((of.width - part.width + 1) as u64) as usize;
+        for frame in frames.chunks_exact(of.height * of.width * 3) {
+            bytes.extend(cut(frame, of, (top, left), part));
+        }
+    }
+    bytes
+}
+
+#[test]
+fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks() {
+    let (_folder, dataset) = recording::open(5);
+    let windows = bind(&dataset, REQUEST);
+    let part = size(5, 4);
+    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.4))] {
+        let order = order(&windows, shuffle, Tail::Carry);
+        let keys = [
+            ("front", size(9, 7)),
+            ("goal", size(9, 7)),
+            ("wrist", size(8, 8)),
+        ];
+        let expected = keys.map(|(key, of)| cut_at_random(&order, &windows, key, (of, part)));
+        for (memory_bytes, threads, world) in [(1 << 30, 2, 1), (1, 1, 2), (20_000, 3, 3)] {
+            let options = LoaderOptions {
+                memory_bytes,
+                threads,
+                world,
+                pictures: Pictures {
+                    crop: Wished::All(part),
+                    crop_place: CropPlace::Random,
+                    ..Pictures::default()
+                },
+                ..LoaderOptions::default()
+            };
+            let runs = run(&order, &windows, &options);
+            for ((key, _), expected) in keys.iter().zip(&expected) {
+                assert!(bytes_of(&runs, key) == *expected, "{key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_stream_in_two_sizes_is_two_pictures_and_the_pool_counts_the_small_ones() {
+    let (_folder, dataset) = recording::open(4);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let pictures = Pictures {
+        size: Wished::Keys(vec![
+            ("front".to_owned(), size(4, 4)),
+            ("goal".to_owned(), size(3, 2)),
+            ("wrist".to_owned(), size(2, 2)),
+        ]),
+        crop: Wished::Keys(vec![("front".to_owned(), size(3, 3))]),
+        ..Pictures::default()
+    };
+    let total: u64 = windows.sizes().iter().sum();
+    let frames = |name: &str| {
+        let streams = dataset.manifest().streams.iter();
+        streams
+            .filter(|stream| stream.name == name)
+            .map(|stream| stream.frames)
+            .sum::<u64>()
+    };
+    let (front, wrist, joints) = (frames("front"), frames("wrist"), frames("joints"));
+    // 3 × 3 and 3 × 2 of each frame of `front`, 2 × 2 of each of `wrist`.
+    let small = front * (27 + 18) + wrist * 12 + joints * 16;
+    let mut first = None;
+    for (memory_bytes, threads) in [(total, 2), (small, 1), (small / 2, 3)] {
+        let options = LoaderOptions {
+            memory_bytes,
+            threads,
+            batches: Some(BATCHES),
+            pictures: pictures.clone(),
+            ..LoaderOptions::default()
+        };
+        let mut loader =
+            Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+        let batches: Vec<Batch> = std::iter::from_fn(|| loader.next_batch().unwrap()).collect();
+        let runs = vec![batches];
+        let peak = loader.report().pool_peak_bytes;
+        if memory_bytes >= small {
+            assert_eq!(peak, small, "all of it, in its small size");
+        }
+        let shapes: Vec<_> = runs[0][0]
+            .infos()
+            .iter()
+            .map(|info| info.shape.clone())
+            .collect();
+        assert_eq!(
+            shapes[..3],
+            [
+                vec![12, 3, 3, 3, 3],
+                vec![12, 3, 2, 3],
+                vec![12, 1, 2, 2, 3]
+            ]
+        );
+        let found = ["front", "goal", "wrist", "joints"].map(|key| bytes_of(&runs, key));
+        assert!(*first.get_or_insert_with(|| found.clone()) == found);
+    }
+    assert!(small * 2 < total);
+}
+
+#[test]
+fn a_substitute_is_cut_where_the_sample_would_have_been() {
+    let (folder, dataset) = recording::open(6);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
+    damage(folder.path());
+    let options = |world, threads| LoaderOptions {
+        world,
+        threads,
+        on_error: OnError::Substitute,
+        pictures: Pictures {
+            crop: Wished::All(size(5, 5)),
+            crop_place: CropPlace::Random,
+            ..Pictures::default()
+        },
+        ..LoaderOptions::default()
+    };
+    let once = run(&order, &windows, &options(1, 2));
+    let mut own = Vec::new();
+    order.reader().fill(0..BATCHES * 12, &mut own).unwrap();
+    let samples = once[0].iter().flat_map(|batch| batch.samples());
+    assert!(samples.zip(&own).any(|(found, own)| found != own));
+    for other in [options(3, 1), options(2, 3)] {
+        let other = run(&order, &windows, &other);
+        for key in ["front", "wrist"] {
+            assert!(bytes_of(&other, key) == bytes_of(&once, key));
+        }
+    }
+}
+
+#[test]
+fn what_a_picture_cannot_become_is_refused_before_a_thread_starts() {
+    let (_folder, dataset) = recording::open(2);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let keyed = |key: &str, size| Wished::Keys(vec![(key.to_owned(), size)]);
+    let none = Wished::None;
+    for (resize, crop, says) in [
+        (
+            none.clone(),
+            Wished::All(size(9, 7)),
+            "`wrist`: 9 × 7 cannot be cut out of pictures of 8 × 8; nearest legal value 8 × 7",
+        ),
+        (
+            Wished::All(size(4, 4)),
+            keyed("front", size(4, 5)),
+            "nearest legal value 4 × 4",
+        ),
+        (
+            Wished::All(size(0, 4)),
+            none.clone(),
+            "nearest legal value 1 × 4",
+        ),
+        (
+            keyed("fornt", size(4, 4)),
+            none.clone(),
+            "no key `fornt` to resize; there are front, goal, wrist, joints",
+        ),
+        (none.clone(), keyed("joints", size(4, 4)), "not a picture"),
+        (Wished::All(size(16_000, 16_000)), none, "over"),
+    ] {
+        for crop_place in [CropPlace::Centre, CropPlace::Random] {
+            let pictures = Pictures {
+                size: resize.clone(),
+                crop: crop.clone(),
+                crop_place,
+                ..Pictures::default()
+            };
+            let options = LoaderOptions {
+                pictures,
+                ..LoaderOptions::default()
+            };
+            let error = Loader::start(order.clone(), vec![vec![windows.clone()]], options);
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+"""Normalisation: what is subtracted from each key, and what it is divided by.
+
+    "mean_std"              mean 0 and deviation 1
+    "min_max"               from -1 to 1
+    (means, deviations)     the caller's own numbers
+
+All come down to ``(value - offset) / scale``, which a policy undoes with ``value * scale + offset``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from kinograph._arguments import to_word
+from kinograph._errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from kinograph._dataset import Dataset, StreamStats, StreamSummary
+    from kinograph._order import Source
+
+Method: TypeAlias = Literal["mean_std", "min_max"]
+
+# One method for all, or a method or numbers by key.
+Normalize: TypeAlias = "Method | Mapping[str, Method | tuple[Any, Any]]"
+
+# What does not move is only shifted, so that noise is not blown up; the numbers of robomimic.
+_LEAST_STD = 1e-6
+_LEAST_RANGE = 1e-4
+
+
+class Scale(NamedTuple):
+    """What a key is normalised with: ``(value - offset) / scale``; of cameras the value is from 0 to 1."""
+
+    offset: npt.NDArray[np.float64]
+    scale: npt.NDArray[np.float64]
+
+
+def to_scales(
+    sources: Sequence[Source], normalize: Normalize | None, *, are_cameras_floats: bool
+) -> dict[str, Scale]:
+    """Find what each key is normalised with; statistics are those of all frames of all datasets together."""
+    if normalize is None:
+        return {}
+    streams = {window["key"]: window["stream"] for window in sources[0].windows.request["windows"]}
+    if isinstance(normalize, str):
+        method = to_word("normalize", normalize, get_args(Method))
+        known = sources[0].windows.dataset.streams
+        keys = [
+            key
+            for key, stream in streams.items()
+            if _is_float(known[stream]) or (are_cameras_floats and _is_camera(known[stream]))
+        ]
+        if not keys:
+            raise InvalidArgumentError(
+                f"normalize is {method!r}, and no key has floats; name the keys, or ask for cameras as float32"
+            )
+        normalize = cast("Mapping[str, Method]", dict.fromkeys(keys, method))
+    if not isinstance(normalize, Mapping):
+        raise InvalidArgumentError(
+            f"normalize is {normalize!r}; give one of {', '.join(get_args(Method))}, or a dict by key"
+        )
+    return {key: _to_scale(key, how, sources, streams) for key, how in normalize.items()}
+
+
+def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[str, str]) -> Scale:
+    if key not in streams:
+        raise InvalidArgumentError(f"no key `{key}` to normalise; there are {', '.join(streams)}")
+    place = f"normalize of `{key}`"
+    stream = sources[0].windows.dataset.streams[streams[key]]
+    if stream.dtype is None:
+        raise InvalidArgumentError(f"{place}: it is text, which has no numbers")
+    if isinstance(how, tuple | list) and len(how) == 2:
+        return Scale(*(_to_numbers(place, numbers, stream) for numbers in how))
+    if not isinstance(how, str):
+        raise InvalidArgumentError(
+            f"{place} is {how!r}; give one of {', '.join(get_args(Method))}, or (means, deviations)"
+        )
+    method = to_word(place, how, get_args(Method))
+    mean, std, least, most = _union(key, sources)
+    if _is_camera(stream):
+        mean, std, least, most = (numbers / 255 for numbers in (mean, std, least, most))
+    if method == "mean_std":
+        offset, scale = mean, np.where(std < _LEAST_STD, 1.0, std)
+    else:
+        offset = (least + most) / 2
+        scale = np.where(most - least < _LEAST_RANGE, 1.0, (most - least) / 2)
+    # Of what has no finite value at all nothing is known.
+    known = np.isfinite(offset) & np.isfinite(scale)
+    return Scale(
+        *(
+            _to_numbers(place, numbers, stream)
+            for numbers in (np.where(known, offset, 0.0), np.where(known, scale, 1.0))
+        )
+    )
+
+
+def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64], ...]:
+    """Merge the statistics of a key over the datasets of all sources, each frame of each dataset once."""
+    parts: dict[str, StreamStats] = {}
+    for source in sources:
+        dataset: Dataset = source.windows.dataset
+        windows = source.windows.request["windows"]
+        # A key that another source lacks is refused when the loader starts, in the words of that check.
+        for stream in (window["stream"] for window in windows if window["key"] == key):
+            parts[dataset.id] = dataset.stats[stream]
+    stats = list(parts.values())
+    if len({part.mean.shape for part in stats}) > 1:
+        raise InvalidArgumentError(
+            f"normalize of `{key}`: the datasets of the mixture have other shapes of it; give (means, deviations)"
+        )
+    counts = np.stack([part.count for part in stats]).astype(np.float64)
+    # What has no finite value has no mean either, and no weight.
+    means, stds = (
+        np.stack([np.where(part.count > 0, getattr(part, name), 0.0) for part in stats])
+        for name in ("mean", "std")
+    )
+    with np.errstate(invalid="ignore"):
+        weights = counts / counts.sum(axis=0)
+        mean = (weights * means).sum(axis=0)
+        std = np.sqrt((weights * (stds**2 + (means - mean) ** 2)).sum(axis=0))
+    least = np.fmin.reduce([part.min for part in stats])
+    most = np.fmax.reduce([part.max for part in stats])
+    return mean, std, least, most
+
+
+def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArray[np.float64]:
+    """Take a number per colour of a camera, or per element; one number stands for all."""
+    shape = stream.shape[-1:] if _is_camera(stream) else stream.shape
+    what = "colours" if _is_camera(stream) else "elements"
+    try:
+        array: npt.NDArray[np.float64] = np.broadcast_to(
+            np.asarray(numbers, dtype=np.float64), shape
+        ).copy()
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(
+            f"{place}: {numbers!r} are no numbers of {math.prod(shape)} {what}"
+        ) from None
+    return array
+
+
+def _is_camera(stream: StreamSummary) -> bool:
+    return stream.dtype == np.uint8 and len(stream.shape) == 3
+
+
+def _is_float(stream: StreamSummary) -> bool:
+    return stream.dtype is not None and stream.dtype.kind == "f"
