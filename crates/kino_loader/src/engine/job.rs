@@ -13,7 +13,7 @@ use kino_dataset::{DatasetError, NO_FRAME, SamplePlan, WindowPlan, Windows};
 use super::Batch;
 use super::block::{Block, PageId, Values};
 use super::buffers::Filling;
-use super::convert::Convert;
+use super::convert::{Convert, Part};
 use super::cut::Place;
 use super::fields::{ArrayInfo, Content, Field, Fields};
 use super::pool::EpisodeKey;
@@ -279,7 +279,7 @@ impl Gather<'_> {
                 out.fill(0);
                 continue;
             };
-            let part = self.cut.as_ref().and_then(|cut| cut.part(shape));
+            let part = self.part(shape)?;
             match self.plan.other.get(idx) {
                 Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
                     let Some((other, _)) = self.frame(other)? else {
@@ -296,6 +296,18 @@ impl Gather<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What is cut out of a frame of this shape.
+    fn part(&self, shape: &[usize]) -> Result<Option<Part>, Arc<DatasetError>> {
+        let Some(cut) = &self.cut else {
+            return Ok(None);
+        };
+        // The loader was refused if the stream's type is too small: this frame is not of that type.
+        let part = cut.part(shape).ok_or_else(|| DatasetError::Invalid {
+            what: format!("nothing can be cut out of a frame of {shape:?}; run `kinograph verify`"),
+        });
+        Ok(Some(part?))
     }
 
     fn frame(&self, frame: u32) -> Result<Option<Shaped<'_>>, Arc<DatasetError>> {

@@ -95,7 +95,8 @@ pub struct LoaderOptions {
     /// Decoded frames are held up to this many bytes; more only if a single batch needs more.
     ///
     /// Over and above it come about a tenth (stored bytes that wait to be decoded, and page memory that is kept for the
-    /// next page) and the batches: `depth` of them, those that the user keeps, and up to 8 buffers that are used again.
+    /// next page), a page of whole frames per thread where pictures are made smaller, and the batches: `depth` of them, those
+    /// that the user keeps, and up to 8 buffers that are used again.
     pub memory_bytes: u64,
     /// Threads that decode and collate; 1 to 1024.
     pub threads: usize,
