@@ -63,7 +63,7 @@ def test_resizing_is_that_of_pillow_to_one_step(photos, size):
         wanted = Image.fromarray(frame).resize(size[::-1], Image.Resampling.BILINEAR)
         apart = np.abs(np.asarray(wanted).astype(int) - picture)
         assert apart.max() <= 1
-        assert apart.mean() < 0.05
+        assert apart.mean() < 0.15
 
 
 def test_the_same_size_is_the_same_picture(lift):
