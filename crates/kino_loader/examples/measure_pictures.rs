@@ -31,7 +31,7 @@ const HEIGHT: usize = 480;
 const WIDTH: usize = 640;
 const FRAMES: usize = 64;
 const BATCH: u32 = 8;
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 12;
 
 const OFFSET: [f32; 3] = [0.485, 0.456, 0.406];
 const SCALE: [f32; 3] = [0.229, 0.224, 0.225];
@@ -50,7 +50,8 @@ fn main() {
     ] {
         for layout in [Layout::Hwc, Layout::Chw] {
             let ns = collate(&windows, &frames, number, layout);
-            println!("{number:8?} {layout:4?} {ns:12.2}");
+            let (number, layout) = (format!("{number:?}"), format!("{layout:?}"));
+            println!("{number:8} {layout:4} {ns:12.2}");
         }
     }
     for size in [240, 224, 128] {
@@ -99,7 +100,7 @@ fn copies(frames: &[u8]) {
     let frame_bytes = HEIGHT * WIDTH * 3;
     let mut place = vec![0; frame_bytes * 4 * BATCH as usize];
     let table = OFFSET.iter().zip(SCALE).map(|(offset, scale)| {
-        let values: Vec<[u8; 4]> = (0..=255)
+        let values: Vec<[u8; 4]> = (0..=255_u8)
             .map(|value| ((f32::from(value) / 255.0 - offset) / scale).to_le_bytes())
             .collect();
         <[[u8; 4]; 256]>::try_from(values).unwrap()

@@ -182,10 +182,11 @@ impl Convert {
                     }
                 }
             }
-            Self::Floats(floats) => pulp::Arch::new().dispatch(
-                #[inline(always)]
-                || floats.put(rows, place),
-            ),
+            Self::Floats(floats) => pulp::Arch::new().dispatch(PutFloats {
+                floats,
+                rows,
+                place,
+            }),
             Self::Elements(elements) => elements.put(frame, place),
         }
     }
@@ -276,6 +277,23 @@ impl Floats {
                 self.number.compute(values, numbers, place);
             }
         }
+    }
+}
+
+/// Floats on their way, compiled for the processor that runs. A closure would do but for the function around it, which may be
+/// compiled for the oldest one.
+struct PutFloats<'p> {
+    floats: &'p Floats,
+    rows: Rows<'p>,
+    place: &'p mut [u8],
+}
+
+impl pulp::WithSimd for PutFloats<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: pulp::Simd>(self, _simd: S) {
+        self.floats.put(self.rows, self.place);
     }
 }
 
