@@ -27,6 +27,7 @@ from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import Order, Source, Tail, to_pool
+from kinograph._stream import is_number
 from kinograph._windows import Windows
 
 Layout: TypeAlias = Literal["hwc", "chw"]
@@ -59,7 +60,8 @@ class BaseLoader(Generic[_Array]):
         pool: float | str | None = "1GB",
         memory: int | str | None = None,
         threads: int | None = None,
-        prefetch: int = 4,
+        cpu: float | None = None,
+        prefetch: int | None = None,
         rank: int = 0,
         world_size: int = 1,
         uneven: bool = False,
@@ -102,8 +104,9 @@ class BaseLoader(Generic[_Array]):
             "world_size": self._world_size,
             "uneven": bool(uneven),
             "memory_bytes": self._to_memory(memory, pool if shuffle else None),
-            "threads": _to_threads(threads),
-            "depth": to_whole("prefetch", prefetch, least=1, most=1024),
+            "threads": _to_count("threads", threads),
+            "cpu": _to_cpu(cpu),
+            "depth": _to_count("prefetch", prefetch),
             "skip_errors": to_word("on_error", on_error, get_args(OnError)) == "skip",
             "layout": to_word("image_layout", image_layout, get_args(Layout)),
             "number": dtype,
@@ -258,6 +261,8 @@ class Report:
     """Where a loader's time went; ``print`` shows a table.
 
     Times are those of all threads together. ``wait`` is how long the training loop stood still for a batch.
+    ``prefetch_depth`` is how many batches are prepared ahead, ``prefetch_changes`` from which batch on it was which.
+    ``batch_s`` is how long a batch takes at the loader's pace, ``step_s`` how long the training loop keeps one.
     """
 
     elapsed_s: float
@@ -268,6 +273,12 @@ class Report:
     substituted: int
     pool_bytes: int
     pool_peak_bytes: int
+    prefetch_depth: int
+    prefetch_changes: tuple[tuple[int, int], ...]
+    batch_s: float
+    step_s: float
+    threads_active: int
+    readers_active: int
     stages: tuple[Stage, ...]
 
     @property
@@ -286,8 +297,10 @@ class Report:
             Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
             for stage in report.get("stages", [])
         ]
-        names = [field.name for field in dataclasses.fields(cls) if field.name != "stages"]
-        return cls(**{name: report.get(name, 0) for name in names}, stages=tuple(stages))
+        changes = tuple((batch, depth) for batch, depth in report.get("prefetch_changes", []))
+        lists: dict[str, Any] = {"stages": tuple(stages), "prefetch_changes": changes}
+        names = [field.name for field in dataclasses.fields(cls) if field.name not in lists]
+        return cls(**{name: report.get(name, 0) for name in names}, **lists)
 
     def __str__(self) -> str:
         samples = max(self.samples, 1)
@@ -305,6 +318,10 @@ class Report:
         lines.append(
             f"{self.frames_decoded} frames decoded, each used {used:.1f} times; "
             f"decoded frames took {self.pool_peak_bytes / 1e6:.0f} MB at most"
+        )
+        lines.append(
+            f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "
+            f"{self.prefetch_depth} batches ahead, {self.threads_active} decoding and {self.readers_active} reading threads"
         )
         return "\n".join(lines)
 
@@ -380,8 +397,20 @@ def _two_of(size: int) -> int:
     return size * 22 // 10 + (1 << 20)
 
 
-def _to_threads(threads: int | None) -> int:
-    """All cores but one, which the training loop and the kernel launches need."""
-    if threads is not None:
-        return to_whole("threads", threads, least=1, most=1024)
-    return max(1, len(os.sched_getaffinity(0)) - 1)
+def _to_count(name: str, count: int | None) -> int | None:
+    """Take a number of threads or batches; none is chosen by the core."""
+    return None if count is None else to_whole(name, count, least=1, most=1024)
+
+
+def _to_cpu(cpu: float | None) -> dict[str, float] | None:
+    """Read ``0.8`` as a part of the machine, ``3`` and ``2.5`` as cores."""
+    if cpu is None:
+        return None
+    share = to_number("cpu", cpu)
+    if not 0 < share < float("inf"):
+        raise InvalidArgumentError(
+            f"cpu is {cpu!r}; give a part of the machine, such as 0.8, or cores, such as 3"
+        )
+    # A whole 1 is one core; 1.0 is all of the machine.
+    is_part = share <= 1 and not is_number(cpu)
+    return {"fraction" if is_part else "cores": share}

@@ -305,6 +305,42 @@ def test_the_report_adds_up(lift):
     assert report.pool_peak_bytes <= 2 << 30
     assert 0 < report.compute_ratio <= 1
     assert "collate" in str(report)
+    assert "batches ahead" in str(report)
+    assert report.prefetch_changes[-1][1] == report.prefetch_depth >= 2
+    assert report.batch_s > 0
+    assert report.step_s > 0
+    assert report.threads_active >= 1
+    assert report.readers_active >= 1
+
+
+def test_every_frame_is_decoded_about_once_per_epoch_where_the_memory_holds_two_groups(tmp_path):
+    recording = pathlib.Path(__file__).parents[1] / "data" / "lift_3demos.hdf5"
+    for number in range(8):
+        mode = "append" if number else "new"
+        kinograph.pack(recording, tmp_path / "d.kino", prefix=f"{number}/", mode=mode)
+    loader = kinograph.numpy.Loader(
+        tmp_path / "d.kino",
+        seq_length=10,
+        keys=["obs/agentview_image", "obs/robot0_eye_in_hand_image", "obs/object", "actions"],
+        batch_size=16,
+        pool=0.1,
+    )
+    frames = sum(len(episode["actions"]) for episode in loader.order.sources[0].windows.dataset)
+    for _ in range(3):
+        for _ in loader:
+            pass
+    # What is decoded ahead of the fourth epoch is counted too; a group that ends one epoch and begins the next is once.
+    amplification = loader.report().frames_decoded / (3 * 4 * frames)
+    assert 0.8 < amplification <= 1.1
+
+
+@pytest.mark.parametrize("options", [{"cpu": 0.3}, {"cpu": 1}, {"cpu": 2.5}, {"prefetch": 3}])
+def test_a_share_of_the_processor_and_a_given_depth_change_no_batch(lift, options):
+    loader = make(lift, **options)
+    for found, wanted in zip(loader, make(lift), strict=True):
+        assert_same(found, wanted)
+    if "prefetch" in options:
+        assert [depth for _, depth in loader.report().prefetch_changes] == [3]
 
 
 @pytest.mark.parametrize(
@@ -321,6 +357,10 @@ def test_the_report_adds_up(lift):
         ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5] * 2, [1.0] * 2)}}, "3 colours"),
         ({"memory": "25%"}, "memory"),
         ({"prefetch": 0}, "prefetch"),
+        ({"cpu": 0}, "cpu is 0; give a part"),
+        ({"cpu": -0.5}, "cpu"),
+        ({"cpu": float("nan")}, "cpu"),
+        ({"cpu": "all"}, "cpu"),
         ({"threads": 0}, "threads"),
         ({"on_error": "ignore"}, "skip"),
         ({"windows": {"actoins": [0]}}, "actions"),

@@ -61,8 +61,6 @@ fn main() {
         // Two groups: the one in use, and the one that comes.
         memory_bytes: (decoded as f64 * (2.2 * fraction).min(1.0)) as u64 + (1 << 20),
         threads,
-        readers: 1,
-        depth: 4,
         ..LoaderOptions::default()
     };
     check(&order, &windows, &options, steps.min(40));

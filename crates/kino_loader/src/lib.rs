@@ -38,8 +38,8 @@ mod order;
 mod windows;
 
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CropPlace, Loader, LoaderOptions, Next, Normal, OnError,
-    PictureNumber, Pictures, Report, Size, Stage, StageReport, Wished,
+    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, Loader, LoaderOptions, Next, Normal, OnError,
+    PictureNumber, Pictures, Report, Size, Stage, StageReport, Wished, default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use order::{

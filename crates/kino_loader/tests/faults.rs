@@ -20,7 +20,8 @@ use std::time::Duration;
 use compare::{REQUEST, assert_batch, assert_values, bind, damage, damage_parts, groups, order};
 use kino_dataset::Windows;
 use kino_loader::{
-    Loader, LoaderOptions, Next, OnError, Order, PoolSize, SampleRef, Shuffle, Source, Tail,
+    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, SampleRef, Shuffle, Source,
+    Tail,
 };
 use watchdog::within;
 
@@ -241,11 +242,11 @@ fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
     let usual = LoaderOptions::default;
     let absurd = [
         LoaderOptions {
-            depth: usize::MAX,
+            depth: Some(usize::MAX),
             ..usual()
         },
         LoaderOptions {
-            depth: 0,
+            depth: Some(0),
             ..usual()
         },
         LoaderOptions {
@@ -258,6 +259,14 @@ fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
         },
         LoaderOptions {
             readers: usize::MAX,
+            ..usual()
+        },
+        LoaderOptions {
+            cpu: Some(CpuShare::Cores(0.0)),
+            ..usual()
+        },
+        LoaderOptions {
+            cpu: Some(CpuShare::Fraction(f64::NAN)),
             ..usual()
         },
         LoaderOptions {
@@ -292,7 +301,7 @@ fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
             // Twice the actions: room for all of them and a few pictures, but not for two large episodes.
             memory_bytes: frames * 24 * 2 + 100,
             batches: Some(60),
-            depth: 1,
+            depth: Some(1),
             ..LoaderOptions::default()
         };
         let budget = options.memory_bytes;

@@ -29,10 +29,10 @@ fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
     ] {
         let order = order(&windows, shuffle, Tail::Carry);
         for (memory_bytes, threads, depth) in [
-            (total, 2, 3),
-            (total / 2, 1, 1),
-            (total / 2, 3, 6),
-            (1, 2, 2),
+            (total, 2, Some(3)),
+            (total / 2, 1, Some(1)),
+            (total / 2, 3, None),
+            (1, 2, Some(2)),
         ] {
             let options = LoaderOptions {
                 memory_bytes,

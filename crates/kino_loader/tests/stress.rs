@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, assert_values, bind, damage_parts, groups, order};
 use kino_dataset::Windows;
-use kino_loader::{Loader, LoaderOptions, Next, OnError, Order, PoolSize, Shuffle, Tail, Unit};
+use kino_loader::{
+    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Shuffle, Tail, Unit,
+};
 use tempfile::TempDir;
 use watchdog::within;
 
@@ -77,7 +79,8 @@ fn options(random: &mut Random, total: u64) -> LoaderOptions {
         memory_bytes: random.pick(&[1, total / 20, total / 5, total / 2, total, u64::MAX]),
         threads: 1 + random.below(4) as usize,
         readers: 1 + random.below(3) as usize,
-        depth: 1 + random.below(8) as usize,
+        depth: random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5), Some(8)]),
+        cpu: random.pick(&[None, None, None, Some(CpuShare::Cores(0.6))]),
         on_error: random.pick(&[OnError::Raise, OnError::Substitute]),
         ..LoaderOptions::default()
     }

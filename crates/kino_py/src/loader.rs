@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use kino_codec::Layout;
 use kino_loader::{
-    Batch, CropPlace, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures, Report, Size,
-    Wished,
+    Batch, CpuShare, CropPlace, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures,
+    Report, Size, Wished, default_threads,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -39,8 +39,10 @@ struct Options {
     first_index: u64,
     batches: Option<u64>,
     memory_bytes: u64,
-    threads: usize,
-    depth: usize,
+    /// Chosen if nothing is said.
+    threads: Option<usize>,
+    cpu: Option<Cpu>,
+    depth: Option<usize>,
     layout: String,
     number: String,
     size: Option<Sides>,
@@ -68,6 +70,23 @@ impl Sides {
                 let keys = keys.into_iter().map(|(key, sides)| (key, size(sides)));
                 Wished::Keys(keys.collect())
             }
+        }
+    }
+}
+
+/// A share of the processor: cores, or a part of those that there are.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Cpu {
+    Cores(f64),
+    Fraction(f64),
+}
+
+impl From<Cpu> for CpuShare {
+    fn from(cpu: Cpu) -> Self {
+        match cpu {
+            Cpu::Cores(cores) => Self::Cores(cores),
+            Cpu::Fraction(part) => Self::Fraction(part),
         }
     }
 }
@@ -174,6 +193,8 @@ impl Options {
             }
         };
         let normal = self.normal.into_iter();
+        let cpu = self.cpu.map(CpuShare::from);
+        let threads = cpu.map_or_else(default_threads, CpuShare::threads);
         Ok(LoaderOptions {
             rank: self.rank,
             world: self.world_size,
@@ -181,7 +202,8 @@ impl Options {
             first_index: self.first_index,
             batches: self.batches,
             memory_bytes: self.memory_bytes,
-            threads: self.threads,
+            threads: self.threads.unwrap_or(threads),
+            cpu,
             depth: self.depth,
             pictures: Pictures {
                 layout,
@@ -245,6 +267,12 @@ fn to_json(report: &Report) -> String {
         "pool_peak_bytes": report.pool_peak_bytes,
         "stored_peak_bytes": report.stored_peak_bytes,
         "depth": report.depth,
+        "prefetch_depth": report.prefetch_depth,
+        "prefetch_changes": report.prefetch_changes,
+        "batch_s": report.batch_s,
+        "step_s": report.step_s,
+        "threads_active": report.threads_active,
+        "readers_active": report.readers_active,
     })
     .to_string()
 }

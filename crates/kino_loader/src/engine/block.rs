@@ -142,6 +142,11 @@ impl Block {
         &self.stored[page.stored].shape
     }
 
+    /// The stored bytes of a page: a measure of what it costs to decode.
+    pub(crate) fn page_bytes(&self, page: PageId) -> u64 {
+        u64::from(self.cell(page).slice.record.len)
+    }
+
     /// How urgent a page is: as the first batch that needs it, or as what it was fetched for.
     pub(crate) fn urgency(&self, page: PageId, fetched_for: u64) -> u64 {
         let needed = self.cell(page).urgency.load(Ordering::Relaxed);

@@ -63,6 +63,11 @@ impl Places {
             bytes,
         })
     }
+
+    /// Bytes of everything together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 /// Buffers that are not in use, by their size.

@@ -3,6 +3,7 @@
 use kino_codec::FrameType;
 use kino_dataset::Windows;
 
+use super::cpu::CpuShare;
 use super::{LoaderOptions, Pictures};
 use crate::error::{Result, invalid};
 use crate::order::Order;
@@ -15,7 +16,7 @@ pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {
     let numbers = [
         ("threads", options.threads),
         ("readers", options.readers),
-        ("depth", options.depth),
+        ("depth", options.depth.unwrap_or(1)),
     ];
     for (name, number) in numbers {
         if !(1..=MOST).contains(&number) {
@@ -24,7 +25,15 @@ pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {
             )));
         }
     }
-    Ok(())
+    match options.cpu {
+        Some(CpuShare::Cores(cores)) if !(cores > 0.0 && cores.is_finite()) => Err(invalid(
+            format!("a share of {cores} cores; it has to be more than 0"),
+        )),
+        Some(CpuShare::Fraction(part)) if !(part > 0.0 && part <= 1.0) => Err(invalid(format!(
+            "a share of {part} of the machine; it goes from more than 0 to 1"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses windows that do not belong to the order's sources, or differ in what a batch has to hold alike.

@@ -8,7 +8,7 @@
 //! Counting is two reads of the clock and a few relaxed additions per task of some microseconds or more.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A part of a batch's way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,18 @@ pub struct Report {
     pub stored_peak_bytes: u64,
     /// Batches in preparation or ready.
     pub depth: usize,
+    /// The most that there may be, as chosen or as given.
+    pub prefetch_depth: usize,
+    /// Its last changes: from which batch on, which depth.
+    pub prefetch_changes: Vec<(u64, usize)>,
+    /// Seconds in which a batch is made, on the average of the last ones.
+    pub batch_s: f64,
+    /// Seconds for which the training loop keeps a batch, usually.
+    pub step_s: f64,
+    /// Threads that decode and do not rest.
+    pub threads_active: usize,
+    /// Threads that read and do not rest.
+    pub readers_active: usize,
 }
 
 impl Meter {
@@ -154,17 +166,27 @@ impl Meter {
         counter.fetch_add(count as u64, Ordering::Relaxed);
     }
 
+    /// Since the loader started.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Seconds of work in a stage, of all threads together.
+    pub(crate) fn busy_s(&self, stage: Stage) -> f64 {
+        let counters = &self.stages[stage as usize];
+        // A wait is known before the task that it is part of.
+        let waited_ns = counters.waited_ns.load(Ordering::Relaxed);
+        let busy_ns = counters.busy_ns.load(Ordering::Relaxed);
+        Duration::from_nanos(busy_ns.saturating_sub(waited_ns)).as_secs_f64()
+    }
+
     pub(crate) fn report(&self) -> Report {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let stages = Stage::ALL.map(|stage| {
             let counters = &self.stages[stage as usize];
-            // A wait is known before the task that it is part of.
-            let busy_ns = read(&counters.busy_ns).saturating_sub(read(&counters.waited_ns));
-            #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
-            let busy_s = busy_ns as f64 / 1e9;
             StageReport {
                 stage,
-                busy_s,
+                busy_s: self.busy_s(stage),
                 tasks: read(&counters.tasks),
                 bytes: read(&counters.bytes),
             }
@@ -181,14 +203,18 @@ impl Meter {
             pool_peak_bytes: 0,
             stored_peak_bytes: 0,
             depth: 0,
+            prefetch_depth: 0,
+            prefetch_changes: Vec::new(),
+            batch_s: 0.0,
+            step_s: 0.0,
+            threads_active: 0,
+            readers_active: 0,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

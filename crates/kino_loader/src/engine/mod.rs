@@ -11,7 +11,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `planner.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next; how far ahead |
+//! | `planner.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next |
+//! | `controller.rs`, `crew.rs`, `cpu.rs` | how far ahead, with how many threads, for how much of the time |
 //! | `block.rs`, `pages.rs`, `pool.rs`, `held.rs` | decoded frames, and for how long |
 //! | `job.rs`, `fields.rs` | a batch in the making |
 //! | `picture.rs`, `reduce.rs`, `cut.rs`, `convert.rs` | what becomes of pictures and numbers |
@@ -24,7 +25,10 @@
 mod block;
 mod buffers;
 mod check;
+mod controller;
 mod convert;
+mod cpu;
+mod crew;
 mod cut;
 mod episodes;
 mod fields;
@@ -46,25 +50,30 @@ mod tasks;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kino_dataset::Windows;
 
+pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
 pub use meter::{Report, Stage, StageReport};
 pub use picture::{CropPlace, Normal, PictureNumber, Pictures, Wished};
 pub use reduce::Size;
 
 use buffers::Filled;
+use controller::Controller;
+use cpu::Limit;
+use crew::Crews;
+use episodes::Opening;
 use fields::Fields;
 use gate::Gate;
 use meter::Meter;
 use page_buffer::PageShelf;
 use planner::Planner;
 use pool::Pool;
-use shared::{Alarm, Shared, Waited};
+use shared::{Alarm, Flight, Shared, Waited};
 use tasks::Tasks;
 
 use crate::error::{Result, invalid};
@@ -78,6 +87,12 @@ const GATE_SHARE: u64 = 32;
 
 /// … and this many where the budget is small: a few spans, so that nobody waits for the next read.
 const GATE_BYTES: u64 = 4 << 20;
+
+/// Batches ahead take up to this part of the budget, over and above it, where their number is chosen…
+const AHEAD_SHARE: u64 = 4;
+
+/// … and this many bytes where the budget is small.
+const AHEAD_BYTES: u64 = 64 << 20;
 
 /// How a loader works; nothing here changes which samples come, or in which order.
 #[derive(Debug, Clone)]
@@ -95,15 +110,18 @@ pub struct LoaderOptions {
     /// Decoded frames are held up to this many bytes; more only if a single batch needs more.
     ///
     /// Over and above it come about a tenth (stored bytes that wait to be decoded, and page memory that is kept for the
-    /// next page), a page of whole frames per thread where pictures are made smaller, and the batches: `depth` of them, those
-    /// that the user keeps, and up to 8 buffers that are used again.
+    /// next page), a page of whole frames per thread where pictures are made smaller, and the batches: those ahead, those that
+    /// the user keeps, and up to 8 buffers that are used again.
     pub memory_bytes: u64,
-    /// Threads that decode and collate; 1 to 1024.
+    /// Threads that decode and collate, at most; 1 to 1024. Fewer work where fewer have something to do.
     pub threads: usize,
-    /// Threads that read; 1 to 1024.
+    /// Threads that read, at most; 1 to 1024. Two begin, and more come where storage is slow.
     pub readers: usize,
-    /// The most batches in preparation or ready; 1 to 1024.
-    pub depth: usize,
+    /// All threads together may run for this part of the machine; as they like if `None`. It does not change `threads`.
+    pub cpu: Option<CpuShare>,
+    /// The most batches in preparation or ready; 1 to 1024. If `None`, it is chosen from how unevenly batches are made, such
+    /// that they take at most a quarter of `memory_bytes` or 64 MiB, over and above it, but never fewer than two.
+    pub depth: Option<usize>,
     /// How pictures are wanted.
     pub pictures: Pictures,
     /// What keys are normalised with; pictures have to be floats, all else becomes float32.
@@ -131,9 +149,10 @@ impl Default for LoaderOptions {
             first_index: 0,
             batches: None,
             memory_bytes: 1 << 30,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            readers: 2,
-            depth: 4,
+            threads: default_threads(),
+            readers: 8,
+            cpu: None,
+            depth: None,
             pictures: Pictures::default(),
             normal: Vec::new(),
             on_error: OnError::Raise,
@@ -148,6 +167,8 @@ pub struct Loader {
     threads: Vec<JoinHandle<()>>,
     next: u64,
     end: Option<u64>,
+    /// When the last batch was handed over; `None` as soon as the next is asked for.
+    handed: Option<Instant>,
 }
 
 /// What came of waiting for a batch.
@@ -215,14 +236,17 @@ impl Loader {
         let (next, end) = planner.batches();
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
+        let crews = Crews::new(options.threads, options.readers);
+        let ahead = (options.memory_bytes / AHEAD_SHARE).max(AHEAD_BYTES);
+        let controller = Controller::new(options.depth, ahead);
         let shared = Arc::new(Shared {
             fields: Fields::new(first, &options, seed)?,
             block_of: planner.block_of(),
             windows,
-            work: Tasks::new(),
-            reads: Tasks::new(),
+            work: Tasks::new(crews.active().0),
+            reads: Tasks::new(crews.active().1),
             pool: Mutex::new(Pool::new(options.memory_bytes)),
-            flight: Mutex::default(),
+            flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             room: Condvar::new(),
             waits_for_room: AtomicBool::new(false),
@@ -231,6 +255,9 @@ impl Loader {
             shelf: Arc::default(),
             pages: PageShelf::new(to_usize(options.memory_bytes / SHELF_SHARE)),
             gate: Gate::new((options.memory_bytes / GATE_SHARE).max(GATE_BYTES)),
+            opening: Opening::default(),
+            crews: Mutex::new(crews),
+            cpu: Limit::new(options.cpu, options.threads),
             running: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         });
@@ -239,18 +266,19 @@ impl Loader {
             threads: Vec::new(),
             next,
             end,
+            handed: None,
         };
         loader.spawn("kino-plan", {
             let shared = Arc::clone(&loader.shared);
             move || planner.run(&shared)
         })?;
-        for _ in 0..options.readers {
+        for thread in 0..options.readers {
             let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-read", move || worker::read(&shared))?;
+            loader.spawn("kino-read", move || worker::read(&shared, thread))?;
         }
-        for _ in 0..options.threads {
+        for thread in 0..options.threads {
             let shared = Arc::clone(&loader.shared);
-            loader.spawn("kino-decode", move || worker::work(&shared))?;
+            loader.spawn("kino-decode", move || worker::work(&shared, thread))?;
         }
         Ok(loader)
     }
@@ -287,6 +315,10 @@ impl Loader {
         if self.end.is_some_and(|end| self.next >= end) {
             return Ok(Next::End);
         }
+        if let Some(handed) = self.handed.take() {
+            self.shared.flight().controller.taken(handed.elapsed());
+            self.shared.tune();
+        }
         let waited = self
             .shared
             .meter
@@ -298,6 +330,7 @@ impl Loader {
         };
         // An error takes the place of its batch: whoever goes on gets the one after.
         self.next = self.next.saturating_add(1);
+        self.handed = Some(Instant::now());
         let batch = done?;
         Meter::add(&self.shared.meter.batches, 1);
         Meter::add(&self.shared.meter.samples, batch.samples.len());
@@ -307,12 +340,22 @@ impl Loader {
     /// What it did so far.
     pub fn report(&self) -> Report {
         let (pool_bytes, pool_peak_bytes) = self.shared.pool().bytes();
+        let crews = self.shared.crews.lock();
+        let (threads_active, readers_active) =
+            crews.unwrap_or_else(PoisonError::into_inner).active();
         let flight = self.shared.flight();
+        let (batch_s, step_s) = flight.controller.pace();
         Report {
             pool_bytes,
             pool_peak_bytes,
             stored_peak_bytes: self.shared.gate.peak(),
             depth: flight.len(),
+            prefetch_depth: flight.controller.depth(),
+            prefetch_changes: flight.controller.changes(),
+            batch_s,
+            step_s,
+            threads_active,
+            readers_active,
             ..self.shared.meter.report()
         }
     }

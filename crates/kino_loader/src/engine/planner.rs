@@ -35,7 +35,6 @@ pub(super) struct Planner {
     pub(super) rank: u32,
     pub(super) world: u32,
     pub(super) uneven: Uneven,
-    pub(super) depth: usize,
     pub(super) first: u64,
     /// The next batch to plan, and the first that is not wanted.
     pub(super) next: u64,
@@ -78,7 +77,6 @@ impl Planner {
             rank: options.rank,
             world: options.world,
             uneven: options.uneven,
-            depth: options.depth,
             first: next,
             next,
             end: options.batches.map(|batches| next.saturating_add(batches)),
@@ -156,7 +154,7 @@ impl Planner {
             if !flight.replace.is_empty() {
                 return Todo::Replace(std::mem::take(&mut flight.replace));
             }
-            if !self.is_at_end() && flight.len() < self.depth {
+            if !self.is_at_end() && flight.has_room() {
                 return Todo::Plan;
             }
             if !self.is_at_end() && self.may_scout(shared) {
@@ -194,13 +192,15 @@ impl Planner {
         if self.scouted.is_empty() {
             self.look_at_next(shared)?;
         }
-        let number = self.next;
+        // What planning takes is part of what the batch takes.
+        let (number, began) = (self.next, shared.meter.now());
         let Some(samples) = self.scouted.pop_front() else {
             return Ok(());
         };
         self.scouted_samples -= samples.len();
         self.next += 1;
         let first_index = self.rank_range(number)?.start;
+        self.open_ahead(shared, &samples, number);
         let mut planned = Vec::with_capacity(samples.len());
         let done = self
             .plan_all(shared, &samples, &mut planned)
@@ -210,9 +210,12 @@ impl Planner {
                     .transpose()
             });
         match done {
-            Ok(Some(batch)) => {
+            Ok(Some((batch, bytes))) => {
                 let batch = Arc::new(batch);
-                shared.flight().jobs.insert(number, Arc::clone(&batch));
+                let mut flight = shared.flight();
+                flight.controller.admitted(number, bytes, began);
+                flight.jobs.insert(number, Arc::clone(&batch));
+                drop(flight);
                 for (slot, planned) in planned.into_iter().enumerate() {
                     start(shared, planned.into_job(&batch, slot));
                 }
@@ -323,7 +326,10 @@ impl Planner {
             windows.plan(sample.window, &mut plan)?;
         }
         if !self.once.is_empty() {
-            let windows = self.episodes.open(shared, key)?;
+            let windows = match blocks.first() {
+                Some(pooled) => Arc::clone(pooled.block.windows()),
+                None => self.episodes.open(shared, key)?,
+            };
             let block = once_block(windows, &self.once, &plan, &shared.fields.fits)?;
             if !wait_for_room(shared, block.bytes()) {
                 return Ok(None);

@@ -118,6 +118,11 @@ impl Pool {
         None
     }
 
+    /// The next episodes that need a block; some may need none any more.
+    pub(crate) fn wanted(&self, most: usize) -> Vec<EpisodeKey> {
+        self.wanted.iter().take(most).map(|(key, _)| *key).collect()
+    }
+
     /// Does not name an episode as the next that needs a block any more: it cannot be opened.
     pub(crate) fn pass_over(&mut self, key: EpisodeKey) {
         if self.wanted.front().is_some_and(|(front, _)| *front == key) {

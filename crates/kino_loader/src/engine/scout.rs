@@ -6,17 +6,21 @@
 
 use std::sync::atomic::Ordering;
 
-use super::episodes::key_of;
+use super::episodes::{OPEN_AHEAD, ask_to_open, key_of};
 use super::planner::Planner;
 use super::shared::Shared;
 use super::start::fill_block;
 use crate::error::Result;
+use crate::order::SampleRef;
 
 /// The scout looks at most this many samples ahead of the planner: a few megabytes of notes.
 const SCOUT_SAMPLES: usize = 1 << 17;
 
 /// The batches that the scout looks ahead where nothing ever leaves the pool: what matters is only what comes first.
 const SCOUT_BATCHES: usize = 16;
+
+/// The batches that the scout looks ahead where nothing is kept, so that their episodes are opened in time.
+const OPEN_BATCHES: usize = 2;
 
 impl Planner {
     /// Whether there is something to look at or to open.
@@ -27,7 +31,8 @@ impl Planner {
             || self.end.is_some_and(|end| scouted >= end)
             || self.is_blind;
         if self.pooled.is_empty() {
-            return false;
+            // Nothing is kept, but episodes can be opened.
+            return self.scouted.len() < OPEN_BATCHES && !is_far;
         }
         // Either something seen fits now, or there is more to see.
         match shared.next_wanted() {
@@ -51,6 +56,7 @@ impl Planner {
             self.is_blind = true;
         }
         while let Some((key, batch)) = shared.next_wanted() {
+            self.open_wanted(shared, batch);
             let Ok(block) = self.make_block(shared, key) else {
                 shared.pool().pass_over(key);
                 continue;
@@ -60,7 +66,7 @@ impl Planner {
                 break;
             }
             fill_block(shared, key, &block, batch);
-            if shared.flight().len() < self.depth {
+            if shared.flight().has_room() {
                 break;
             }
         }
@@ -72,7 +78,9 @@ impl Planner {
         let range = self.rank_range(number)?;
         let mut samples = Vec::new();
         self.reader.fill(range, &mut samples)?;
-        if !self.pooled.is_empty() {
+        if self.pooled.is_empty() {
+            self.open_ahead(shared, &samples, number);
+        } else {
             let mut pool = shared.pool();
             samples
                 .iter()
@@ -81,5 +89,29 @@ impl Planner {
         self.scouted_samples += samples.len();
         self.scouted.push_back(samples);
         Ok(())
+    }
+
+    /// Has the episodes of a batch opened, but for the first that is missing: that one the planner is about to open.
+    pub(super) fn open_ahead(&self, shared: &Shared, samples: &[SampleRef], batch: u64) {
+        let pool = shared.pool();
+        let missing = samples.iter().map(key_of);
+        let missing: Vec<_> = missing
+            .filter(|&key| pool.get(key).is_none() && !self.episodes.has(key))
+            .skip(1)
+            .collect();
+        drop(pool);
+        if !missing.is_empty() {
+            ask_to_open(shared, missing.into_iter(), batch);
+        }
+    }
+
+    /// Has the episodes opened that need a block next, but for the first.
+    fn open_wanted(&self, shared: &Shared, batch: u64) {
+        let wanted = shared.pool().wanted(OPEN_AHEAD / 2);
+        let missing = wanted.into_iter().skip(1);
+        let mut missing = missing.filter(|&key| !self.episodes.has(key)).peekable();
+        if missing.peek().is_some() {
+            ask_to_open(shared, missing, batch);
+        }
     }
 }

@@ -17,6 +17,10 @@ use kino_dataset::{DatasetError, Windows};
 use super::Batch;
 use super::OnError;
 use super::buffers::Shelf;
+use super::controller::Controller;
+use super::cpu::Limit;
+use super::crew::{Crews, TUNE_EVERY};
+use super::episodes::Opening;
 use super::fields::Fields;
 use super::gate::Gate;
 use super::job::BatchJob;
@@ -51,14 +55,22 @@ pub(super) struct Shared {
     pub(super) pages: Arc<PageShelf>,
     /// Bytes that were read and wait to be decoded.
     pub(super) gate: Gate,
+    /// Episodes that are opened ahead of the planner.
+    pub(super) opening: Opening,
+    /// How many threads work.
+    pub(super) crews: Mutex<Crews>,
+    /// How long they may run; `None` if as long as they like.
+    pub(super) cpu: Option<Limit>,
     /// Samples that hold blocks and will let them go by themselves.
     pub(super) running: AtomicUsize,
     pub(super) stopped: AtomicBool,
 }
 
 /// Batches between the planner and the training loop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Flight {
+    /// How many there may be.
+    pub(super) controller: Controller,
     /// In preparation.
     pub(super) jobs: BTreeMap<u64, Arc<BatchJob>>,
     /// Done, waiting to be asked for.
@@ -72,6 +84,22 @@ pub(super) struct Flight {
 }
 
 impl Flight {
+    pub(super) fn new(controller: Controller) -> Self {
+        Self {
+            controller,
+            jobs: BTreeMap::new(),
+            ready: BTreeMap::new(),
+            replace: Vec::new(),
+            ended: false,
+            lost: None,
+        }
+    }
+
+    /// Whether there may be another one.
+    pub(super) fn has_room(&self) -> bool {
+        self.len() < self.controller.depth()
+    }
+
     /// How many batches are planned and not yet taken.
     pub(super) fn len(&self) -> usize {
         self.jobs.len() + self.ready.len()
@@ -135,14 +163,29 @@ impl Shared {
             if left.is_zero() {
                 return Waited::Later;
             }
-            let waited = self.ready.wait_timeout(flight, left);
-            flight = waited.unwrap_or_else(PoisonError::into_inner).0;
+            // Looks up now and then: a wait may be what more threads would end.
+            let waited = self.ready.wait_timeout(flight, left.min(TUNE_EVERY));
+            drop(waited.unwrap_or_else(PoisonError::into_inner).0);
+            self.tune();
+            flight = self.flight();
+        }
+    }
+
+    /// Lets as many threads work as have something to do.
+    pub(super) fn tune(&self) {
+        let mut crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((decode, read)) = crews.tune(&self.meter, [self.work.len(), self.reads.len()]) {
+            drop(crews);
+            self.work.set_active(decode);
+            self.reads.set_active(read);
         }
     }
 
     /// A batch is done, or failed.
     pub(super) fn deliver(&self, number: u64, done: Result<Batch>) {
+        let now = self.meter.now();
         let mut flight = self.flight();
+        flight.controller.done(number, now);
         let job = flight.jobs.remove(&number);
         flight.ready.insert(number, done);
         drop(flight);

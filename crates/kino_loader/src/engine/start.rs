@@ -14,7 +14,7 @@ use super::pages::Wanted;
 use super::pool::EpisodeKey;
 use super::reduce::Fit;
 use super::shared::Shared;
-use super::worker::{Read, Work};
+use super::worker::{Read, push_collate, push_decode};
 use crate::error::Result;
 use crate::order::SampleRef;
 
@@ -42,25 +42,21 @@ impl Planned {
     }
 }
 
-/// A batch that can be filled with these samples.
+/// A batch that can be filled with these samples, and its bytes.
 ///
 /// `numbers` are the batch and the index in the order of the first sample.
 pub(super) fn new_batch(
     shared: &Shared,
     numbers: (u64, u64),
     planned: &[Planned],
-) -> Result<BatchJob> {
+) -> Result<(BatchJob, u64)> {
     let samples: Vec<SampleRef> = planned.iter().map(|one| one.sample).collect();
     let steps = shared.fields.steps(planned.iter().map(|one| &one.plan));
     let places = shared.fields.places(samples.len(), &steps)?;
+    let bytes = places.bytes();
     let filling = Filling::new(places, &shared.shelf).ok_or_else(|| too_large(samples.len()))?;
-    Ok(BatchJob::new(
-        numbers,
-        samples,
-        &shared.fields,
-        steps,
-        filling,
-    ))
+    let batch = BatchJob::new(numbers, samples, &shared.fields, steps, filling);
+    Ok((batch, bytes as u64))
 }
 
 /// A block of the frames that one sample needs of some windows, still empty.
@@ -85,14 +81,8 @@ pub(super) fn fill_block(shared: &Shared, key: EpisodeKey, block: &Arc<Block>, b
     // Less urgent than what the batch itself needs.
     let urgency = batch * 2 + 1;
     let spans = block.ask_all().into_iter();
-    shared.reads.push(
-        urgency,
-        spans.map(|span| Read {
-            block: Arc::clone(block),
-            span,
-            urgency,
-        }),
-    );
+    let spans = spans.map(|span| Read::of_span(block, span, urgency));
+    shared.reads.push(urgency, spans);
 }
 
 /// Waits for room in the pool; `false` if the loader stops. What no waiting can give room to goes in all the same.
@@ -139,23 +129,15 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
         }
         match block.next_step(page) {
             Some(NextStep::Fetch(span)) => {
-                let block = Arc::clone(block);
-                let read = Read {
-                    block,
-                    span,
-                    urgency,
-                };
+                let read = Read::of_span(block, span, urgency);
                 shared.reads.push(urgency, [read]);
             }
-            Some(NextStep::Decode(page)) => {
-                let work = Work::Decode(Arc::clone(block), page);
-                shared.work.push(urgency, [work]);
-            }
+            Some(NextStep::Decode(page)) => push_decode(shared, block, page, urgency),
             None => {}
         }
     }
     // The one page too many that it was made with.
     if job.page_is_there() {
-        shared.work.push(urgency, [Work::Collate(job)]);
+        push_collate(shared, job);
     }
 }

@@ -1,12 +1,15 @@
-//! Work that waits for a thread: the most urgent first.
+//! Work that waits for a thread: the most urgent first, and of that the most expensive.
 //!
 //! ```text
-//! push(urgency, task) ──▶ [ 3: assemble │ 3: decode │ 4: decode │ … ] ──▶ pop() on many threads
+//! push(urgency, cost, task) ──▶ [ 3: decode 90 kB │ 3: decode 4 kB │ 3: collate │ 4: decode │ … ] ──▶ pop(thread)
+//!                                                       threads 0, 1, 2 take from it; threads 3 and 4 rest
 //! ```
 //!
 //! Urgency is the number of the batch that needs the work, so that the batch which the model waits for is never behind
-//! one that it does not. Among equals the first come is the first served. The queue is bounded by what the planner
-//! lets into flight; it never drops or reorders equals.
+//! one that it does not. What takes long is begun first: begun last, it would be waited for alone. Among equals the first
+//! come is the first served. The queue is bounded by what the planner lets into flight; it never drops or reorders equals.
+//!
+//! Of the threads only those with the lowest numbers work, as many as `crew.rs` says; the others rest here.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -16,7 +19,10 @@ use std::sync::{Condvar, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) struct Tasks<T> {
     state: Mutex<State<T>>,
+    /// Told when there is work.
     filled: Condvar,
+    /// Told when more threads may work.
+    called: Condvar,
 }
 
 #[derive(Debug)]
@@ -24,40 +30,47 @@ struct State<T> {
     heap: BinaryHeap<Entry<T>>,
     next: u64,
     closed: bool,
+    /// How many threads may take work.
+    active: usize,
 }
 
 #[derive(Debug)]
 struct Entry<T> {
     urgency: u64,
+    cost: u64,
     arrival: u64,
     task: T,
 }
 
 impl<T> Tasks<T> {
-    pub(crate) fn new() -> Self {
+    /// An empty queue for so many threads that work.
+    pub(crate) fn new(active: usize) -> Self {
         let state = State {
             heap: BinaryHeap::new(),
             next: 0,
             closed: false,
+            active,
         };
         Self {
             state: Mutex::new(state),
             filled: Condvar::new(),
+            called: Condvar::new(),
         }
     }
 
-    /// Adds tasks of one urgency; after [`close`](Self::close) they are dropped.
-    pub(crate) fn push(&self, urgency: u64, tasks: impl IntoIterator<Item = T>) {
+    /// Adds tasks of one urgency, each with its cost; after [`close`](Self::close) they are dropped.
+    pub(crate) fn push(&self, urgency: u64, tasks: impl IntoIterator<Item = (u64, T)>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
             return;
         }
         let mut added = 0;
-        for task in tasks {
+        for (cost, task) in tasks {
             let arrival = state.next;
             state.next += 1;
             state.heap.push(Entry {
                 urgency,
+                cost,
                 arrival,
                 task,
             });
@@ -71,12 +84,39 @@ impl<T> Tasks<T> {
         }
     }
 
-    /// The most urgent task; waits for one. `None` once the queue is closed.
-    pub(crate) fn pop(&self) -> Option<T> {
+    /// How many tasks wait.
+    pub(crate) fn len(&self) -> usize {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.heap.len()
+    }
+
+    /// From now on so many threads take work.
+    pub(crate) fn set_active(&self, active: usize) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut state.active, active);
+        drop(state);
+        if active > before {
+            self.called.notify_all();
+        }
+    }
+
+    /// The most urgent task for a thread; waits for one. `None` once the queue is closed.
+    pub(crate) fn pop(&self, thread: usize) -> Option<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             if state.closed {
                 return None;
+            }
+            if thread >= state.active {
+                if !state.heap.is_empty() {
+                    // It may have been woken for work that another has to do now.
+                    self.filled.notify_one();
+                }
+                state = self
+                    .called
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
             }
             if let Some(entry) = state.heap.pop() {
                 return Some(entry.task);
@@ -95,6 +135,7 @@ impl<T> Tasks<T> {
         let dropped = std::mem::take(&mut state.heap);
         drop(state);
         self.filled.notify_all();
+        self.called.notify_all();
         // Tasks hold buffers whose release may take locks: not under this one.
         drop(dropped);
     }
@@ -116,31 +157,40 @@ impl<T> PartialOrd for Entry<T> {
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The heap gives the greatest first.
-        (other.urgency, other.arrival).cmp(&(self.urgency, self.arrival))
+        // The heap gives the greatest first: the least urgency, then the greatest cost, then the first come.
+        (other.urgency, self.cost, other.arrival).cmp(&(self.urgency, other.cost, self.arrival))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+
     use super::*;
 
     #[test]
     fn the_most_urgent_comes_first_and_equals_in_turn() {
-        let tasks = Tasks::new();
-        tasks.push(5, ["e", "f"]);
-        tasks.push(1, ["a"]);
-        tasks.push(5, ["g"]);
-        tasks.push(2, ["b"]);
-        let order: Vec<_> = (0..5).map_while(|_| tasks.pop()).collect();
-        assert_eq!(order, ["a", "b", "e", "f", "g"]);
+        let tasks = Tasks::new(1);
+        tasks.push(5, [(3, "e"), (3, "f")]);
+        tasks.push(1, [(0, "a")]);
+        tasks.push(5, [(3, "g"), (9, "d"), (0, "h")]);
+        tasks.push(2, [(0, "b")]);
+        assert_eq!(tasks.len(), 7);
+        let order: Vec<_> = (0..7).map_while(|_| tasks.pop(0)).collect();
+        assert_eq!(order, ["a", "b", "d", "e", "f", "g", "h"]);
     }
 
     #[test]
     fn closing_wakes_and_drops() {
-        let tasks = Tasks::new();
+        let tasks = Tasks::new(2);
         std::thread::scope(|scope| {
-            let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| tasks.pop())).collect();
+            let waiters: Vec<_> = (0..3)
+                .map(|thread| {
+                    let tasks = &tasks;
+                    scope.spawn(move || tasks.pop(thread))
+                })
+                .collect();
             tasks.close();
             assert!(
                 waiters
@@ -148,7 +198,41 @@ mod tests {
                     .all(|waiter| waiter.join().unwrap().is_none())
             );
         });
-        tasks.push(0, [1]);
-        assert_eq!(tasks.pop(), None);
+        tasks.push(0, [(0, 1)]);
+        assert_eq!(tasks.pop(0), None);
+    }
+
+    #[test]
+    fn threads_that_rest_take_nothing_and_no_task_is_lost_by_their_coming_and_going() {
+        let tasks = Tasks::new(4);
+        let taken = [const { AtomicUsize::new(0) }; 4];
+        std::thread::scope(|scope| {
+            for (thread, taken) in taken.iter().enumerate() {
+                let tasks = &tasks;
+                scope.spawn(move || {
+                    while tasks.pop(thread).is_some() {
+                        taken.fetch_add(1, Relaxed);
+                    }
+                });
+            }
+            let all = || taken.iter().map(|one| one.load(Relaxed)).sum::<usize>();
+            for turn in 0..400 {
+                tasks.set_active(1 + turn % 4);
+                tasks.push(0, [(0, ()), (0, ())]);
+                while all() < 2 * (turn + 1) {
+                    std::thread::yield_now();
+                }
+            }
+            tasks.set_active(1);
+            let before: Vec<_> = taken.iter().map(|one| one.load(Relaxed)).collect();
+            tasks.push(0, (0..50).map(|_| (0, ())));
+            while all() < 850 {
+                std::thread::yield_now();
+            }
+            let after: Vec<_> = taken.iter().map(|one| one.load(Relaxed)).collect();
+            assert_eq!(after[0], before[0] + 50);
+            assert_eq!(after[1..], before[1..]);
+            tasks.close();
+        });
     }
 }

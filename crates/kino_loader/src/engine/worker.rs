@@ -1,4 +1,4 @@
-//! The threads: one kind reads spans, the other decodes pages and puts samples together.
+//! The threads: one kind opens episodes and reads spans, the other decodes pages and puts samples together.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -7,18 +7,43 @@ use kino_dataset::DatasetError;
 
 use super::OnError;
 use super::block::{Block, PageId, SpanId};
+use super::cpu::Account;
+use super::episodes::open;
 use super::job::{BatchJob, JobBlock, SampleJob, steps_of};
 use super::meter::{Meter, Stage};
+use super::pool::EpisodeKey;
 use super::reduce::DecodeScratch;
 use super::shared::{Shared, sample_error};
 
 /// Something to read.
 #[derive(Debug)]
-pub(super) struct Read {
-    pub(super) block: Arc<Block>,
-    pub(super) span: SpanId,
-    /// Of the batch that needs it.
-    pub(super) urgency: u64,
+pub(super) enum Read {
+    /// An episode that will be needed: its index.
+    Episode(EpisodeKey),
+    /// Pages.
+    Span {
+        /// Whose pages.
+        block: Arc<Block>,
+        /// Which of them.
+        span: SpanId,
+        /// Of the batch that needs them.
+        urgency: u64,
+    },
+}
+
+impl Read {
+    /// A span with its cost.
+    pub(super) fn of_span(block: &Arc<Block>, span: SpanId, urgency: u64) -> (u64, Self) {
+        let block = Arc::clone(block);
+        (
+            cost_of(block.stored_bytes(span)),
+            Self::Span {
+                block,
+                span,
+                urgency,
+            },
+        )
+    }
 }
 
 /// Something to compute.
@@ -46,42 +71,74 @@ pub(super) struct Replace {
 /// So many substitutes are tried before the batch fails.
 pub(super) const MAX_ATTEMPTS: u64 = 64;
 
-/// Reads spans until the queue is closed.
-pub(super) fn read(shared: &Shared) {
-    while let Some(Read {
-        block,
-        span,
-        urgency,
-    }) = shared.reads.pop()
-    {
-        if !block.begin(span) {
-            continue;
+/// Reads until the queue is closed, as one of the threads that do.
+pub(super) fn read(shared: &Shared, thread: usize) {
+    let mut account = Account::new(shared.cpu.as_ref());
+    while let Some(read) = shared.reads.pop(thread) {
+        match read {
+            Read::Episode(key) => {
+                if shared.opening.begin(key) {
+                    let opened = shared.meter.time(Stage::Fetch, || (open(shared, key), 0));
+                    shared.opening.finish(key, opened);
+                }
+            }
+            Read::Span {
+                block,
+                span,
+                urgency,
+            } => read_span(shared, &block, span, urgency),
         }
-        let stored_bytes = block.stored_bytes(span);
-        if !shared.gate.enter(stored_bytes) {
-            return;
-        }
-        let fetched = shared.meter.time(Stage::Fetch, || {
-            let fetched = block.fetch(span);
-            let bytes = fetched.bytes;
-            (fetched, bytes)
-        });
-        // What did not come (all of it, if the read failed) is not waited for; the rest leaves when it was decoded.
-        shared
-            .gate
-            .leave(stored_bytes.saturating_sub(fetched.bytes));
-        tell(shared, fetched.tell);
-        for page in fetched.pages {
-            let work = Work::Decode(Arc::clone(&block), page);
-            shared.work.push(block.urgency(page, urgency), [work]);
-        }
+        account.settle(|| shared.is_stopped());
     }
 }
 
-/// Decodes and collates until the queue is closed.
-pub(super) fn work(shared: &Shared) {
+fn read_span(shared: &Shared, block: &Arc<Block>, span: SpanId, urgency: u64) {
+    if !block.begin(span) {
+        return;
+    }
+    let stored_bytes = block.stored_bytes(span);
+    if !shared.gate.enter(stored_bytes) {
+        return;
+    }
+    let fetched = shared.meter.time(Stage::Fetch, || {
+        let fetched = block.fetch(span);
+        let bytes = fetched.bytes;
+        (fetched, bytes)
+    });
+    // What did not come (all of it, if the read failed) is not waited for; the rest leaves when it was decoded.
+    shared
+        .gate
+        .leave(stored_bytes.saturating_sub(fetched.bytes));
+    tell(shared, fetched.tell);
+    for page in fetched.pages {
+        push_decode(shared, block, page, block.urgency(page, urgency));
+    }
+}
+
+/// Has a page decoded; of equally urgent ones the most expensive first.
+pub(super) fn push_decode(shared: &Shared, block: &Arc<Block>, page: PageId, urgency: u64) {
+    let work = Work::Decode(Arc::clone(block), page);
+    let cost = cost_of(block.page_bytes(page));
+    shared.work.push(urgency, [(cost, work)]);
+}
+
+/// What stored bytes cost to read and to decode, in steps of four times. Pages of one stream cost the same, and so are decoded in
+/// turn: frames that follow each other then lie beside each other in memory, which makes copies of them a tenth cheaper.
+fn cost_of(bytes: u64) -> u64 {
+    u64::from(bytes.max(1).ilog2() / 2)
+}
+
+/// Has a sample put together.
+pub(super) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
+    let urgency = job.batch.number * 2;
+    shared.work.push(urgency, [(0, Work::Collate(job))]);
+}
+
+/// Decodes and collates until the queue is closed, as one of the threads that do.
+pub(super) fn work(shared: &Shared, thread: usize) {
     let mut scratch = DecodeScratch::default();
-    while let Some(work) = shared.work.pop() {
+    let mut account = Account::new(shared.cpu.as_ref());
+    while let Some(work) = shared.work.pop(thread) {
         match work {
             Work::Decode(block, page) => {
                 let decoded = shared.meter.time(Stage::Decode, || {
@@ -95,6 +152,7 @@ pub(super) fn work(shared: &Shared) {
             }
             Work::Collate(job) => collate(shared, &job),
         }
+        account.settle(|| shared.is_stopped());
     }
 }
 
@@ -102,7 +160,7 @@ pub(super) fn work(shared: &Shared) {
 fn tell(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
     for job in waiting.iter().filter_map(Weak::upgrade) {
         if job.page_is_there() {
-            shared.work.push(job.batch.number * 2, [Work::Collate(job)]);
+            push_collate(shared, job);
         }
     }
 }

@@ -1,0 +1,265 @@
+"""Does the training loop ever wait? `python bench/steady.py [straggler] [accelerator]`, both unless one is named.
+
+    straggler     episodes of 3 s to 45 s, and beside a small camera a lossless one with 20 times its pixels; a loop with a steady
+                  step: batch time p99 / p50 at the depth that the loader chose, and at fixed ones
+    accelerator   an emulated one: a core that spins for 20, 50, 100 and 200 ms per step, with batches of such a size that the
+                  loader could make 1.3 times as many; compute ratio
+
+The loop spins and does not sleep, so it has a core for itself as a training loop does, and the loader has what is left: on two
+cores, one decoding thread. Some batches are compared with the plain reader. A busy machine disturbs the figures; `pressure` is the part of the time
+in which some process waited for a core, by /proc/pressure/cpu. Writes bench/results/straggler.csv and accelerator.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import pathlib
+import statistics
+import sys
+import time
+
+import numpy as np
+
+import kinograph
+import kinograph.numpy
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RATE_HZ = 20.0
+SHORTEST_S, LONGEST_S, EPISODES = 3.0, 45.0, 14
+SMALL, LARGE = 56, 250
+WISH = {"large": [0], "small": [-1, 0], "actions": range(8)}
+# A fifth of the dataset is shuffled at a time: every frame is decoded in every epoch.
+POOL = 0.2
+ROUNDS = 3
+# By so much the loader could be faster than the accelerator; 1.15 is what counts, and machines are noisy.
+MARGIN = 1.3
+
+
+def picture(frames: int, side: int, seed: int) -> np.ndarray:
+    """Make a smooth picture that moves, with the noise of a camera: neither flat nor random."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.indices((side, side + frames)) / side
+    scene = 128 + 90 * np.sin(7 * rows + seed) * np.cos(5 * columns)
+    colours = np.stack([scene, scene * 0.8 + 20, 220 - scene * 0.7], axis=-1)
+    noise = rng.normal(0, 1.5, (side, side, 3))
+    out = np.empty((frames, side, side, 3), np.uint8)
+    for frame in range(frames):
+        shifted = np.roll(noise, frame * 7, axis=(0, 1))
+        out[frame] = np.clip(colours[:, frame : frame + side] + shifted, 0, 255)
+    return out
+
+
+def write(path: pathlib.Path) -> None:
+    """Write episodes from the shortest to the longest."""
+    with kinograph.Writer(path) as writer:
+        for number in range(EPISODES):
+            length_s = SHORTEST_S * (LONGEST_S / SHORTEST_S) ** (number / (EPISODES - 1))
+            frames = round(length_s * RATE_HZ)
+            # An action says which frame it is, so that a batch can be checked.
+            actions = number * 1000.0 + np.arange(frames)[:, None] + np.zeros(7)
+            streams = {
+                "actions": actions,
+                "small": picture(frames, SMALL, number),
+                "large": picture(frames, LARGE, number),
+            }
+            writer.add_episode(streams, rate_hz=RATE_HZ)
+
+
+class Spinner:
+    """A core that is busy, as the one of a training loop is: a process of its own, because Python's threads take turns."""
+
+    def __enter__(self) -> None:
+        self._process = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
+        self._process.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def spin(seconds: float) -> None:
+    """Compute for so long by the clock on the wall."""
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+def pressure_s() -> float:
+    """Seconds in which some process waited for a core, since the machine was started; 0 where nobody counts."""
+    file = pathlib.Path("/proc/pressure/cpu")
+    if not file.exists():
+        return 0.0
+    return int(file.read_text().split("\n")[0].rsplit("=", 1)[1]) / 1e6
+
+
+def make(path: pathlib.Path, **options: object) -> kinograph.numpy.Loader:
+    """Make a loader with the defaults but for the pool."""
+    return kinograph.numpy.Loader(path, windows=WISH, seed=7, pool=POOL, **options)  # type: ignore[arg-type]
+
+
+def check(loader: kinograph.numpy.Loader, kept: dict[int, np.ndarray]) -> None:
+    """Compare the actions of some batches with those of the plain reader."""
+    windows = loader.order.sources[0].windows
+    for step, actions in kept.items():
+        for place, found in list(zip(loader.order.batch(step), actions, strict=True))[:3]:
+            if not np.array_equal(windows[int(place["window"])]["actions"], found):
+                sys.exit(f"error: batch {step} is not the order's")
+
+
+def measure(path: pathlib.Path, steps: int, step_s: float, **options: object) -> dict:
+    """Train with a steady step; batch times, and what the loader says of itself."""
+    with make(path, **options) as loader:
+        times: list[float] = []
+        kept: dict[int, np.ndarray] = {}
+        pressure = begin = before = 0.0
+        number = 0
+        while number < steps + WARM:
+            for batch in loader:
+                if number == WARM:
+                    pressure, begin = pressure_s(), time.perf_counter()
+                asked = time.perf_counter()
+                if number > WARM:
+                    times.append(asked - before)
+                before = asked
+                if number % 64 == 0:
+                    kept[number] = batch["actions"].copy()
+                spin(step_s - (time.perf_counter() - before))
+                number += 1
+                if number >= steps + WARM:
+                    break
+        elapsed = time.perf_counter() - begin
+        report = loader.report()
+        check(loader, kept)
+    p50, p99 = np.percentile(times, [50, 99])
+    return {
+        "p50_ms": p50 * 1e3,
+        "p99_ms": p99 * 1e3,
+        "p99_over_p50": p99 / p50,
+        "slowest_ms": max(times) * 1e3,
+        "compute_ratio": len(times) * step_s / sum(times),
+        "depth": report.prefetch_depth,
+        "depths": " ".join(f"{batch}:{depth}" for batch, depth in report.prefetch_changes),
+        "pressure": (pressure_s() - pressure) / elapsed,
+    }
+
+
+# Batches that are made before anything is measured: threads start, and the first group is decoded.
+WARM = 24
+
+
+def capacity(path: pathlib.Path, batch_size: int, seconds: float) -> float:
+    """Batches per second that the loader makes beside a core that spins."""
+    with Spinner(), make(path, batch_size=batch_size) as loader:
+        count, begin = 0, 0.0
+        while True:
+            for _ in loader:
+                if count == WARM:
+                    begin = time.perf_counter()
+                count += 1
+                if count > WARM + 8 and time.perf_counter() - begin > seconds:
+                    return (count - WARM - 1) / (time.perf_counter() - begin)
+
+
+def save(name: str, rows: list[dict]) -> None:
+    """Print rows and write them as CSV."""
+    for row in rows:
+        print(", ".join(f"{key} {value}" for key, value in row.items()))
+    with (ROOT / "bench/results" / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def middle(runs: list[dict]) -> dict:
+    """Take the median of each figure, and the words of the last run."""
+    return {
+        key: statistics.median(run[key] for run in runs) if not isinstance(value, str) else value
+        for key, value in runs[-1].items()
+    }
+
+
+def straggler(path: pathlib.Path) -> None:
+    """Batch times with the chosen depth, beside fixed ones, in turns."""
+    batch_size = 16
+    step_s = 1.5 / capacity(path, batch_size, 6)
+    depths: list[int | None] = [2, 4, None]
+    runs: dict[int | None, list[dict]] = {depth: [] for depth in depths}
+    for _ in range(ROUNDS):
+        for depth in depths:
+            found = measure(path, 240, step_s, batch_size=batch_size, prefetch=depth)
+            print(f"straggler, prefetch {depth}: {found}", flush=True)
+            runs[depth].append(found)
+    rows = []
+    for depth in depths:
+        found = middle(runs[depth])
+        rows.append(
+            {
+                "prefetch": "chosen" if depth is None else depth,
+                "step ms": f"{step_s * 1e3:.1f}",
+                "batch p50 ms": f"{found['p50_ms']:.1f}",
+                "batch p99 ms": f"{found['p99_ms']:.1f}",
+                "p99 / p50": f"{found['p99_over_p50']:.2f}",
+                "each run": " ".join(f"{run['p99_over_p50']:.2f}" for run in runs[depth]),
+                "slowest ms": f"{found['slowest_ms']:.1f}",
+                "compute ratio": f"{found['compute_ratio']:.4f}",
+                "depth": f"{found['depth']:.0f}",
+                "depth by batch": found["depths"],
+                "pressure": f"{found['pressure']:.2f}",
+            }
+        )
+    save("straggler", rows)
+
+
+def accelerator(path: pathlib.Path) -> None:
+    """Compute ratio of steps of several lengths, where the loader could be faster than they need."""
+    per_s = capacity(path, 16, 8) * 16
+    rows = []
+    for step_ms in (20, 50, 100, 200):
+        step_s = step_ms / 1e3
+        batch_size = max(1, int(per_s * step_s / MARGIN))
+        runs, margins = [], []
+        for _ in range(ROUNDS):
+            before = capacity(path, batch_size, 3)
+            runs.append(measure(path, max(60, int(8 / step_s)), step_s, batch_size=batch_size))
+            # Others may have come or gone meanwhile.
+            margins.append(min(before, capacity(path, batch_size, 3)) * step_s)
+            print(f"accelerator, {step_ms} ms: {margins[-1]:.2f}, {runs[-1]}", flush=True)
+        owed = [
+            run["compute_ratio"]
+            for run, margin in zip(runs, margins, strict=True)
+            if margin >= 1.15
+        ]
+        found = middle(runs)
+        rows.append(
+            {
+                "step ms": step_ms,
+                "batch": batch_size,
+                "capacity / demand": " ".join(f"{margin:.2f}" for margin in margins),
+                "compute ratio": " ".join(f"{run['compute_ratio']:.4f}" for run in runs),
+                "median where 1.15": f"{statistics.median(owed):.4f}" if owed else "none",
+                "depth": f"{found['depth']:.0f}",
+                "pressure": f"{found['pressure']:.2f}",
+            }
+        )
+    save("accelerator", rows)
+
+
+def main() -> None:
+    """Run what was asked for; the dataset is kept under target/bench."""
+    wished = sys.argv[1:] or ["straggler", "accelerator"]
+    path = ROOT / "target" / "bench" / "straggler.kino"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path)
+    for name in wished:
+        {"straggler": straggler, "accelerator": accelerator}[name](path)
+
+
+if __name__ == "__main__":
+    main()
