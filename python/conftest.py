@@ -11,9 +11,10 @@ import kinograph
 
 # It has no examples of its own, and shares its name with the tests' conftest.
 collect_ignore = ["conftest.py"]
-if importlib.util.find_spec("torch") is None:
-    # Its examples make tensors.
-    collect_ignore += ["kinograph/torch.py"]
+# Their examples make arrays of packages that need not be there.
+collect_ignore += [
+    f"kinograph/{name}.py" for name in ("jax", "torch") if importlib.util.find_spec(name) is None
+]
 
 
 @pytest.fixture(autouse=True)

@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# Makes a checkout ready to build: .venv with the development tools, and nasm for the JPEG codec.
+# Makes a checkout ready to build: .venv with the development tools and torch, and nasm for the JPEG codec.
 #
 #   scripts/setup.sh            does what is missing; a second run takes a fraction of a second
 #   scripts/setup.sh --notice   only repeats the warning, when JPEG had to be built without SIMD
 #
 # Needs cargo, a C compiler and Python 3.10 or newer; works as root and as anybody. Everything it makes lies in
 # .venv and .tools, but for the one system package (nasm) that it installs when run as root on Debian or Ubuntu.
+# torch takes 1.4 GB and may be missing: its tests are then skipped, and say why. KINOGRAPH_NO_TORCH=1 leaves it out.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # .venv must be made by a Python that outlives it, also when it is the active environment.
 PATH=${PATH//"$PWD/.venv/bin:"/}
 
 readonly VENV=.venv TOOLS=.tools
-readonly STAMP=$VENV/.setup-stamp NO_NASM=$TOOLS/no-nasm
+readonly STAMP=$VENV/.setup-stamp TORCH_STAMP=$VENV/.torch-stamp NO_NASM=$TOOLS/no-nasm
 readonly REQUIREMENTS=scripts/requirements-dev.txt
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() {
@@ -94,6 +95,17 @@ setup_python() {
     printf '%s\n' "$wanted" >"$STAMP"
 }
 
+# The tests' torch. Whether it came or not is settled once for a .venv, unless the question changes.
+setup_torch() {
+    local wanted
+    wanted="$(cat scripts/install_torch.py scripts/elf.py | cksum) ${KINOGRAPH_NO_TORCH:-0}"
+    if [[ -e $TORCH_STAMP && $(cat "$TORCH_STAMP") == "$wanted" ]]; then
+        return
+    fi
+    "$VENV/bin/python" scripts/install_torch.py || say "torch could not be installed; the tests that need it are skipped"
+    printf '%s\n' "$wanted" >"$TORCH_STAMP"
+}
+
 is_root_on_debian() { [[ $(id -u) == 0 ]] && have apt-get; }
 
 apt_install() {
@@ -155,5 +167,6 @@ fi
 check_tools
 mkdir -p "$TOOLS"
 setup_python
+setup_torch
 setup_nasm
 notice

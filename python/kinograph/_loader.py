@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_whole, to_word
+from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_number, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._normalize import Normalize, Scale, to_scales

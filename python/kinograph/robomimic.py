@@ -55,7 +55,8 @@ class SequenceDataset:
 
     The arguments are robomimic's, by place or by name, of version 0.3 or, with ``action_keys`` and ``action_config``, of
     versions from 0.4 on. ``hdf5_path`` is the dataset. ``hdf5_cache_mode`` keeps numbers in memory (``"low_dim"``) or pictures
-    too (``"all"``: each frame once), and makes float32 of what ``dataset_keys`` names, as it does there; ``hdf5_use_swmr`` means nothing here.
+    too (``"all"``: each frame once), and makes float32 of what ``dataset_keys`` names, as it does there. Under ``"low_dim"`` up to
+    256 MiB of decoded pictures are kept as well, in each process. ``hdf5_use_swmr`` means nothing here.
     """
 
     def __init__(

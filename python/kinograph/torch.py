@@ -16,18 +16,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from kinograph import _core, _dataset
-from kinograph._ahead import Ahead
+from kinograph._ahead import Batch
+from kinograph._device_loader import DeviceLoader
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import BaseLoader, Report, Trained, to_numpy, to_windows
+from kinograph._loader import Report, Trained, to_numpy, to_windows
 from kinograph._windows import Windows
 
 try:
@@ -41,7 +40,7 @@ except ImportError as error:
 __all__ = ["Dataset", "Loader", "Report"]
 
 
-class Loader(BaseLoader[Any], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
+class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     """Batches of torch tensors, in the order's sequence; an iteration is an epoch.
 
     >>> loader = kinograph.torch.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
@@ -75,38 +74,12 @@ class Loader(BaseLoader[Any], torch_data.IterableDataset):  # type: ignore[misc,
         if world_size is None:
             world_size = torch.distributed.get_world_size() if distributed else 1
         self._device = _to_device(device)
-        self._ahead: Ahead | None = None
-        self._finalizer: weakref.finalize[..., Loader] | None = None
         super().__init__(dataset, rank=rank, world_size=world_size, **options)
 
     @property
     def device(self) -> torch.device:
         """Where the tensors are."""
         return self._device
-
-    def report(self) -> Report:
-        """Say where the time went so far."""
-        report = super().report()
-        if self._ahead is None:
-            return report
-        # The core saw only the thread that copies wait for it.
-        waited = self._ahead.waited_s
-        stages = tuple(
-            dataclasses.replace(stage, busy_s=waited) if stage.name == "wait" else stage
-            for stage in report.stages
-        )
-        return dataclasses.replace(report, stages=stages)
-
-    def close(self) -> None:
-        """End the threads; iterating starts them again."""
-        self._ahead = None
-        if self._finalizer is not None:
-            self._finalizer()
-            self._finalizer = None
-        super().close()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_ahead": None, "_finalizer": None}
 
     def _start(self) -> _core.Loader:
         worker = torch_data.get_worker_info()
@@ -117,24 +90,16 @@ class Loader(BaseLoader[Any], torch_data.IterableDataset):  # type: ignore[misc,
                 f"a loader is used in worker {worker.id} of a DataLoader; it has threads of its own: give the DataLoader "
                 "num_workers=0, iterate over the loader itself, or use kinograph.torch.Dataset, which is made for workers"
             )
-        core = super()._start()
-        if self._device.type == "cuda":
-            self._ahead = Ahead(core, _Transfer(self._device))
-            # Neither the thread nor the core knows of this loader: they end when it is collected, or with the program.
-            self._finalizer = weakref.finalize(self, self._ahead.close)
-        return core
+        return super()._start()
+
+    def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
+        return _Transfer(self._device) if self._device.type == "cuda" else None
 
     def _take(self) -> tuple[int, dict[str, Any]]:
-        if torch_data.get_worker_info() is not None or self._core is None:
+        if torch_data.get_worker_info() is not None:
+            # Forked with a core that is there, and whose threads are not.
             self._start()
-        if self._ahead is None:
-            return super()._take()
-        try:
-            return self._ahead.take()
-        except Exception:
-            # Its thread has ended; the next one starts with the batch that did not come.
-            self.close()
-            raise
+        return super()._take()
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
         tensor = _to_tensor(dtype, shape, data)
@@ -201,7 +166,7 @@ class _Transfer:
         self._device = device
         self._stream = torch.cuda.Stream(device)
 
-    def __call__(self, arrays: dict[str, Any]) -> Callable[[], dict[str, Any]]:
+    def __call__(self, arrays: Batch) -> Callable[[], Batch]:
         with torch.cuda.stream(self._stream):
             batch = {key: self._send(_to_tensor(*array)) for key, array in arrays.items()}
             copied = self._stream.record_event()
@@ -212,7 +177,7 @@ class _Transfer:
             return field
         return field.pin_memory().to(self._device, non_blocking=True)
 
-    def _arrive(self, batch: dict[str, Any], copied: torch.cuda.Event) -> dict[str, Any]:
+    def _arrive(self, batch: Batch, copied: torch.cuda.Event) -> Batch:
         # That of the thread that trains: this runs there.
         stream = torch.cuda.current_stream(self._device)
         stream.wait_event(copied)

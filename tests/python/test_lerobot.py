@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from optional import optional
 from peers.digest import digest
 from test_windows_peers import LEROBOT, lerobot_arrays  # noqa: F401 (a fixture)
 
@@ -61,7 +62,7 @@ def test_items_are_those_of_lerobot(root, setting):
 
 @pytest.mark.parametrize("setting", LEROBOT["settings"], ids=lambda setting: setting["name"])
 def test_items_are_tensors(root, setting):
-    torch = pytest.importorskip("torch", reason="torch is not installed; items are tensors")
+    torch = optional("torch")
     dataset = LeRobotDataset(str(root), delta_timestamps=setting["delta_timestamps"])
 
     def to_numpy(value):
@@ -140,7 +141,7 @@ def test_tasks_are_a_table(root):
 
 
 def test_pictures_as_bytes_and_transforms(root):
-    torch = pytest.importorskip("torch", reason="torch is not installed; items are tensors")
+    torch = optional("torch")
     plain = LeRobotDataset(root, delta_timestamps={CAMERA: [-1 / FPS, 0.0]})[12][CAMERA]
     raw = LeRobotDataset(root, delta_timestamps={CAMERA: [-1 / FPS, 0.0]}, return_uint8=True)
     assert (raw[12][CAMERA].dtype, raw[12][CAMERA].shape) == (torch.uint8, (2, 3, 32, 32))

@@ -419,6 +419,8 @@ def test_a_mixture_is_elastic_too(ds):
 def test_a_weight_of_a_source_is_above_zero(windows, weight):
     with pytest.raises(kinograph.InvalidArgumentError, match="weight of source 1"):
         Order([windows, Source(windows=windows, weight=weight)], batch_size=4)
+    with pytest.raises(kinograph.InvalidArgumentError, match="weight of source 0"):
+        Order([Source(windows=windows, weight=weight)], batch_size=4)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 import samples
+from optional import optional
 from peers.digest import digest
 from test_windows_peers import (
     DATASET_KEYS,
@@ -15,6 +16,7 @@ from test_windows_peers import (
 )
 
 import kinograph
+from kinograph import _frame_cache
 from kinograph.robomimic import SequenceDataset
 
 NAMES = ("seq_length", "frame_stack", "pad_seq_length", "pad_frame_stack")
@@ -79,6 +81,21 @@ def test_a_cache_changes_nothing_but_types(recording, setting, mode):
         assert digest(found) == digest(wanted)
         found["goal_obs"]["object"][:] = found["obs"]["object"][:] = 0  # may be written
         assert digest(cached[index]) == digest(wanted)
+
+
+@pytest.mark.parametrize("budget", [0, 1_000_000, 3_000_000])
+def test_items_are_the_same_however_few_pictures_may_be_kept(recording, budget, monkeypatch):
+    monkeypatch.setattr(_frame_cache, "_PICTURE_BYTES", budget)
+    options = {"frame_stack": 2, "seq_length": 5, "goal_mode": "last"}
+    plain = make(recording, **options)
+    cached = make(recording, hdf5_cache_mode="low_dim", **options)
+    for index in np.random.default_rng(0).integers(0, len(plain), 60).tolist():
+        for group in ("obs", "next_obs", "goal_obs"):
+            assert digest(cached[index][group]) == digest(plain[index][group])
+    pictures = cached._cache._pictures
+    held = sum(frames.nbytes for frames, _ in pictures._kept.values())
+    assert held == pictures._bytes <= budget
+    assert bool(pictures._kept) == bool(budget)
 
 
 def test_an_item_is_nested_as_robomimics_is(recording):
@@ -255,7 +272,7 @@ def test_an_hdf5_file_is_to_be_packed_first(tmp_path):
 @pytest.mark.parametrize("mode", [None, "low_dim"])
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_it_works_in_the_workers_of_a_data_loader(recording, mode, context):
-    torch = pytest.importorskip("torch", reason="torch is not installed; DataLoader is its")
+    torch = optional("torch")
     dataset = make(recording, hdf5_cache_mode=mode, seq_length=3)
     outer = torch.utils.data.DataLoader(
         dataset, batch_size=8, num_workers=2, multiprocessing_context=context

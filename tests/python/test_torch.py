@@ -5,23 +5,21 @@ import gc
 import json
 import multiprocessing
 import os
-import pathlib
 import pickle
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import weakref
 
 import numpy as np
 import pytest
+from optional import optional
 from test_loader import CAMERA, WISH, damage, expected, threads_of_loaders
 
 import kinograph
 
-torch = pytest.importorskip("torch", reason="torch is not installed; it is too large for every run")
+torch = optional("torch")
 
 import kinograph.torch  # noqa: E402 (not there without torch)
 
@@ -350,19 +348,3 @@ def test_ranks_are_those_of_torch_distributed(lift):
         assert f"rank {rank} of 2" in text
         loader = make(lift, rank=rank, world_size=2)
         assert sums == [float(batch["actions"].sum()) for batch in loader]
-
-
-@pytest.mark.parametrize(
-    ("example", "says"),
-    [("ddp.py", "2 ranks, weights equal"), ("resume.py", "24 losses, all equal")],
-)
-def test_an_example_runs(example, says, tmp_path):
-    root = pathlib.Path(__file__).resolve().parents[2]
-    kinograph.pack(root / "tests/data/lift_3demos.hdf5", tmp_path / "lift.kino")
-    answer = subprocess.run(
-        [sys.executable, root / "examples" / example, tmp_path / "lift.kino"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert says in answer.stdout

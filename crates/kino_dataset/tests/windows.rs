@@ -317,6 +317,42 @@ fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
 }
 
 #[test]
+fn an_episode_that_was_just_opened_is_not_opened_again_and_the_oldest_is_let_go() {
+    let (_folder, dataset) = open_many();
+    let chunk = request(stream("x"), vec![action_chunk("x", 3, Pad::Edge).unwrap()]);
+    let windows = bind(&dataset, &chunk);
+    let first = windows.opened(0).unwrap();
+    for position in (0..256).rev() {
+        windows.opened(position).unwrap();
+    }
+    assert!(std::sync::Arc::ptr_eq(&first, &windows.opened(0).unwrap()));
+    windows.opened(256).unwrap();
+    assert!(!std::sync::Arc::ptr_eq(&first, &windows.opened(0).unwrap()));
+    assert!(windows.opened(1200).is_err());
+}
+
+#[test]
+fn threads_that_open_episodes_side_by_side_read_the_same_samples() {
+    let (_folder, dataset) = open_mixed();
+    let windows = bind(
+        &dataset,
+        &request(stream("actions"), vec![observation("camera", 2).unwrap()]),
+    );
+    let alone: Vec<_> = (0..windows.len())
+        .map(|index| bind(&dataset, windows.request()).read(index).unwrap())
+        .collect();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for (index, expected) in (0..).zip(&alone) {
+                    assert_eq!(&windows.read(index).unwrap(), expected);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn no_number_in_a_request_makes_planning_panic() {
     let (_folder, dataset) = open_mixed();
     let times = At::Times(vec![i64::MIN, -1, 0, 1, i64::MAX]);

@@ -13,6 +13,7 @@ impl Source {
     /// The windows of a dataset, with all that any order may ask for.
     pub fn of(windows: &Windows) -> Result<Self> {
         Ok(Self {
+            name: windows.dataset().path().display().to_string(),
             sizes: Some(windows.sizes().into()),
             shards: Some(shards(windows).into()),
             ..Self::new(windows.id()?, windows.counts())

@@ -119,6 +119,14 @@ fn a_state_that_was_changed_by_hand_is_refused() {
         State::from_json(&newer).unwrap_err().kind(),
         ErrorKind::Unsupported
     );
+    let strange = state
+        .to_json()
+        .replace("\"format\":1", "\"format\":1,\"ranks\":4");
+    let error = State::from_json(&strange).unwrap_err().to_string();
+    assert!(
+        error.contains("no state of format 1 has `ranks`"),
+        "{error}"
+    );
     assert!(State::from_json("{}").is_err() && State::from_json(&"[".repeat(100_000)).is_err());
 }
 

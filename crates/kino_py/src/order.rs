@@ -40,9 +40,16 @@ impl Order {
     #[new]
     fn new(sources: Vec<PySource<'_>>, settings: &str) -> PyResult<Self> {
         let settings: Settings = parse("the settings of the order", settings)?;
+        let is_mixture = sources.len() > 1;
         let mut parts = Vec::new();
-        for (windows, weight, episode_weights, curriculum) in sources {
+        for (place, (windows, weight, episode_weights, curriculum)) in
+            sources.into_iter().enumerate()
+        {
             let mut source = kino_loader::Source::of(&windows.inner).map_err(to_py)?;
+            if is_mixture {
+                // One dataset may be there twice, under two requests.
+                source.name = format!("{place}: {}", source.name);
+            }
             source.weights = episode_weights.map(Into::into);
             for (epoch, other) in curriculum {
                 source
@@ -51,12 +58,7 @@ impl Order {
             }
             parts.push((source, weight));
         }
-        let order = if parts.len() == 1 {
-            let (source, _) = parts.remove(0);
-            kino_loader::Order::new(source, settings)
-        } else {
-            kino_loader::Order::mixture(parts, settings)
-        };
+        let order = kino_loader::Order::mixture(parts, settings);
         Ok(Self::from(order.map_err(loader_to_py)?))
     }
 

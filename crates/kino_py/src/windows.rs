@@ -129,7 +129,7 @@ impl Windows {
         let located = self.inner.locate(index)?;
         let mut plan = SamplePlan::default();
         self.inner
-            .episode(located.position)?
+            .opened(located.position)?
             .plan(located.sample, &mut plan)?;
         Ok(plan)
     }

@@ -17,6 +17,7 @@ mod bound;
 mod episode;
 mod lerobot;
 mod mask;
+mod opened;
 mod plan;
 mod presets;
 mod read;

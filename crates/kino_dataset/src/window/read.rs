@@ -51,10 +51,10 @@ pub enum Array {
 }
 
 impl Windows {
-    /// Reads sample `index`; opens its episode every time, see [`EpisodeWindows::read`].
+    /// Reads sample `index`; opens its episode unless it was opened a short while ago, see [`EpisodeWindows::read`].
     pub fn read(&self, index: u64) -> Result<Sample> {
         let located = self.locate(index)?;
-        let episode = self.episode(located.position)?;
+        let episode = self.opened(located.position)?;
         let mut plan = SamplePlan::default();
         episode.plan(located.sample, &mut plan)?;
         episode.read(&plan)

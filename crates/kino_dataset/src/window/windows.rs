@@ -20,6 +20,7 @@ use super::blend::{Blend, blend};
 use super::bound::Bound;
 use super::episode::{EpisodeWindows, survey};
 use super::mask::Mask;
+use super::opened::OpenedEpisodes;
 use super::request::{Anchor, At, Pad, Request, Window};
 use crate::dataset::Dataset;
 use crate::error::{Result, invalid};
@@ -44,6 +45,7 @@ struct Inner {
     ends: Vec<u64>,
     sizes: Vec<u64>,
     source: CountSource,
+    opened: OpenedEpisodes,
 }
 
 /// Where the number of samples came from.
@@ -96,6 +98,7 @@ impl Windows {
                 ends,
                 sizes,
                 source,
+                opened: OpenedEpisodes::default(),
             }),
         })
     }
@@ -211,6 +214,11 @@ impl Windows {
         };
         let bound = Arc::clone(&self.inner.bound);
         EpisodeWindows::open(bound, &self.inner.dataset, row as usize)
+    }
+
+    /// As [`episode`](Self::episode), but an episode that was opened a short while ago is not opened again.
+    pub fn opened(&self, position: usize) -> Result<Arc<EpisodeWindows>> {
+        self.inner.opened.get(position, || self.episode(position))
     }
 }
 

@@ -91,9 +91,9 @@ impl Endless {
             .tail
             .epoch_len(line.positions, settings.batch)
             .ok_or_else(|| {
-                let (id, windows, batch) = (&source.id, line.positions, settings.batch);
+                let (name, windows, batch) = (&source.name, line.positions, settings.batch);
                 invalid(format!(
-                    "`drop` leaves nothing of source `{id}`: {windows} windows are less than a batch of {batch}; choose a batch of at most {windows}, or `carry`"
+                    "`drop` leaves nothing of source `{name}`: {windows} windows are less than a batch of {batch}; choose a batch of at most {windows}, or `carry`"
                 ))
             })?;
         Ok(Self {
@@ -208,7 +208,7 @@ fn mode(source: &Source, settings: &Settings, share: Share) -> Result<Mode> {
         (PoolSize::Bytes(_), None) => {
             return Err(invalid(format!(
                 "a pool of bytes needs the sizes of the episodes, and source `{}` has none; give a number of episodes or a fraction",
-                source.id
+                source.name
             )));
         }
         (PoolSize::Episodes(_), _) => None,
@@ -224,7 +224,7 @@ fn mode(source: &Source, settings: &Settings, share: Share) -> Result<Mode> {
         (Unit::Shards, None) => {
             return Err(invalid(format!(
                 "groups of shards need the shard of each episode, and source `{}` has none; choose groups of episodes",
-                source.id
+                source.name
             )));
         }
     };

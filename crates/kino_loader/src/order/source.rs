@@ -29,6 +29,8 @@ const MAX_WEIGHT: f32 = 1_048_576.0;
 pub struct Source {
     /// What the windows are: the dataset's version and the request. Two sources with one id have the same windows.
     pub id: String,
+    /// What messages call it; the id unless told.
+    pub name: String,
     /// Windows per selected episode. A filter or a split is a shorter list.
     pub counts: Arc<[u32]>,
     /// Decoded bytes per episode, for groups under a pool of bytes.
@@ -44,8 +46,10 @@ pub struct Source {
 impl Source {
     /// A source of episodes with so many windows each.
     pub fn new(id: impl Into<String>, counts: impl Into<Arc<[u32]>>) -> Self {
+        let id = id.into();
         Self {
-            id: id.into(),
+            name: id.clone(),
+            id,
             counts: counts.into(),
             sizes: None,
             weights: None,
@@ -60,7 +64,7 @@ impl Source {
         if u32::try_from(episodes).is_err() {
             return Err(invalid(format!(
                 "source `{}` has {episodes} episodes; an order takes up to {}",
-                self.id,
+                self.name,
                 u32::MAX
             )));
         }
@@ -72,7 +76,7 @@ impl Source {
             if let Some(len) = len.filter(|&len| len != episodes) {
                 return Err(invalid(format!(
                     "source `{}` has {episodes} episodes but {len} {name}; give one for each",
-                    self.id
+                    self.name
                 )));
             }
         }
@@ -81,7 +85,7 @@ impl Source {
         if !(starts && rises) {
             return Err(invalid(format!(
                 "the variants of source `{}` must start at epoch 0 and name later epochs in turn",
-                self.id
+                self.name
             )));
         }
         Ok(())
@@ -145,7 +149,7 @@ impl Line {
         let lens = source
             .weights
             .as_deref()
-            .map(|weights| weight_lens(&source.id, weights))
+            .map(|weights| weight_lens(&source.name, weights))
             .transpose()?;
         let len = |episode: usize| lens.as_ref().map_or(1, |lens| lens[episode]);
         let mut end = 0_u64;
@@ -158,14 +162,14 @@ impl Line {
                 .ok_or_else(|| {
                     invalid(format!(
                         "source `{}` has more than {MAX_POSITIONS} windows at episode {episode}; select fewer episodes or smaller weights",
-                        source.id
+                        source.name
                     ))
                 })?;
         }
         if end / unit == 0 {
             return Err(invalid(format!(
                 "source `{}` has no windows: {} episodes are selected; check the selection, the request and the weights",
-                source.id,
+                source.name,
                 source.counts.len()
             )));
         }
@@ -227,14 +231,14 @@ impl Line {
 }
 
 /// Weights in fixed point; a weight above 0 is at least the least there is.
-fn weight_lens(id: &str, weights: &[f32]) -> Result<Arc<[u64]>> {
+fn weight_lens(name: &str, weights: &[f32]) -> Result<Arc<[u64]>> {
     weights
         .iter()
         .enumerate()
         .map(|(episode, &weight)| {
             if !(0.0..=MAX_WEIGHT).contains(&weight) {
                 return Err(invalid(format!(
-                    "the weight of episode {episode} of source `{id}` is {weight}; choose 0 to {MAX_WEIGHT}"
+                    "the weight of episode {episode} of source `{name}` is {weight}; choose 0 to {MAX_WEIGHT}"
                 )));
             }
             let len = (f64::from(weight) * 1_048_576.0 + 0.5).floor();

@@ -73,7 +73,7 @@ impl State {
 }
 
 /// Reads a state, its format first: a newer one may differ in everything else.
-pub(super) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+pub(super) fn parse<T: Serialize + serde::de::DeserializeOwned>(text: &str) -> Result<T> {
     #[derive(Deserialize)]
     struct Format {
         format: u32,
@@ -94,7 +94,18 @@ pub(super) fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
             supported: FORMAT,
         });
     }
-    serde_json::from_str(text).map_err(|error| not_one(error.to_string()))
+    let given: serde_json::Value =
+        serde_json::from_str(text).map_err(|error| not_one(error.to_string()))?;
+    let state = T::deserialize(&given).map_err(|error| not_one(error.to_string()))?;
+    // What is not understood may not be left out either. serde cannot say so of a struct with flattened fields.
+    let known = serde_json::json!(state);
+    let mut fields = given.as_object().into_iter().flat_map(|given| given.keys());
+    match fields.find(|field| known.get(field).is_none()) {
+        Some(field) => Err(not_one(format!(
+            "no state of format {format} has `{field}`"
+        ))),
+        None => Ok(state),
+    }
 }
 
 impl OrderReader {

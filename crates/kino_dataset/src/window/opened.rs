@@ -1,0 +1,75 @@
+//! Episodes that were opened to read samples one by one: each is opened once, for as long as it is kept.
+//!
+//! ```text
+//! position of an episode ──► its index and clocks        the oldest of KEPT is let go for a new one
+//! ```
+//!
+//! Opening reads an episode's index and makes its decoders; that costs more than many a sample. Whoever plans far ahead keeps
+//! its own, see [`Windows::episode`](super::windows::Windows::episode).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::episode::EpisodeWindows;
+use crate::error::Result;
+
+/// How many are kept. An index takes some kilobytes, in long episodes of many cameras a hundred.
+const KEPT: usize = 256;
+
+/// Opened episodes by their position among the selected ones.
+#[derive(Debug, Default)]
+pub(super) struct OpenedEpisodes {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    open: HashMap<usize, Arc<EpisodeWindows>>,
+    age: VecDeque<usize>,
+}
+
+impl OpenedEpisodes {
+    /// The episode at `position`; `open` is called if it is not kept.
+    pub(super) fn get(
+        &self,
+        position: usize,
+        open: impl FnOnce() -> Result<EpisodeWindows>,
+    ) -> Result<Arc<EpisodeWindows>> {
+        let kept = self
+            .lock()
+            .and_then(|kept| kept.open.get(&position).cloned());
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        // Without the lock: nobody waits for somebody else's disk.
+        let opened = Arc::new(open()?);
+        if let Some(mut kept) = self.lock() {
+            kept.put(position, &opened);
+        }
+        Ok(opened)
+    }
+
+    /// The lock, if it is free. It is never waited for: in a forked process it may be held for ever by a thread that is not
+    /// there, and to open an episode once more does no harm.
+    fn lock(&self) -> Option<MutexGuard<'_, Kept>> {
+        match self.kept.try_lock() {
+            Ok(kept) => Some(kept),
+            Err(TryLockError::Poisoned(kept)) => Some(PoisonError::into_inner(kept)),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+impl Kept {
+    fn put(&mut self, position: usize, opened: &Arc<EpisodeWindows>) {
+        if self.open.insert(position, Arc::clone(opened)).is_some() {
+            return;
+        }
+        self.age.push_back(position);
+        if self.age.len() > KEPT
+            && let Some(oldest) = self.age.pop_front()
+        {
+            self.open.remove(&oldest);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+"""A loader whose batches may be sent to a device ahead of the training loop; the front ends of torch and jax are made of it.
+
+_to_send() gives nothing     batches are handed over as they are, in the thread that asks
+_to_send() gives a sender    `Ahead` runs it in a thread of its own
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from kinograph import _core
+from kinograph._ahead import Ahead, Batch
+from kinograph._loader import BaseLoader, Report, Trained
+
+
+class DeviceLoader(BaseLoader[Any]):
+    """Batches of a library's arrays, where that library wants them."""
+
+    def __init__(self, dataset: Trained, **options: Any) -> None:  # noqa: ANN401 (those of the base)
+        self._ahead: Ahead | None = None
+        self._finalizer: weakref.finalize[..., DeviceLoader] | None = None
+        super().__init__(dataset, **options)
+
+    def report(self) -> Report:
+        """Say where the time went so far."""
+        report = super().report()
+        if self._ahead is None:
+            return report
+        # The core saw only the thread that copies wait for it.
+        waited = self._ahead.waited_s
+        stages = tuple(
+            dataclasses.replace(stage, busy_s=waited) if stage.name == "wait" else stage
+            for stage in report.stages
+        )
+        return dataclasses.replace(report, stages=stages)
+
+    def close(self) -> None:
+        """End the threads; iterating starts them again."""
+        self._ahead = None
+        if self._finalizer is not None:
+            self._finalizer()
+            self._finalizer = None
+        super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_ahead": None, "_finalizer": None}
+
+    def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
+        """Make what sends a batch, if batches are sent."""
+        raise NotImplementedError
+
+    def _start(self) -> _core.Loader:
+        core = super()._start()
+        send = self._to_send()
+        if send is not None:
+            self._ahead = Ahead(core, send)
+            # Neither the thread nor the core knows of this loader: they end when it is collected, or with the program.
+            self._finalizer = weakref.finalize(self, self._ahead.close)
+        return core
+
+    def _take(self) -> tuple[int, dict[str, Any]]:
+        if self._core is None:
+            self._start()
+        if self._ahead is None:
+            return super()._take()
+        try:
+            return self._ahead.take()
+        except Exception:
+            # Its thread has ended; the next one starts with the batch that did not come.
+            self.close()
+            raise

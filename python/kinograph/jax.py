@@ -1,0 +1,128 @@
+"""Batches as jax arrays.
+
+    loader = kinograph.jax.Loader("lift.kino", seq_length=10, batch_size=16, seed=7)
+    for batch in loader:
+        loss, slopes = value_and_slopes(weights, batch)
+
+    batches on the processor     lent by DLPack, without a copy
+    device=, a device            sent by a thread, two batches ahead of the training loop
+    device=, a sharding          the same; each process has its rank's part of the global array
+
+>>> import kinograph.jax
+>>> loader = kinograph.jax.Loader(ds, windows={"obs/joints": range(10)}, batch_size=16, seed=7)
+>>> batch = next(iter(loader))
+>>> batch["obs/joints"].shape, batch["obs/joints_is_pad"].dtype
+((16, 10, 7), dtype('bool'))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kinograph._ahead import Batch
+from kinograph._device_loader import DeviceLoader
+from kinograph._errors import InvalidArgumentError
+from kinograph._loader import Report, Trained, to_numpy
+
+try:
+    import jax
+except ImportError as error:
+    raise ImportError("jax is not installed; kinograph.numpy.Loader needs nothing else") from error
+
+__all__ = ["Loader", "Report"]
+
+
+class Loader(DeviceLoader):
+    """Batches of jax arrays, in the order's sequence; an iteration is an epoch.
+
+    >>> loader = kinograph.jax.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
+    >>> len(loader)
+    6
+    >>> next(iter(loader))["obs/joints"].shape
+    (16, 10, 7)
+
+    On the processor an array is the loader's own memory, lent: jax never writes into an array, and while one is kept, its
+    memory is not used again. As everywhere in jax, numbers of 64 bits become numbers of 32, by a copy, unless
+    ``jax_enable_x64`` is set.
+
+    ``rank`` and ``world_size`` are jax's processes. ``device`` is a ``jax.Device``, or a sharding whose first axis is the batch.
+    """
+
+    def __init__(
+        self,
+        dataset: Trained,
+        *,
+        rank: int | None = None,
+        world_size: int | None = None,
+        device: jax.Device | jax.sharding.Sharding | None = None,
+        **options: Any,  # noqa: ANN401 (those of the base)
+    ) -> None:
+        if not (device is None or isinstance(device, jax.Device | jax.sharding.Sharding)):
+            raise InvalidArgumentError(
+                f"device is {device!r}; give one of jax.devices(), such as {jax.devices()[0]!r}, or a jax.sharding.Sharding"
+            )
+        self._device = device
+        rank = jax.process_index() if rank is None else rank
+        world_size = jax.process_count() if world_size is None else world_size
+        super().__init__(dataset, rank=rank, world_size=world_size, **options)
+
+    @property
+    def device(self) -> jax.Device | jax.sharding.Sharding:
+        """Where the arrays are."""
+        return _processor() if self._device is None else self._device
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._device is not None:
+            # A device belongs to a process.
+            raise InvalidArgumentError(
+                "a loader with a device cannot be pickled; make it where it is used"
+            )
+        return super().__getstate__()
+
+    def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
+        return None if self._device is None else _Sender(self._device)
+
+    def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        return _to_array(dtype, shape, data)
+
+
+class _Sender:
+    """Sends batches to a device, or to those of a sharding; jax keeps the memory until they are there."""
+
+    def __init__(self, device: jax.Device | jax.sharding.Sharding) -> None:
+        self._device = device
+
+    def __call__(self, arrays: Batch) -> Callable[[], Batch]:
+        batch = {key: self._send(*array) for key, array in arrays.items()}
+        # What jax computes with an array waits for its copy by itself.
+        return lambda: batch
+
+    def _send(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+        if dtype == "text":
+            return to_numpy(dtype, shape, data)
+        array = _to_numpy(dtype, shape, data)
+        if isinstance(self._device, jax.sharding.Sharding):
+            return jax.make_array_from_process_local_data(self._device, array)
+        return jax.device_put(array, self._device)
+
+
+def _to_array(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
+    """Make a jax array of what the core lends; texts stay what they are."""
+    if dtype == "text":
+        return to_numpy(dtype, shape, data)
+    array = _to_numpy(dtype, shape, data)
+    if dtype == "bfloat16":
+        # Which numpy's side of DLPack does not know.
+        return jax.device_put(array, _processor())
+    return jax.dlpack.from_dlpack(array)
+
+
+def _to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array)
+    if dtype == "bfloat16":
+        return to_numpy("int16", shape, data).view(jax.numpy.bfloat16)
+    return to_numpy(dtype, shape, data)
+
+
+def _processor() -> jax.Device:
+    return jax.local_devices(backend="cpu")[0]

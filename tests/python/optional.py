@@ -1,0 +1,21 @@
+"""Packages that tests need and that need not be there: those are skipped, and say why."""
+
+import pathlib
+import sys
+
+import pytest
+
+_WHY = {
+    "accelerate": "pip install --no-deps accelerate psutil huggingface_hub",
+    "jax": "it takes 0.5 GB; pip install jax",
+    "lightning": "pip install --no-deps lightning lightning-utilities torchmetrics",
+}
+
+
+def optional(name):
+    """Import a package, or skip the test, or all tests of a file."""
+    why = _WHY.get(name, "make setup brings it")
+    left = pathlib.Path(sys.prefix) / f"no-{name}"
+    if left.exists():
+        why = left.read_text("utf-8").strip()
+    return pytest.importorskip(name, reason=f"{name} is not installed: {why}")
