@@ -16,7 +16,7 @@ STEP := scripts/step.sh
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
 
-.PHONY: help setup build demo test lint check bench fuzz clean
+.PHONY: help setup build demo test lint check bench peers fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -45,6 +45,14 @@ check: test lint ## everything CI runs
 
 bench: build ## measure this machine; writes target/bench/*.csv
 	@python bench/run.py
+
+PEERS := target/peers/venv/bin/python
+peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large pictures
+	@python bench/peers/setup.py
+	@$(PEERS) bench/peers/data.py $(if $(ALOHA),--aloha $(ALOHA))
+	@$(PEERS) bench/peers/run.py
+	@$(PEERS) bench/peers/floor.py
+	@$(PEERS) bench/peers/report.py
 
 fuzz: setup ## a short run of every fuzz target (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz.sh

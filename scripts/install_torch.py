@@ -1,6 +1,7 @@
 """Installs torch into the environment of the Python that runs this, for the processor alone.
 
-    python scripts/install_torch.py         does nothing if torch is there, or if KINOGRAPH_NO_TORCH=1 is set
+    python scripts/install_torch.py                  does nothing if torch is there, or if KINOGRAPH_NO_TORCH=1 is set
+    python scripts/install_torch.py torch==2.13.0    that one
 
 PyPI's torch for Linux on x86-64 comes with 7 GB of CUDA libraries, which a machine without a GPU never calls, and cannot be
 loaded without them. So here it comes without, and what its libraries miss is made on the spot, by the C compiler:
@@ -50,13 +51,13 @@ def main() -> None:
     REASON.unlink(missing_ok=True)
     try:
         if not is_importable():
-            install()
+            install(sys.argv[1] if len(sys.argv) > 1 else TORCH)
     except NotInstalledError as error:
         REASON.write_text(f"{error}; to try again: rm .venv/.torch-stamp && make setup\n")
         print(f"setup: no torch, and no test that needs it: {error}", file=sys.stderr)
 
 
-def install() -> None:
+def install(torch: str) -> None:
     """Install torch in the way of this machine."""
     if os.environ.get("KINOGRAPH_NO_TORCH") == "1":
         raise NotInstalledError("KINOGRAPH_NO_TORCH=1 was set when the environment was made")
@@ -68,9 +69,9 @@ def install() -> None:
     print("setup: installing torch, for the processor alone", file=sys.stderr)
     try:
         if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
-            install_without_cuda()
+            install_without_cuda(torch)
         else:
-            pip("install", TORCH)
+            pip("install", torch)
         if not is_importable():
             raise NotInstalledError("torch was installed and cannot be imported")
     except NotInstalledError:
@@ -80,9 +81,9 @@ def install() -> None:
         raise
 
 
-def install_without_cuda() -> None:
+def install_without_cuda(torch: str) -> None:
     """Install torch and what it needs but CUDA, and stand-ins for that."""
-    pip("install", "--no-deps", TORCH)
+    pip("install", "--no-deps", torch)
     needed = importlib.metadata.requires("torch") or []
     others = [line for line in needed if not _CUDA_PACKAGE.match(line) and "extra ==" not in line]
     pip("install", CUDA_RUNTIME, *others)

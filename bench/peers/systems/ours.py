@@ -1,0 +1,155 @@
+"""Kinograph. The variant is the plan and the pool.
+
+`jpeg 0.1` shuffles in groups of a tenth of the decoded dataset and holds two of them, the one in use and the one that comes; `jpeg 1`
+holds everything. The order is the loader's own, not the comparison's; which samples came is asked of it afterwards, where they are checked.
+With everything in the pool the first epoch decodes and the later ones do not: it is timed from the second one on, and what the
+first one took is kept beside it (`warm_cpu_ms`).
+"""
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from batching import Batch
+from contract import JPEG_QUALITY, Recording, Workload
+
+from systems.base import System
+
+PLANS = {
+    "lossless": None,
+    # Each group of eight frames stored as what changed, also without loss: smaller, and dearer for one frame alone.
+    "groups": {"stream": [{"kind": "image", "codec": "camera:level=3,group=8"}]},
+    "jpeg": {"stream": [{"kind": "image", "codec": f"jpeg:q={JPEG_QUALITY},sub=420"}]},
+    "av1": {"stream": [{"kind": "image", "codec": "av1"}]},
+}
+
+
+class Made(System):
+    """See the module."""
+
+    packages = ("kinograph",)
+    follows_index = False
+
+    def __init__(self, name: str, variant: str) -> None:
+        super().__init__(name, variant)
+        self._plan, pool = variant.split()
+        self._pool = float(pool)
+        self._loader: Any = None
+        self._before: Any = None
+
+    def files(self, workload: Workload) -> str:
+        """Name the files by their plan."""
+        return f"{self._plan}.kino"
+
+    def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
+        """Write episodes, vectors as 32-bit floats as the other systems do."""
+        import kinograph  # noqa: PLC0415 (as all compared packages)
+
+        with kinograph.Writer(path, plan=PLANS[self._plan]) as writer:
+            for episode in range(len(recording.lengths)):
+                streams = recording.read(episode)
+                name = f"episode_{episode}"
+                writer.add_episode(streams, rate_hz=recording.rate_hz, id=name)
+
+    def batches(
+        self, recording: Recording, workload: Workload, path: pathlib.Path, workers: int
+    ) -> Iterator[Batch]:
+        """Iterate over the loader, epoch after epoch."""
+        import kinograph.torch  # noqa: PLC0415 (as all compared packages)
+
+        dataset = kinograph.open(path)
+        samples = dataset.windows(
+            _request(kinograph, recording, workload),
+            anchor="episode" if workload.kind == "episode" else "actions",
+            masks="off" if workload.kind == "window" else "is_pad",
+        )
+        self._loader = kinograph.torch.Loader(
+            samples,
+            batch_size=workload.batch,
+            pool=self._pool if self._pool < 1 else None,
+            memory=self._memory(recording),
+            threads=workers,
+            image_layout="chw" if workload.output == "f32" else "hwc",
+            image_dtype="float32" if workload.output == "f32" else "uint8",
+        )
+        self._recording, self._workload = recording, workload
+        return self._forever()
+
+    def _memory(self, recording: Recording) -> int:
+        """Give room for all, or for two groups: the one in use, and the one that comes."""
+        episode = recording.decoded_bytes // recording.steps * int(recording.lengths.max())
+        budget = recording.decoded_bytes * min(2.1 * self._pool, 1.1)
+        return int(budget) + 2 * episode
+
+    def _forever(self) -> Iterator[Batch]:
+        while True:
+            for batch in self._loader:
+                if self._workload.kind == "chunk":
+                    batch["is_pad"] = batch.pop("actions_is_pad")
+                if self._workload.kind == "episode":
+                    batch["lengths"] = (~batch["actions_is_pad"]).sum(1)
+                yield batch
+
+    def places(self, number: int) -> dict[str, list[int]]:
+        """Tell episodes and steps of a batch."""
+        windows = self._loader.order.sources[0].windows
+        found = [windows.locate(one) for one in self._loader.order.batch(number)["window"]]
+        ids = [windows.dataset[place.episode].id for place in found]
+        return {
+            "ep": [int(name.rpartition("_")[2]) for name in ids],
+            "t": [0 if self._workload.kind == "episode" else place.anchor for place in found],
+        }
+
+    def warm_batches(self, recording: Recording, workload: Workload) -> int:
+        """Leave the first epoch out if the later ones have nothing to decode."""
+        return len(self._loader) if self._pool >= 1 else 6
+
+    def mark(self) -> None:
+        """Remember where the timed part began."""
+        self._before = self._loader.report()
+
+    def figures(self) -> dict[str, Any]:
+        """Tell how often frames were decoded, what the pool held, and how well the order mixes."""
+        after, samples = self._loader.report(), self._loader.order.sources[0].windows
+        return {
+            "frames_decoded": after.frames_decoded - self._before.frames_decoded,
+            "frames_used": after.frames_used - self._before.frames_used,
+            "epochs": (after.samples - self._before.samples) / len(samples),
+            "pool_peak_mb": after.pool_peak_bytes / 1e6,
+            "memory_mb": self._memory(self._recording) / 1e6,
+            "decoded_mb": self._recording.decoded_bytes / 1e6,
+            "stages_us": {
+                late.name: (late.busy_s - early.busy_s)
+                * 1e6
+                / (after.samples - self._before.samples)
+                for early, late in zip(self._before.stages, after.stages, strict=True)
+            },
+            "vif": self._vif(),
+        }
+
+    def _vif(self) -> float:
+        """Compare the episodes of an epoch's batches with independent draws (docs/order.md)."""
+        order = self._loader.order
+        counts = np.asarray(order.sources[0].windows.counts, np.float64)
+        episode_of = np.repeat(np.arange(len(counts)), counts.astype(int))
+        share = counts / counts.sum()
+        apart = []
+        for step in order.steps(0):
+            episodes = episode_of[order.batch(step)["window"]]
+            seen = np.bincount(episodes, minlength=len(counts)) / order.batch_size
+            apart.append(float(((seen - share) ** 2).sum()))
+        return float(np.mean(apart) / ((share * (1 - share)).sum() / order.batch_size))
+
+
+def _request(kinograph: Any, recording: Recording, workload: Workload) -> dict[str, Any]:  # noqa: ANN401
+    keys = recording.cameras + recording.vector_keys
+    if workload.kind == "episode":
+        return {key: kinograph.Window(whole=True) for key in keys}
+    if workload.kind == "window":
+        return {key: range(workload.length) for key in keys}
+    request: dict[str, Any] = {
+        camera: range(1 - workload.frames, 1) for camera in recording.cameras
+    }
+    request |= {key: kinograph.Window(steps=[0], single=True) for key in recording.vectors}
+    return request | {"actions": range(workload.actions)}
