@@ -1,3 +1,5 @@
+import signal
+
 import pytest
 import samples
 
@@ -37,6 +39,12 @@ def lift_path(tmp_path_factory, lift_streams):
                 else {},
             )
     return path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def ctrl_c():
+    """Let SIGINT interrupt, also where the tests were started in the background by a shell that ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
