@@ -156,7 +156,7 @@ def pack(
     target: str | PathLike[str],
     options: PackArgs,
     progress: Callable[[int, int], object] | None,
-) -> tuple[tuple[int, str, int], list[tuple[str, str, bool]]]: ...
+) -> tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]]: ...
 def lerobot_request(words: str) -> str: ...
 def robomimic_request(dataset: Dataset, words: str) -> str: ...
 def jpeg_shape(file: bytes) -> tuple[int, int, int]: ...
@@ -178,8 +178,10 @@ class Options(TypedDict):
 @type_check_only
 class PackArgs(TypedDict):
     writer: Options
+    format: str | None
+    mapping: str | PathLike[str] | None
     rate_hz: float | None
-    skip_incomplete: bool
+    on_defect: str
     seed: int
     prefix: str
 

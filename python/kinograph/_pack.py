@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kinograph import _core
 from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_count, to_options
 
 
+#: What to do with the defects of a recording.
+OnDefect: TypeAlias = Literal["error", "drop-episode", "keep"]
+
+
 class Defect(NamedTuple):
-    """Something in a recording that is not as it should be; ``lost`` if it was left out."""
+    """Something in a recording that is not as it should be, or that is worth knowing.
+
+    ``action`` is what was done: ``"note"`` (nothing is wrong), ``"kept"``, ``"lost"`` (the object was left out) or
+    ``"dropped"`` (its whole episode was). ``lost`` is true for the last two.
+    """
 
     place: str
     what: str
+    episode: str | None
+    action: str
     lost: bool
 
 
@@ -33,7 +43,9 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     *,
     mode: Mode = "new",
     rate_hz: float | None = None,
-    skip_incomplete: bool = False,
+    format: str | None = None,
+    mapping: str | os.PathLike[str] | None = None,
+    on_defect: OnDefect = "error",
     plan: Plan = None,
     quality: int | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -61,8 +73,10 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
 
     :param rate_hz: frames per second, instead of what the recording says.
-    :param skip_incomplete: leave out episodes that lack actions or whose streams differ in length, instead of
-        refusing the file.
+    :param format: the recording's format, instead of the one it is recognised as; ``kinograph pack --help`` lists them.
+    :param mapping: a TOML file that says which part of the recording is which stream.
+    :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` leaves out the
+        episodes that have one, ``"keep"`` keeps all that can be kept.
     :param seed: fixes the order in which episodes lie on disk.
     :param prefix: what the ids of the episodes begin with, so that two recordings with a ``demo_0`` go into one dataset.
     :param progress: called with the bytes of frames done and in all; what it raises ends the packing, which
@@ -81,7 +95,9 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     options: _core.PackArgs = {
         "writer": writer,
         "rate_hz": rate_hz,
-        "skip_incomplete": skip_incomplete,
+        "format": format,
+        "mapping": mapping,
+        "on_defect": on_defect,
         "seed": to_count("seed", seed),
         "prefix": prefix,
     }

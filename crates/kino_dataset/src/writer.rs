@@ -181,6 +181,11 @@ impl DatasetWriter {
         &self.resumed
     }
 
+    /// Adds to what is known of the whole dataset; a name that is there already gets the new value.
+    pub fn add_attributes(&mut self, attributes: serde_json::Map<String, serde_json::Value>) {
+        self.options.attributes.extend(attributes);
+    }
+
     /// Starts the next episode.
     pub fn episode(&mut self, mut info: EpisodeInfo) -> Result<EpisodeWriter<'_>> {
         let position = info.position.unwrap_or(self.begun);

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use kino_dataset::{DatasetError, ErrorKind};
 
+use crate::defect::Defect;
+
 /// The result of an import.
 pub type Result<T, E = ImportError> = std::result::Result<T, E>;
 
@@ -69,6 +71,12 @@ pub enum ImportError {
         /// What is wrong and what would be right.
         what: String,
     },
+    /// The source has defects and the caller wants none.
+    #[error("{}", list(defects))]
+    Defects {
+        /// All of them.
+        defects: Vec<Defect>,
+    },
     /// The caller asked to stop.
     #[error("stopped on request; the same call with `--resume` continues it")]
     Stopped,
@@ -87,7 +95,7 @@ impl ImportError {
         Some(match self {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Io { .. } => ErrorKind::Io,
-            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::Defects { .. } => ErrorKind::Corrupt,
             Self::Unsupported { .. } => ErrorKind::Unsupported,
             Self::InvalidArgument { .. } => ErrorKind::Invalid,
             Self::Dataset { source } => source.kind(),
@@ -112,7 +120,7 @@ impl ImportError {
             file: file.to_owned(),
             object: object.to_owned(),
             what: what.into(),
-            next: "mend or delete it in the source, or import the others with `--skip-incomplete`"
+            next: "mend or delete it in the source, or import the others with `--on-defect keep`"
                 .to_owned(),
             source: None,
         }
@@ -141,4 +149,21 @@ impl ImportError {
 /// An `InvalidArgument` error.
 pub(crate) fn invalid(what: impl Into<String>) -> ImportError {
     ImportError::InvalidArgument { what: what.into() }
+}
+
+/// All defects, one per line, and what to do about them.
+fn list(defects: &[Defect]) -> String {
+    let faults: Vec<_> = defects.iter().filter(|defect| defect.is_fault()).collect();
+    let mut text = match faults.len() {
+        1 => "the source has a defect; nothing was written\n".to_owned(),
+        count => format!("the source has {count} defects; nothing was written\n"),
+    };
+    for defect in faults {
+        text.push_str(&format!("  {}: {}\n", defect.place, defect.what));
+    }
+    text.push_str(
+        "mend them, or import what is sound: `--on-defect drop-episode` leaves out every episode with a defect, \
+         `--on-defect keep` keeps all that can be kept (in Python on_defect=)",
+    );
+    text
 }

@@ -19,19 +19,26 @@
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
 //! what a file claims.
 
+mod clock;
+mod defect;
 mod error;
+mod formats;
 mod hdf5;
 mod jpeg;
 mod open;
 mod pack;
+mod read_ahead;
 mod shift;
 mod source;
+mod survey;
 
+pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
-pub use open::{ImportOptions, Incomplete, open};
+pub use formats::{FORMATS, Format};
+pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, Progress, check_types, pack};
 pub use shift::is_shift;
 pub use source::{
-    Action, ClockPlan, Defect, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan,
-    block_frames,
+    ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan, block_frames,
 };
+pub use survey::survey;

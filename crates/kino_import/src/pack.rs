@@ -1,9 +1,9 @@
 //! Packing: every episode of a source into one new version of a dataset.
 //!
 //! ```text
-//! Source ─▶ order of episodes ─▶ order of streams ─▶ blocks of frames ─▶ DatasetWriter ─▶ commit
-//!           seeded, random       small, then          a shift stores
-//!                                pictures             its last frame only
+//! Source ─▶ survey ─▶ order of episodes ─▶ order of streams ─▶ blocks of frames ─▶ DatasetWriter ─▶ commit
+//!           defects   seeded, random       small, then          read ahead; a shift
+//!                                          pictures             stores its last frame only
 //! ```
 //!
 //! Episodes are laid down in a seeded random order, because a loader that reads neighbouring episodes then
@@ -13,6 +13,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::thread;
 
 use kino_dataset::{
     Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
@@ -20,11 +21,11 @@ use kino_dataset::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
-use crate::shift::is_shift;
-use crate::source::{
-    ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan, block_frames,
-};
+use crate::read_ahead::{Piece, ReadAhead, lost_thread};
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::survey::survey;
 
 /// How to pack.
 #[derive(Debug, Clone)]
@@ -37,6 +38,8 @@ pub struct PackOptions {
     pub seed: u64,
     /// What the ids of the episodes begin with, so that two sources with a `demo_0` go into one dataset.
     pub prefix: String,
+    /// What to do with a source that has defects.
+    pub on_defect: OnDefect,
 }
 
 impl Default for PackOptions {
@@ -46,6 +49,7 @@ impl Default for PackOptions {
             start: Start::New,
             seed: 0,
             prefix: String::new(),
+            on_defect: OnDefect::Error,
         }
     }
 }
@@ -72,6 +76,8 @@ pub struct Packed {
     pub resumed: u64,
     /// Streams of which only the last frame is stored, because the others are frames of another stream.
     pub shifts: u64,
+    /// Everything that was wrong or is worth knowing, with what was done about it.
+    pub defects: Vec<Defect>,
 }
 
 /// Packs a source into the folder `target`.
@@ -89,49 +95,104 @@ pub fn pack(
         start,
         seed,
         prefix,
+        on_defect,
     } = options;
     check_types(source)?;
+    let threads = match writer.threads {
+        0 => thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    };
+    let defects = judge(survey(source, threads)?, on_defect)?;
+    let left_out = left_out(&defects);
     let info = source.describe();
     let known = match start {
         Start::Append => Dataset::open(target)?.manifest().attributes.clone(),
         _ => Map::new(),
     };
-    writer.attributes.extend(to_attributes(info, &known)?);
     writer.resume_key = resume_key(info, &writer.resume_key)?;
     let mut writer = DatasetWriter::open(target, start, writer)?;
     let resumed = writer.resumed().clone();
+    let is_wanted = |episode: &EpisodePlan| !left_out.contains(&episode.id);
+    let order = shuffled(source.episodes().len(), seed);
+    let wanted: Vec<usize> = order
+        .into_iter()
+        .filter(|&episode| is_wanted(&source.episodes()[episode]))
+        .collect();
+    let to_read = wanted.iter().filter(|&&episode| {
+        let id = &source.episodes()[episode].id;
+        !resumed.contains(&format!("{prefix}{id}"))
+    });
     let mut packing = Packing {
         source,
         progress: Progress {
-            episodes: source.episodes().len() as u64,
-            bytes: source.episodes().iter().map(episode_bytes).sum(),
+            episodes: wanted.len() as u64,
+            bytes: wanted
+                .iter()
+                .map(|&episode| episode_bytes(&source.episodes()[episode]))
+                .sum(),
             ..Progress::default()
         },
         report: progress,
-        prefix,
+        prefix: prefix.clone(),
         shifts: 0,
+        on_defect,
+        defects,
     };
-    for episode in shuffled(source.episodes().len(), seed) {
-        packing.episode(&mut writer, episode, &resumed)?;
-    }
+    thread::scope(|scope| {
+        let tasks = to_read.flat_map(|&episode| {
+            let streams = stream_order(&source.episodes()[episode].streams);
+            streams.into_iter().map(move |stream| (episode, stream))
+        });
+        let mut ahead = ReadAhead::start(scope, source, tasks, threads);
+        for &episode in &wanted {
+            packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
+        }
+        Ok::<_, ImportError>(())
+    })?;
+    writer.add_attributes(to_attributes(info, &known, &packing.defects)?);
     let message = format!("pack {} from {}", info.format, names(info));
     Ok(Packed {
         committed: writer.commit(&message)?,
         resumed: resumed.len() as u64,
         shifts: packing.shifts,
+        defects: packing.defects,
     })
+}
+
+/// Refuses defects, or marks those whose episodes are left out, as the policy says.
+fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
+    match on_defect {
+        OnDefect::Error if defects.iter().any(Defect::is_fault) => {
+            return Err(ImportError::Defects { defects });
+        }
+        OnDefect::DropEpisode => {
+            let faults = defects.iter_mut().filter(|defect| defect.is_fault());
+            for defect in faults.filter(|defect| defect.episode.is_some()) {
+                defect.action = Action::Dropped;
+            }
+        }
+        OnDefect::Error | OnDefect::Keep => {}
+    }
+    Ok(defects)
+}
+
+/// The ids of the episodes that are not imported.
+fn left_out(defects: &[Defect]) -> HashSet<String> {
+    let dropped = defects
+        .iter()
+        .filter(|defect| defect.action == Action::Dropped);
+    dropped
+        .filter_map(|defect| defect.episode.clone())
+        .collect()
 }
 
 /// Refuses a source in which a stream has two types, before an hour of packing shows it.
 pub fn check_types(source: &dyn Source) -> Result<()> {
     let mut known: HashMap<&str, (&StreamPlan, &EpisodePlan)> = HashMap::new();
     let files = &source.describe().files;
-    let name = |episode: &EpisodePlan| {
-        format!(
-            "`{}` ({})",
-            episode.id,
-            files[episode.file].path().display()
-        )
+    let name = |episode: &EpisodePlan| match files.get(episode.file) {
+        Some(file) => format!("`{}` ({})", episode.id, file.path().display()),
+        None => format!("`{}`", episode.id),
     };
     for episode in source.episodes() {
         for stream in &episode.streams {
@@ -158,32 +219,68 @@ struct Packing<'a> {
     report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
     prefix: String,
     shifts: u64,
+    on_defect: OnDefect,
+    defects: Vec<Defect>,
 }
 
 impl Packing<'_> {
     fn episode(
         &mut self,
         writer: &mut DatasetWriter,
+        ahead: &mut ReadAhead<'_>,
         episode: usize,
         resumed: &HashSet<String>,
     ) -> Result<()> {
         let plan = &self.source.episodes()[episode];
-        if resumed.contains(&format!("{}{}", self.prefix, plan.id)) {
-            self.progress.bytes_done += episode_bytes(plan);
-        } else {
-            let mut episode_writer = writer.episode(self.info(episode)?)?;
-            for stream in stream_order(&plan.streams) {
-                self.stream(&mut episode_writer, episode, stream)?;
+        let done = self.progress.bytes_done + episode_bytes(plan);
+        if !resumed.contains(&format!("{}{}", self.prefix, plan.id)) {
+            match self.streams(writer, ahead, episode) {
+                Err(ImportError::Corrupt {
+                    object,
+                    what,
+                    file,
+                    next,
+                    source,
+                }) => {
+                    if self.on_defect == OnDefect::Error {
+                        return Err(ImportError::Corrupt {
+                            object,
+                            what,
+                            file,
+                            next,
+                            source,
+                        });
+                    }
+                    // A picture that cannot be read: the episode leaves no trace but its defect.
+                    ahead.skip(episode);
+                    let place = format!("{}:{object}", file.display());
+                    let defect = Defect::new(place, what, Action::Dropped);
+                    self.defects.push(defect.of(&plan.id));
+                }
+                other => other?,
             }
-            episode_writer.finish()?;
         }
+        self.progress.bytes_done = done;
         self.progress.episodes_done += 1;
         self.tell()
     }
 
+    fn streams(
+        &mut self,
+        writer: &mut DatasetWriter,
+        ahead: &mut ReadAhead<'_>,
+        episode: usize,
+    ) -> Result<()> {
+        let mut episode_writer = writer.episode(self.info(episode)?)?;
+        for stream in stream_order(&self.source.episodes()[episode].streams) {
+            self.stream(&mut episode_writer, ahead, (episode, stream))?;
+        }
+        Ok(episode_writer.finish()?)
+    }
+
     fn info(&self, episode: usize) -> Result<EpisodeInfo> {
         let plan = &self.source.episodes()[episode];
-        let file = &self.source.describe().files[plan.file];
+        let file = self.source.describe().files.get(plan.file);
         let mut attributes = plan.attributes.clone();
         let of_streams: Map<_, _> = plan.streams.iter().filter_map(stream_attributes).collect();
         if !of_streams.is_empty() {
@@ -195,8 +292,11 @@ impl Packing<'_> {
             splits: plan.splits.clone(),
             task: plan.task.clone(),
             success: plan.success,
-            source: Some(format!("{}:{}", file.path().display(), plan.object)),
-            source_hash: Some(file.read_blake3()?.to_owned()),
+            licence: plan.licence.clone(),
+            source: file.map(|file| format!("{}:{}", file.path().display(), plan.object)),
+            source_hash: file
+                .map(|file| file.read_blake3().map(str::to_owned))
+                .transpose()?,
             attributes,
             ..EpisodeInfo::default()
         })
@@ -205,58 +305,39 @@ impl Packing<'_> {
     fn stream(
         &mut self,
         writer: &mut EpisodeWriter<'_>,
-        episode: usize,
-        stream: usize,
+        ahead: &mut ReadAhead<'_>,
+        (episode, stream): (usize, usize),
     ) -> Result<()> {
         let streams = &self.source.episodes()[episode].streams;
         let plan = &streams[stream];
-        let is_shift = plan.frames > 1 && is_shift(self.source, episode, stream)?;
-        let base = plan.shift_of.filter(|_| is_shift);
-        let shared = base.map(|base| SharedFrames {
-            base: streams[base].name.clone(),
-            first: 1,
-            count: plan.frames - 1,
-        });
-        let first = shared.as_ref().map_or(0, |shared| shared.count);
-        let ClockPlan::Regular { rate_hz } = plan.clock;
+        let pieces = ahead.take((episode, stream))?;
+        let first = match pieces.recv().map_err(|_| lost_thread())?? {
+            Piece::Shared(frames) => frames,
+            Piece::Block(..) => return Err(lost_thread()),
+        };
+        let base = plan.shift_of.filter(|_| first > 0);
         writer.stream(&StreamInfo {
             name: plan.name.clone(),
             kind: plan.kind,
             frame: plan.frame.clone(),
             frames: plan.frames,
-            times: Times::Rate {
-                rate_hz,
-                start_ns: 0,
-            },
+            times: times(&plan.clock),
             arrival: match plan.carried {
                 true => Arrival::Jpeg,
                 false => Arrival::Values,
             },
-            shared,
+            shared: base.map(|base| SharedFrames {
+                base: streams[base].name.clone(),
+                first: 1,
+                count: first,
+            }),
         })?;
         self.shifts += u64::from(first > 0);
         self.progress.bytes_done += first * frame_bytes(plan);
-        self.frames(writer, (episode, stream), first)
-    }
-
-    /// Reads and writes the frames of a stream from `first` on.
-    fn frames(
-        &mut self,
-        writer: &mut EpisodeWriter<'_>,
-        (episode, stream): (usize, usize),
-        first: u64,
-    ) -> Result<()> {
-        let plan = &self.source.episodes()[episode].streams[stream];
-        let is_empty = plan
-            .frame
-            .as_values()
-            .is_some_and(|ty| ty.frame_bytes() == 0);
-        let mut block = FrameBuf::default();
-        let mut start = first;
-        // Frames of no bytes cannot be pushed; the writer knows their number.
-        while start < plan.frames && !is_empty {
-            let end = plan.frames.min(start + block_frames(&plan.frame));
-            self.source.read(episode, stream, start..end, &mut block)?;
+        for piece in pieces {
+            let Piece::Block(block, frames) = piece? else {
+                return Err(lost_thread());
+            };
             match &block {
                 FrameBuf::Values(values) => writer.push(values)?,
                 FrameBuf::Bytes(frames) => {
@@ -264,8 +345,7 @@ impl Packing<'_> {
                     writer.push_bytes(&frames)?;
                 }
             }
-            self.progress.bytes_done += (end - start) * frame_bytes(plan);
-            start = end;
+            self.progress.bytes_done += frames * frame_bytes(plan);
             self.tell()?;
         }
         Ok(())
@@ -276,6 +356,16 @@ impl Packing<'_> {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(ImportError::Stopped),
         }
+    }
+}
+
+fn times(clock: &ClockPlan) -> Times {
+    match clock {
+        ClockPlan::Regular { rate_hz } => Times::Rate {
+            rate_hz: *rate_hz,
+            start_ns: 0,
+        },
+        ClockPlan::Explicit(times) => Times::Explicit(times.to_vec()),
     }
 }
 
@@ -313,7 +403,11 @@ fn episode_bytes(episode: &EpisodePlan) -> u64 {
 
 /// What the manifest keeps of a source. Where the dataset has another value of the same name already, that
 /// stays and this one is kept as `<name>@<file>`.
-fn to_attributes(info: &SourceInfo, known: &Map<String, Value>) -> Result<Map<String, Value>> {
+fn to_attributes(
+    info: &SourceInfo,
+    known: &Map<String, Value>,
+    defects: &[Defect],
+) -> Result<Map<String, Value>> {
     let mut attributes = Map::new();
     for (name, value) in &info.attributes {
         let is_taken = known.get(name).is_some_and(|known| known != value);
@@ -331,15 +425,17 @@ fn to_attributes(info: &SourceInfo, known: &Map<String, Value>) -> Result<Map<St
             "blake3": file.read_blake3()?,
         }));
     }
-    let defects = info.defects.iter();
-    let defects: Vec<_> = defects
-        .map(|defect| json!({"place": defect.place, "what": defect.what, "lost": defect.is_lost()}))
-        .collect();
+    let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
     let mut sources = match known.get("sources") {
         Some(Value::Array(sources)) => sources.clone(),
         _ => Vec::new(),
     };
-    sources.push(json!({"format": info.format, "files": files, "defects": defects}));
+    sources.push(json!({
+        "format": info.format,
+        "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
+        "files": files,
+        "defects": defects,
+    }));
     attributes.insert("sources".to_owned(), Value::Array(sources));
     Ok(attributes)
 }

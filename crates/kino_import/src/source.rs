@@ -12,12 +12,13 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
+use crate::defect::Defect;
 use crate::error::{ImportError, Result};
 
 /// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
@@ -33,7 +34,8 @@ pub trait Source: Send + Sync {
 
     /// Reads `frames` of a stream into `out`, whose old content is dropped.
     ///
-    /// Going forward through a stream decodes each piece of the file once. Asking for [`block_frames`] at a
+    /// Several threads may read at the same time, each going forward through a stream of its own. Going forward
+    /// decodes each piece of the file once. Asking for [`block_frames`] at a
     /// time keeps memory bounded; a range of more than a gibibyte is refused.
     fn read(
         &self,
@@ -47,7 +49,7 @@ pub trait Source: Send + Sync {
 /// What a source is.
 #[derive(Debug)]
 pub struct SourceInfo {
-    /// Whose layout it is: `robomimic-hdf5`, `act-hdf5`.
+    /// Whose layout it is: `robomimic-hdf5`, `act-hdf5`, `lerobot-v3`.
     pub format: &'static str,
     /// The files, in the order of their episodes.
     pub files: Vec<SourceFile>,
@@ -108,33 +110,6 @@ impl SourceFile {
     }
 }
 
-/// Something in a source that is not as it should be, or that has no place in a dataset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Defect {
-    /// File and object: `demos.hdf5:/mask/train`.
-    pub place: String,
-    /// What is wrong.
-    pub what: String,
-    /// What the import does about it.
-    pub action: Action,
-}
-
-impl Defect {
-    /// Whether something that the source has is not imported.
-    pub fn is_lost(&self) -> bool {
-        self.action == Action::Skipped
-    }
-}
-
-/// What an import does about a [`Defect`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// The object is imported as it is.
-    Kept,
-    /// The object is not imported: something is lost.
-    Skipped,
-}
-
 /// One episode of a source.
 #[derive(Debug, Clone)]
 pub struct EpisodePlan {
@@ -148,6 +123,8 @@ pub struct EpisodePlan {
     pub task: Option<String>,
     /// Whether it was done, where the source says so.
     pub success: Option<bool>,
+    /// The licence, as an SPDX expression, where the source names one.
+    pub licence: Option<String>,
     /// Which of [`SourceInfo::files`] it is in.
     pub file: usize,
     /// Where in the file it is.
@@ -180,7 +157,7 @@ pub struct StreamPlan {
 }
 
 /// When the frames of a stream were taken.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ClockPlan {
     /// At a fixed rate, the first at zero.
@@ -188,6 +165,8 @@ pub enum ClockPlan {
         /// Frames per second.
         rate_hz: f64,
     },
+    /// At these nanoseconds, one per frame, never going back.
+    Explicit(Arc<[i64]>),
 }
 
 /// Frames as they come from a source.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_import::{ImportOptions, Incomplete, PackOptions, Packed, Progress};
+use kino_import::{ImportOptions, PackOptions, Packed, Progress};
 use pyo3::prelude::*;
 
 use crate::errors::import_to_py;
@@ -14,14 +14,19 @@ use crate::writer::Options;
 #[pyo3(from_item_all)]
 pub(crate) struct PackArgs {
     writer: Options,
+    format: Option<String>,
+    mapping: Option<PathBuf>,
     rate_hz: Option<f64>,
-    skip_incomplete: bool,
+    on_defect: String,
     seed: u64,
     prefix: String,
 }
 
-/// Version, id and episodes; then place, fault and whether it was left out, of everything amiss in the source.
-type PackResult = ((u64, String, u64), Vec<(String, String, bool)>);
+/// Version, id and episodes; then place, fault, episode and what was done, of everything amiss in the source.
+type PackResult = ((u64, String, u64), Vec<DefectParts>);
+
+/// Place, fault, episode, what was done, whether something was left out.
+type DefectParts = (String, String, Option<String>, &'static str, bool);
 
 /// Packs a file or folder into a dataset, calling `progress` with bytes done and bytes in all.
 #[pyfunction]
@@ -32,21 +37,19 @@ pub(crate) fn pack(
     options: PackArgs,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PackResult> {
-    let incomplete = if options.skip_incomplete {
-        Incomplete::Skip
-    } else {
-        Incomplete::Refuse
-    };
     let import = ImportOptions {
+        format: options.format,
         rate_hz: options.rate_hz,
-        incomplete,
+        mapping: options.mapping,
     };
+    let on_defect = options.on_defect.parse().map_err(import_to_py)?;
     let (start, writer) = options.writer.into_writer()?;
     let pack = PackOptions {
         writer,
         start,
         seed: options.seed,
         prefix: options.prefix,
+        on_defect,
     };
     py.detach(|| {
         // What Ctrl-C or the callback raised, which stopped the pack.
@@ -60,14 +63,16 @@ pub(crate) fn pack(
         };
         let source = kino_import::open(&source, &import).map_err(import_to_py)?;
         let packed = kino_import::pack(&*source, &target, pack, &mut report);
-        let Packed { committed, .. } =
-            packed.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
-        let defects = source.describe().defects.iter();
-        let defects =
-            defects.map(|defect| (defect.place.clone(), defect.what.clone(), defect.is_lost()));
+        let Packed {
+            committed, defects, ..
+        } = packed.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
+        let parts = |defect: kino_import::Defect| {
+            let (action, is_lost) = (defect.action.name(), defect.is_lost());
+            (defect.place, defect.what, defect.episode, action, is_lost)
+        };
         Ok((
             (committed.version, committed.id, committed.episodes),
-            defects.collect(),
+            defects.into_iter().map(parts).collect(),
         ))
     })
 }

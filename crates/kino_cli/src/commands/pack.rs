@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use kino_dataset::{CostRecord, Dataset, Plan, Start, StreamUsage, WriterOptions};
-use kino_import::{ImportOptions, Incomplete, PackOptions, Packed, Source};
+use kino_import::{Defect, FORMATS, ImportOptions, OnDefect, PackOptions, Packed, Source};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -18,16 +18,23 @@ use crate::progress::Progress;
 
 /// Pack a recording into a dataset.
 ///
-/// The layout is recognised from the content: robomimic HDF5 files, ACT/ALOHA HDF5 files or a folder of them.
-/// Nothing is visible in TARGET until all is packed and checked; an interrupted pack continues with --resume.
+/// The format is recognised from the content. All values and times are looked through before anything is written, and
+/// a source with defects is refused with the list of them, unless --on-defect says otherwise. Nothing is visible in
+/// TARGET until all is packed and checked; an interrupted pack continues with --resume.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but the source has lost something (listed on stderr).
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but something was left out (listed on stderr).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording: a file or a folder
     source: PathBuf,
     /// The dataset's folder, by custom ending in `.kino`
     target: PathBuf,
+    /// The source's format, instead of the one it is recognised as
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
+    format: Option<String>,
+    /// A TOML file that says which part of the source is which stream (docs/import.md)
+    #[arg(long, value_name = "FILE")]
+    mapping: Option<PathBuf>,
     /// Frames per second, instead of what the source says
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
@@ -46,10 +53,10 @@ pub(crate) struct Args {
     /// Continue an interrupted pack of the same source under the same plan
     #[arg(long)]
     resume: bool,
-    /// Leave out episodes that lack actions or whose streams differ in length, and list them
-    #[arg(long)]
-    skip_incomplete: bool,
-    /// Show the plan and what would be packed, and write nothing
+    /// What to do with defects of the source: refuse it, leave out the episodes that have one, or keep all that can be kept
+    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
+    on_defect: String,
+    /// Show the plan and the defects, and write nothing
     #[arg(long)]
     dry_run: bool,
     /// Worker threads; all cores unless given
@@ -79,16 +86,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let plan = plan(args)?;
-    let incomplete = if args.skip_incomplete {
-        Incomplete::Skip
-    } else {
-        Incomplete::Refuse
-    };
     let source = kino_import::open(
         &args.source,
         &ImportOptions {
+            format: args.format.clone(),
             rate_hz: args.rate,
-            incomplete,
+            mapping: args.mapping.clone(),
         },
     )?;
     kino_import::check_types(&*source)?;
@@ -101,6 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         start: start(args),
         seed: args.seed,
         prefix: args.prefix.clone(),
+        on_defect: args.on_defect.parse()?,
     };
     if let Some(version) = finished_version(args, &*source) {
         note(&format!(
@@ -123,12 +127,12 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let packed = packed?;
     let seconds = begin.elapsed().as_secs_f64();
     if args.json {
-        print_json(&to_json(args, &packed, &*source, seconds))?;
+        print_json(&to_json(args, &packed, seconds))?;
     } else {
         let disk = Dataset::open(&args.target)?.manifest().total_bytes();
         print(&report(args, &packed, (seconds, disk)))?;
     }
-    Ok(tell_defects(&*source))
+    Ok(tell_defects(&packed.defects))
 }
 
 fn plan(args: &Args) -> Result<Plan> {
@@ -241,9 +245,10 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
     }
     let format = source.describe().format;
     let episodes = source.episodes().len();
+    let found = kino_import::survey(source, args.threads)?;
     if args.json {
         print_json(
-            &json!({"format": format, "episodes": episodes, "streams": streams, "defects": defects(source)}),
+            &json!({"format": format, "episodes": episodes, "streams": streams, "defects": defects(&found)}),
         )?;
     } else {
         let head = format!(
@@ -261,28 +266,23 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
             table.render()
         ))?;
     }
-    Ok(tell_defects(source))
+    Ok(tell_defects(&found))
 }
 
 /// Lists what is wrong with the source on stderr.
-fn tell_defects(source: &dyn Source) -> Outcome {
-    let defects = &source.describe().defects;
+fn tell_defects(defects: &[Defect]) -> Outcome {
     for defect in defects {
-        let lost = if defect.is_lost() { "lost" } else { "note" };
-        note(&format!("{lost}: {}: {}", defect.place, defect.what));
+        note(&defect.to_string());
     }
-    if defects.iter().any(|defect| defect.is_lost()) {
+    if defects.iter().any(Defect::is_lost) {
         Outcome::Lost
     } else {
         Outcome::Done
     }
 }
 
-fn defects(source: &dyn Source) -> Vec<Value> {
-    let defects = source.describe().defects.iter();
-    defects
-        .map(|defect| json!({"place": defect.place, "what": defect.what, "lost": defect.is_lost()}))
-        .collect()
+fn defects(defects: &[Defect]) -> Vec<Value> {
+    defects.iter().map(Defect::to_json).collect()
 }
 
 fn report(args: &Args, packed: &Packed, (seconds, disk): (f64, u64)) -> String {
@@ -317,6 +317,7 @@ fn report(args: &Args, packed: &Packed, (seconds, disk): (f64, u64)) -> String {
         committed,
         resumed,
         shifts,
+        ..
     } = packed;
     let mut text = table.render();
     text.push_str(&format!(
@@ -353,7 +354,7 @@ fn error(stream: &StreamUsage) -> String {
     }
 }
 
-fn to_json(args: &Args, packed: &Packed, source: &dyn Source, seconds: f64) -> Value {
+fn to_json(args: &Args, packed: &Packed, seconds: f64) -> Value {
     let streams = packed.committed.streams.iter().map(|stream| {
         json!({
             "name": stream.schema.name,
@@ -381,6 +382,6 @@ fn to_json(args: &Args, packed: &Packed, source: &dyn Source, seconds: f64) -> V
         "shifts": packed.shifts,
         "seconds": seconds,
         "streams": streams.collect::<Vec<_>>(),
-        "defects": defects(source),
+        "defects": defects(&packed.defects),
     })
 }

@@ -11,13 +11,14 @@
 
 use serde_json::Value;
 
+use crate::defect::Action;
 use crate::error::{ImportError, Result};
 use crate::hdf5::file::H5File;
 use crate::hdf5::plan::{self, Frame};
 use crate::hdf5::walk::Node;
 use crate::hdf5::{Contents, stem};
-use crate::open::{ImportOptions, Incomplete};
-use crate::source::{Action, EpisodePlan};
+use crate::open::ImportOptions;
+use crate::source::EpisodePlan;
 
 /// ACT's `DT = 0.02`.
 const DEFAULT_RATE_HZ: f64 = 50.0;
@@ -27,13 +28,12 @@ pub(crate) fn plan(file: &H5File, root: Node, options: &ImportOptions) -> Result
     let mut contents = Contents::default();
     match episode(file, root, options, &mut contents) {
         Ok(()) => {}
-        Err(ImportError::Corrupt { object, what, .. })
-            if options.incomplete == Incomplete::Skip =>
-        {
+        Err(ImportError::Corrupt { object, what, .. }) => {
             contents.note(file, &object, what, Action::Skipped);
         }
         Err(error) => return Err(error),
     }
+    contents.blame(0, &stem(file.path()));
     Ok(contents)
 }
 
@@ -82,7 +82,7 @@ fn episode(
                 file,
                 &format!("/{}", stream.name),
                 what.to_owned(),
-                Action::Kept,
+                Action::Noted,
             );
         }
     }
@@ -94,6 +94,7 @@ fn episode(
         splits: Vec::new(),
         task: plan::text_of(&attributes, &keys),
         success: plan::success_of(&attributes),
+        licence: None,
         attributes,
         file: 0,
         object: "/".to_owned(),

@@ -19,9 +19,10 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::open::ImportOptions;
-use crate::source::{Action, Defect, EpisodePlan, FrameBuf, Source, SourceInfo};
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use file::H5File;
 use walk::{Leaf, Node};
 
@@ -46,11 +47,15 @@ struct Contents {
 impl Contents {
     /// Lists a defect.
     fn note(&mut self, file: &H5File, object: &str, what: String, action: Action) {
-        self.defects.push(Defect {
-            place: file.place(object),
-            what,
-            action,
-        });
+        self.defects
+            .push(Defect::new(file.place(object), what, action));
+    }
+
+    /// Says which episode the defects from `first` on are in.
+    fn blame(&mut self, first: usize, episode: &str) {
+        for defect in &mut self.defects[first..] {
+            defect.episode = Some(episode.to_owned());
+        }
     }
 
     /// Keeps the attributes of an object that is no episode, by `<object>@<name>`.
@@ -117,7 +122,16 @@ impl Hdf5Source {
             files: Vec::new(),
         };
         for path in &paths {
-            source.add(path, paths.len(), options)?;
+            match source.add(path, paths.len(), options) {
+                // One file of many that cannot be read is a defect of the source.
+                Err(ImportError::Corrupt { object, what, .. }) if paths.len() > 1 => {
+                    let name = path.file_name().unwrap_or_default().to_string_lossy();
+                    let place = format!("{name}:{object}");
+                    let defect = Defect::new(place, what, Action::Skipped);
+                    source.info.defects.push(defect);
+                }
+                added => added?,
+            }
         }
         if source.episodes.is_empty() {
             return Err(nothing_left(&paths, &source.info.defects));
@@ -143,9 +157,17 @@ impl Hdf5Source {
             Layout::Robomimic => robomimic::plan(&file, root, options)?,
             Layout::Act => aloha::plan(&file, root, options)?,
         };
+        let stem = stem(path);
+        // Every file starts at `demo_0` again.
+        let is_prefixed = files > 1 && layout == Layout::Robomimic;
+        if is_prefixed {
+            let ids = contents.defects.iter_mut();
+            for id in ids.filter_map(|defect| defect.episode.as_mut()) {
+                *id = format!("{stem}/{id}");
+            }
+        }
         self.info.defects.append(&mut defects);
         self.info.defects.append(&mut contents.defects);
-        let stem = stem(path);
         if files == 1 {
             self.info.attributes = contents.attributes;
         } else if !contents.attributes.is_empty() {
@@ -154,8 +176,7 @@ impl Hdf5Source {
         }
         for (mut episode, leaves) in contents.episodes {
             episode.file = self.files.len();
-            if files > 1 && layout == Layout::Robomimic {
-                // Every file starts at `demo_0` again.
+            if is_prefixed {
                 episode.id = format!("{stem}/{}", episode.id);
             }
             self.episodes.push(episode);

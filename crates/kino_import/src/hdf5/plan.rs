@@ -13,13 +13,14 @@ use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
+use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::frames;
 use crate::hdf5::walk::{Leaf, below};
 use crate::jpeg;
-use crate::source::{Action, ClockPlan, Defect, StreamPlan};
+use crate::source::{ClockPlan, StreamPlan};
 
 /// A dataset of at most this many numbers or strings can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
@@ -131,11 +132,8 @@ impl Streams {
     }
 
     pub(crate) fn skip(&mut self, file: &H5File, leaf: &Leaf, what: String) {
-        self.defects.push(Defect {
-            place: file.place(&leaf.path),
-            what,
-            action: Action::Skipped,
-        });
+        self.defects
+            .push(Defect::new(file.place(&leaf.path), what, Action::Skipped));
     }
 }
 

@@ -14,14 +14,15 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
+use crate::defect::Action;
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::plan::{self, Frame, Streams};
 use crate::hdf5::walk::{Leaf, Node};
 use crate::hdf5::{Contents, frames, number_order};
-use crate::open::{ImportOptions, Incomplete};
-use crate::source::{Action, EpisodePlan};
+use crate::open::ImportOptions;
+use crate::source::EpisodePlan;
 
 /// A longer list of demos is damage.
 const MAX_NAMES: u64 = 1 << 20;
@@ -43,6 +44,7 @@ pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Re
     for demo in demos {
         let rate_hz = rate_hz(file, &data.attributes, options)?;
         let splits = splits.remove(demo.name()).unwrap_or_default();
+        let (id, known) = (demo.name().to_owned(), contents.defects.len());
         match episode(file, demo, rate_hz, &mut contents) {
             Ok(Some((mut episode, leaves))) => {
                 episode.splits = splits;
@@ -50,13 +52,12 @@ pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Re
                 contents.episodes.push((episode, leaves));
             }
             Ok(None) => {}
-            Err(ImportError::Corrupt { object, what, .. })
-                if options.incomplete == Incomplete::Skip =>
-            {
+            Err(ImportError::Corrupt { object, what, .. }) => {
                 contents.note(file, &object, what, Action::Skipped);
             }
             Err(error) => return Err(error),
         }
+        contents.blame(known, &id);
     }
     note_absent(file, splits, &mut contents);
     check_total(file, &data.attributes, &mut contents);
@@ -103,6 +104,7 @@ fn episode(
         splits: Vec::new(),
         task: task_of(&attributes),
         success: plan::success_of(&attributes),
+        licence: None,
         attributes,
         file: 0,
         object,

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use hdf5_pure::{AttrValue, ChunkIndex, Dataset, Datatype, Error, Group};
 use serde_json::{Map, Value};
 
+use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::attributes;
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-use crate::source::{Action, Defect};
 
 /// Groups deeper than this are a loop or damage.
 const MAX_DEPTH: usize = 16;
@@ -264,11 +264,8 @@ impl Walk<'_> {
     }
 
     fn skip(&mut self, object: &str, what: &str) {
-        self.defects.push(Defect {
-            place: self.file.place(object),
-            what: what.to_owned(),
-            action: Action::Skipped,
-        });
+        self.defects
+            .push(Defect::new(self.file.place(object), what, Action::Skipped));
     }
 
     fn count(&mut self, path: &str, depth: usize) -> Result<()> {

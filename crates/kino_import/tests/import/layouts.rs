@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hdf5_pure::{AttrValue, FileBuilder, FinishedGroup};
-use kino_import::{Action, FrameBuf, ImportError, ImportOptions, Incomplete, Source};
+use kino_import::{Action, FrameBuf, ImportError, ImportOptions, Source};
 use tempfile::TempDir;
 
 use crate::{defects, position, read_all};
@@ -122,28 +122,36 @@ fn the_rate_is_the_files_or_the_users_or_an_error() {
 }
 
 #[test]
-fn a_demo_that_is_not_whole_is_refused_or_skipped_as_asked() {
+fn a_demo_that_is_not_whole_is_a_defect_of_its_episode() {
     let folder = tempfile::tempdir().unwrap();
     let demos = vec![demo("demo_0", 5, 5), demo("demo_1", 5, 4)];
     let path = robomimic(&folder, demos, ENV_ARGS);
-    let error = refused(&path);
-    assert!(matches!(error, ImportError::Corrupt { .. }));
-    let text = error.to_string();
-    assert!(
-        text.contains("demos.hdf5: `/data/demo_1/rewards` has 4 frames, `num_samples` says 5; mend or delete it"),
-        "{text}"
-    );
-    let options = ImportOptions {
-        incomplete: Incomplete::Skip,
-        ..ImportOptions::default()
-    };
-    let source = kino_import::open(&path, &options).unwrap();
+    let source = crate::open(&path);
     assert_eq!(source.episodes().len(), 1);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert_eq!(
         lost,
         ["demos.hdf5:/data/demo_1/rewards: has 4 frames, `num_samples` says 5"]
     );
+    let defect = &source.describe().defects[0];
+    assert_eq!(defect.episode.as_deref(), Some("demo_1"));
+}
+
+#[test]
+fn a_file_of_many_that_cannot_be_read_is_a_defect_and_alone_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    act(&folder, "episode_0.hdf5", 3);
+    let cut = act(&folder, "episode_1.hdf5", 3);
+    let bytes = std::fs::read(&cut).unwrap();
+    std::fs::write(&cut, &bytes[..bytes.len() / 2]).unwrap();
+    let source = crate::open(folder.path());
+    assert_eq!(source.episodes().len(), 1);
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert!(
+        lost[0].starts_with("episode_1.hdf5:/: is cut short"),
+        "{lost:?}"
+    );
+    assert!(matches!(refused(&cut), ImportError::Corrupt { .. }));
 }
 
 #[test]
@@ -155,10 +163,9 @@ fn a_killed_recorders_demo_without_actions_is_named() {
     let path = robomimic(&folder, vec![group.finish()], ENV_ARGS);
     let text = refused(&path).to_string();
     assert!(
-        text.contains("`/data/demo_0` has no dataset `actions`"),
+        text.contains("no episode to import (demos.hdf5:/data/demo_0: has no dataset `actions`"),
         "{text}"
     );
-    assert!(text.contains("--skip-incomplete"), "{text}");
 }
 
 #[test]
@@ -250,6 +257,17 @@ fn files_that_are_not_there_or_not_hdf5_are_named() {
     let error = refused(&folder.path().join("no.hdf5"));
     assert!(matches!(error, ImportError::NotFound { .. }), "{error}");
     let error = refused(folder.path());
+    assert!(
+        error
+            .to_string()
+            .contains("is none of the known formats: hdf5 (`*.hdf5`"),
+        "{error}"
+    );
+    let options = ImportOptions {
+        format: Some("hdf5".to_owned()),
+        ..ImportOptions::default()
+    };
+    let error = kino_import::open(folder.path(), &options).err().unwrap();
     assert!(error.to_string().contains("has no `*.hdf5`"), "{error}");
     for (name, content) in [("empty.hdf5", ""), ("text.hdf5", "not HDF5 at all")] {
         let path = folder.path().join(name);

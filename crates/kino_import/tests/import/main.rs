@@ -1,4 +1,4 @@
-//! Importers against files: what h5py reads, what layouts allow, what damage does.
+//! Importers against files: what other readers read, what layouts allow, what damage does.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -6,6 +6,7 @@
 )]
 
 mod damage;
+mod defects;
 mod layouts;
 mod oracle;
 mod pack;

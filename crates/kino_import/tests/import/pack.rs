@@ -5,7 +5,8 @@ use std::path::Path;
 
 use kino_dataset::{Dataset, Depth, Start, verify};
 use kino_import::{
-    FrameBuf, ImportError, ImportOptions, PackOptions, Packed, Progress, Source, open, pack,
+    FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Packed, Progress, Source, open,
+    pack,
 };
 use serde_json::Value;
 
@@ -14,6 +15,7 @@ use crate::{fixture, read_all};
 fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Packed {
     let options = PackOptions {
         start,
+        on_defect: OnDefect::Keep,
         ..PackOptions::default()
     };
     let mut last = Progress::default();
@@ -121,7 +123,10 @@ fn jpeg_files_come_back_as_they_were() {
 fn a_stopped_pack_leaves_no_version_and_is_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let source = crate::open(&fixture("robomimic.hdf5"));
-    let mut options = PackOptions::default();
+    let mut options = PackOptions {
+        on_defect: OnDefect::Keep,
+        ..PackOptions::default()
+    };
     // Every episode closes its shard, so that the first is finished when the second is stopped.
     options.writer.shard_bytes = 1;
     let stop = &mut |progress: Progress| match progress.episodes_done {

@@ -1,0 +1,131 @@
+//! What is wrong with a recording, and what an import does about it.
+//!
+//! ```text
+//! walk ──▶ defects of the files     ─┐
+//! survey ▶ defects of values, times ─┴▶ policy ──▶ error: nothing is written, all of them are listed
+//!                                               ├▶ drop-episode: an episode with a defect is left out
+//!                                               └▶ keep: everything that can be kept is kept
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use crate::error::{ImportError, invalid};
+
+/// Something in a source that is not as it should be, or that has no place in a dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Defect {
+    /// File and object: `demos.hdf5:/mask/train`.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+    /// The id of the episode that it is in, if it is in one.
+    pub episode: Option<String>,
+    /// What the import does about it.
+    pub action: Action,
+}
+
+/// What an import does about a [`Defect`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing is wrong: it is worth knowing.
+    Noted,
+    /// The object is imported as it is.
+    Kept,
+    /// The object is not imported: something is lost.
+    Skipped,
+    /// The whole episode is not imported, because the user wants none with a defect.
+    Dropped,
+}
+
+/// What to do with a source that has defects.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnDefect {
+    /// Write nothing, and list them all.
+    #[default]
+    Error,
+    /// Leave out every episode that has one.
+    DropEpisode,
+    /// Keep everything that can be kept.
+    Keep,
+}
+
+impl Defect {
+    /// A defect of a source as a whole, or of no episode in particular.
+    pub(crate) fn new(place: impl Into<String>, what: impl Into<String>, action: Action) -> Self {
+        Self {
+            place: place.into(),
+            what: what.into(),
+            episode: None,
+            action,
+        }
+    }
+
+    /// The same, of an episode.
+    pub(crate) fn of(mut self, episode: &str) -> Self {
+        self.episode = Some(episode.to_owned());
+        self
+    }
+
+    /// Whether something is wrong, and not only worth knowing.
+    pub fn is_fault(&self) -> bool {
+        self.action != Action::Noted
+    }
+
+    /// Whether something that the source has is not imported.
+    pub fn is_lost(&self) -> bool {
+        matches!(self.action, Action::Skipped | Action::Dropped)
+    }
+
+    /// As it stands in reports and in the manifest.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "place": self.place,
+            "what": self.what,
+            "episode": self.episode,
+            "action": self.action.name(),
+            "lost": self.is_lost(),
+        })
+    }
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: {}", self.action.name(), self.place, self.what)
+    }
+}
+
+impl Action {
+    /// The word for it in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Noted => "note",
+            Self::Kept => "kept",
+            Self::Skipped => "lost",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+impl OnDefect {
+    /// Every policy, by the name that users give it.
+    pub const NAMES: [&'static str; 3] = ["error", "drop-episode", "keep"];
+}
+
+impl FromStr for OnDefect {
+    type Err = ImportError;
+
+    fn from_str(name: &str) -> Result<Self, ImportError> {
+        match name.replace('_', "-").as_str() {
+            "error" => Ok(Self::Error),
+            "drop-episode" => Ok(Self::DropEpisode),
+            "keep" => Ok(Self::Keep),
+            _ => Err(invalid(format!(
+                "on_defect {name:?} is none of {}",
+                Self::NAMES.join(", ")
+            ))),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Whose file is it: every format that is known, how it is recognised, how it is opened.
+//!
+//! A format is a folder of this crate and one line here. Recognition looks at names and first bytes only; the walk
+//! of the format says precisely what is missing.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::error::{ImportError, Result, invalid};
+use crate::hdf5::Hdf5Source;
+use crate::open::ImportOptions;
+use crate::source::Source;
+
+/// A format that can be imported.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// What `--format` takes.
+    pub name: &'static str,
+    /// What it looks like, for people.
+    pub looks_like: &'static str,
+    recognise: fn(&Path) -> bool,
+    open: fn(&Path, &ImportOptions) -> Result<Box<dyn Source>>,
+}
+
+/// Every format, the most particular first: the first that recognises a path opens it.
+pub const FORMATS: &[Format] = &[Format {
+    name: "hdf5",
+    looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT or ALOHA, or a folder of them",
+    recognise: |path| {
+        starts_with(path, b"\x89HDF\r\n\x1a\n")
+            || path.is_file() && has_ending(path, HDF5_ENDINGS)
+            || !files_ending(path, HDF5_ENDINGS).is_empty()
+    },
+    open: |path, options| {
+        let files = match path.is_dir() {
+            true => files_ending(path, HDF5_ENDINGS),
+            false => vec![path.to_owned()],
+        };
+        if files.is_empty() {
+            return Err(ImportError::NotFound {
+                path: path.to_owned(),
+                what: "the folder has no `*.hdf5` or `*.h5` file".to_owned(),
+                next: "give a file, or the folder that holds the files".to_owned(),
+            });
+        }
+        Ok(Box::new(Hdf5Source::open(&files, options)?))
+    },
+}];
+
+const HDF5_ENDINGS: &[&str] = &["hdf5", "h5"];
+
+/// The format of that name, or else the one that recognises the path.
+pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {
+    if let Some(name) = name {
+        let format = FORMATS.iter().find(|format| format.name == name);
+        return format.ok_or_else(|| {
+            let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+            invalid(format!(
+                "format {name:?} is not known; choose one of {}",
+                names.join(", ")
+            ))
+        });
+    }
+    let format = FORMATS.iter().find(|format| (format.recognise)(path));
+    format.ok_or_else(|| {
+        let known = FORMATS.iter();
+        let known: Vec<_> = known
+            .map(|format| format!("{} ({})", format.name, format.looks_like))
+            .collect();
+        ImportError::Unsupported {
+            file: path.to_owned(),
+            object: "/".to_owned(),
+            what: format!("is none of the known formats: {}", known.join("; ")),
+            next: "give the folder or file that holds the recording, name its format with `--format`, or write its \
+                   episodes from Python with `kinograph.pack(episodes, target)`"
+                .to_owned(),
+            source: None,
+        }
+    })
+}
+
+impl Format {
+    /// Opens a file or folder as this format.
+    pub(crate) fn open(&self, path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
+        (self.open)(path, options)
+    }
+}
+
+/// Whether a file starts with these bytes.
+pub(crate) fn starts_with(path: &Path, magic: &[u8]) -> bool {
+    let mut start = vec![0; magic.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == magic
+}
+
+/// The files of a folder with one of these endings, by name; none if it is no folder.
+pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|path| has_ending(path, endings) && path.is_file())
+        .collect();
+    files.sort();
+    files
+}
+
+/// Whether a path has one of these endings.
+pub(crate) fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    ending.is_some_and(|ending| endings.contains(&ending))
+}

@@ -1,0 +1,152 @@
+//! The survey: every number and every time of a recording is looked at before anything is written.
+//!
+//! Pictures are left to the pack, which decodes and compares each of them anyway. Everything else is small beside
+//! them and is read twice, so that a recording of a day is refused in its first minute and not in its last.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kino_codec::Dtype;
+use kino_dataset::Kind;
+
+use crate::clock;
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result};
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan, block_frames};
+
+/// Everything that is wrong with a source: what its walk noticed, then what its values and times show, by episode.
+pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
+    let episodes = source.episodes().len();
+    let found = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let look = || {
+            let mut block = FrameBuf::default();
+            loop {
+                let episode = next.fetch_add(1, Ordering::Relaxed);
+                if episode >= episodes {
+                    return;
+                }
+                let defects = of_episode(source, episode, &mut block);
+                let stop = defects.is_err();
+                if !matches!(&defects, Ok(defects) if defects.is_empty()) {
+                    lock(&found).push((episode, defects));
+                }
+                if stop {
+                    next.store(episodes, Ordering::Relaxed);
+                }
+            }
+        };
+        let threads = threads.clamp(1, episodes.max(1));
+        for _ in 1..threads {
+            scope.spawn(look);
+        }
+        look();
+    });
+    let mut found = found.into_inner().unwrap_or_default();
+    found.sort_by_key(|(episode, _)| *episode);
+    let mut defects = source.describe().defects.clone();
+    for (_, of_episode) in found {
+        defects.extend(of_episode?);
+    }
+    Ok(defects)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn of_episode(source: &dyn Source, episode: usize, block: &mut FrameBuf) -> Result<Vec<Defect>> {
+    let mut defects = Vec::new();
+    let plan = &source.episodes()[episode];
+    for (position, stream) in plan.streams.iter().enumerate() {
+        let place = place(source, plan, stream);
+        if let ClockPlan::Explicit(times) = &stream.clock {
+            let faults = clock::faults(times).into_iter();
+            defects.extend(faults.map(|what| Defect::new(&place, what, Action::Kept).of(&plan.id)));
+        }
+        match not_numbers(source, (episode, position), block) {
+            Ok(None) => {}
+            Ok(Some(what)) => {
+                defects.push(Defect::new(&place, what, Action::Kept).of(&plan.id));
+            }
+            // What cannot be read cannot be kept under any policy.
+            Err(ImportError::Corrupt { what, .. }) => {
+                defects.push(Defect::new(&place, what, Action::Dropped).of(&plan.id));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(defects)
+}
+
+/// `demos.hdf5:/data/demo_0, stream `obs/x``.
+pub(crate) fn place(source: &dyn Source, episode: &EpisodePlan, stream: &StreamPlan) -> String {
+    let file = source.describe().files.get(episode.file);
+    let file = file.and_then(|file| file.path().file_name());
+    let file = file.unwrap_or_default().to_string_lossy();
+    format!("{file}:{}, stream `{}`", episode.object, stream.name)
+}
+
+/// How many frames of a stream of floats hold a NaN, in words; `None` where none does.
+fn not_numbers(
+    source: &dyn Source,
+    (episode, stream): (usize, usize),
+    block: &mut FrameBuf,
+) -> Result<Option<String>> {
+    let plan = &source.episodes()[episode].streams[stream];
+    let Some(ty) = plan.frame.as_values() else {
+        return Ok(None);
+    };
+    let is_nan: fn(&[u8]) -> bool = match (ty.dtype(), plan.kind) {
+        (_, Kind::Image | Kind::Depth) => return Ok(None),
+        (Dtype::F16, _) => is_nan_16,
+        (Dtype::F32, _) => is_nan_32,
+        (Dtype::F64, _) => is_nan_64,
+        // Read all the same: a value that cannot be read is a defect.
+        _ => |_| false,
+    };
+    let (mut first, mut count, mut start) = (None, 0u64, 0);
+    while start < plan.frames && ty.frame_bytes() > 0 {
+        let end = plan.frames.min(start + block_frames(&plan.frame));
+        source.read(episode, stream, start..end, block)?;
+        if let FrameBuf::Values(values) = &*block {
+            for (frame, number) in values.chunks_exact(ty.frame_bytes()).zip(start..) {
+                if is_nan(frame) {
+                    first = first.or(Some(number));
+                    count += 1;
+                }
+            }
+        }
+        start = end;
+    }
+    Ok(first.map(|first| {
+        format!(
+            "holds NaN in {count} of {} frames, the first is frame {first}",
+            plan.frames
+        )
+    }))
+}
+
+fn is_nan_16(frame: &[u8]) -> bool {
+    let (values, _) = frame.as_chunks::<2>();
+    // All bits of the exponent, and one of the fraction.
+    let is_nan = |&bytes: &[u8; 2]| u16::from_le_bytes(bytes) & 0x7fff > 0x7c00;
+    values.iter().any(is_nan)
+}
+
+fn is_nan_32(frame: &[u8]) -> bool {
+    let (values, _) = frame.as_chunks::<4>();
+    values
+        .iter()
+        .any(|&bytes| f32::from_le_bytes(bytes).is_nan())
+}
+
+fn is_nan_64(frame: &[u8]) -> bool {
+    let (values, _) = frame.as_chunks::<8>();
+    values
+        .iter()
+        .any(|&bytes| f64::from_le_bytes(bytes).is_nan())
+}

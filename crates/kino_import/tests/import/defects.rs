@@ -1,0 +1,190 @@
+//! Defects: all found before anything is written, and treated as the user wants.
+
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+use std::sync::Arc;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{Dataset, Kind};
+use kino_import::{
+    Action, ClockPlan, Defect, EpisodePlan, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
+    Source, SourceInfo, StreamPlan, pack, survey,
+};
+use serde_json::Map;
+
+/// Three episodes of one stream: sound, with a NaN and a gap, and one that cannot be read.
+struct Faulty {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+}
+
+const FRAMES: u64 = 40;
+
+impl Faulty {
+    fn new(kind: Kind) -> Self {
+        let times = |gap: i64| -> Arc<[i64]> {
+            let time = |frame: i64| frame * 10_000_000 + if frame > 20 { gap } else { 0 };
+            (0..40).map(time).collect()
+        };
+        let episode = |id: &str, gap| EpisodePlan {
+            id: id.to_owned(),
+            splits: Vec::new(),
+            attributes: Map::new(),
+            task: None,
+            success: None,
+            licence: Some("CC-BY-4.0".to_owned()),
+            file: 0,
+            object: format!("/{id}"),
+            streams: vec![StreamPlan {
+                name: "x".to_owned(),
+                kind,
+                frame: FrameType::values(Dtype::F32, &[1, 1]).unwrap(),
+                frames: FRAMES,
+                clock: ClockPlan::Explicit(times(gap)),
+                shift_of: None,
+                carried: false,
+                unit: None,
+                attributes: Map::new(),
+            }],
+        };
+        Self {
+            info: SourceInfo {
+                format: "test",
+                files: Vec::new(),
+                attributes: Map::new(),
+                defects: vec![Defect {
+                    place: "meta".to_owned(),
+                    what: "names an episode that is not there".to_owned(),
+                    episode: None,
+                    action: Action::Skipped,
+                }],
+            },
+            episodes: vec![
+                episode("sound", 0),
+                episode("faulty", 300_000_000),
+                episode("torn", 0),
+            ],
+        }
+    }
+}
+
+impl Source for Faulty {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        _: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> kino_import::Result<()> {
+        if episode == 2 {
+            return Err(ImportError::Corrupt {
+                file: "torn.bin".into(),
+                object: "x".to_owned(),
+                what: "has a wrong checksum".to_owned(),
+                next: String::new(),
+                source: None,
+            });
+        }
+        let value = |frame| match (episode, frame) {
+            (1, 7 | 9) => f32::NAN,
+            _ => frame as f32,
+        };
+        *out = FrameBuf::Values(
+            frames
+                .flat_map(|frame| value(frame).to_le_bytes())
+                .collect(),
+        );
+        Ok(())
+    }
+}
+
+fn pack_as(source: &Faulty, target: &Path, on_defect: OnDefect) -> kino_import::Result<Packed> {
+    let options = PackOptions {
+        on_defect,
+        ..PackOptions::default()
+    };
+    pack(source, target, options, &mut |_| ControlFlow::Continue(()))
+}
+
+#[test]
+fn the_survey_lists_everything_in_order() {
+    let found = survey(&Faulty::new(Kind::Vector), 3).unwrap();
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "lost: meta: names an episode that is not there",
+            "kept: :/faulty, stream `x`: has a gap of 310.0 ms after frame 20, its frames are 10.0 ms apart",
+            "kept: :/faulty, stream `x`: holds NaN in 2 of 40 frames, the first is frame 7",
+            "dropped: :/torn, stream `x`: has a wrong checksum",
+        ]
+    );
+}
+
+#[test]
+fn the_default_refuses_with_the_whole_list_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("d.kino");
+    let error = pack_as(&Faulty::new(Kind::Vector), &target, OnDefect::Error).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("the source has 4 defects; nothing was written"),
+        "{text}"
+    );
+    for part in [
+        "gap of 310.0 ms",
+        "holds NaN",
+        "wrong checksum",
+        "--on-defect keep",
+    ] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(!target.exists());
+}
+
+#[test]
+fn keep_keeps_what_can_be_read_and_drop_leaves_every_defect_out() {
+    for (on_defect, expected, dropped) in [
+        (OnDefect::Keep, &["sound", "faulty"][..], 1),
+        (OnDefect::DropEpisode, &["sound"][..], 3),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let packed = pack_as(&Faulty::new(Kind::Vector), folder.path(), on_defect).unwrap();
+        let dataset = Dataset::open(folder.path()).unwrap();
+        let ids: Vec<_> = (0..dataset.len())
+            .filter_map(|row| dataset.table().id(row))
+            .collect();
+        assert_eq!(ids, expected);
+        let is_dropped = |defect: &&Defect| defect.action == Action::Dropped;
+        assert_eq!(packed.defects.iter().filter(is_dropped).count(), dropped);
+        let stored = &dataset.manifest().attributes["sources"][0]["defects"];
+        assert_eq!(stored.as_array().map(Vec::len), Some(4));
+        assert_eq!(
+            dataset.manifest().attributes["sources"][0]["format"],
+            "test"
+        );
+    }
+}
+
+#[test]
+fn a_picture_that_cannot_be_read_is_found_while_packing() {
+    // The survey leaves pictures to the pack, and NaN in a depth picture is a hole, no defect.
+    let source = Faulty::new(Kind::Depth);
+    assert_eq!(survey(&source, 1).unwrap().len(), 2);
+    let folder = tempfile::tempdir().unwrap();
+    let packed = pack_as(&source, folder.path(), OnDefect::Keep).unwrap();
+    assert_eq!(packed.committed.episodes, 2);
+    let last = packed.defects.last().unwrap();
+    assert_eq!(
+        (last.action, last.episode.as_deref(), last.place.as_str()),
+        (Action::Dropped, Some("torn"), "torn.bin:x")
+    );
+}
