@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -103,9 +104,54 @@ def test_the_sample_comes_back_bit_for_bit_from_the_command(tmp_path):
 def test_robomimic_recordings_come_back_bit_for_bit(tmp_path, name):
     path = recording(name)
     # The genuine file is a part of a larger one, whose masks it kept.
-    defects = kinograph.pack(path, tmp_path / "d.kino", rate_hz=20.0).defects
+    defects = kinograph.pack(path, tmp_path / "d.kino", rate_hz=20.0, on_defect="keep").defects
     assert all(":/mask/" in defect.place and name.startswith("real/") for defect in defects)
     assert check_robomimic(kinograph.open(tmp_path / "d.kino"), path) > 0
+
+
+def faulty(folder):
+    """Copy the sample with a NaN in one demo and a mask that names a demo which is not there."""
+    path = folder / "faulty.hdf5"
+    shutil.copy(SAMPLE, path)
+    with h5py.File(path, "a") as file:
+        file["data/demo_1/actions"][5, 0] = np.nan
+        del file["mask/valid"]
+        file["mask/valid"] = np.array([b"demo_7"])
+    return path
+
+
+def test_defects_are_refused_with_the_whole_list(tmp_path):
+    with pytest.raises(kinograph.CorruptDataError) as raised:
+        kinograph.pack(faulty(tmp_path), tmp_path / "d.kino")
+    text = str(raised.value)
+    assert "2 defects; nothing was written" in text
+    assert "/data/demo_1, stream `actions`: holds NaN in 1 of" in text
+    assert "/mask/valid: names 1 demos that the file does not have: demo_7" in text
+    assert not (tmp_path / "d.kino").exists()
+
+
+@pytest.mark.parametrize(
+    ("on_defect", "episodes"),
+    [("keep", ["demo_0", "demo_1", "demo_2"]), ("drop-episode", ["demo_0", "demo_2"])],
+)
+def test_defects_are_kept_or_dropped_and_remembered(tmp_path, on_defect, episodes):
+    packed = kinograph.pack(faulty(tmp_path), tmp_path / "d.kino", on_defect=on_defect)
+    ds = kinograph.open(tmp_path / "d.kino")
+    assert list(ds.episodes["id"]) == episodes
+    by_action = {defect.action: defect for defect in packed.defects}
+    assert by_action["lost"].episode is None
+    assert by_action["kept" if on_defect == "keep" else "dropped"].episode == "demo_1"
+    stored = ds.attributes["sources"][0]["defects"]
+    assert [defect["place"] for defect in stored] == [defect.place for defect in packed.defects]
+
+
+def test_the_command_tells_by_its_exit_code_that_something_was_left_out(tmp_path):
+    command = [sys.executable, "-m", "kinograph", "pack", str(faulty(tmp_path))]
+    for policy, code in (("error", 1), ("drop-episode", 3)):
+        words = [*command, str(tmp_path / policy), "--on-defect", policy]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        assert "holds NaN" in done.stderr
 
 
 @pytest.mark.parametrize("name", ALOHA)
