@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from kinograph import _core
 from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_count, to_options
 
-
 #: What to do with the defects of a recording.
 OnDefect: TypeAlias = Literal["error", "drop-episode", "keep"]
 
@@ -43,7 +42,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     *,
     mode: Mode = "new",
     rate_hz: float | None = None,
-    format: str | None = None,
+    format: str | None = None,  # noqa: A002 (the word of the command)
     mapping: str | os.PathLike[str] | None = None,
     on_defect: OnDefect = "error",
     plan: Plan = None,
@@ -58,7 +57,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset.
 
-    Reads HDF5 in the layouts of robomimic (and LIBERO) and of ACT (ALOHA). Nothing is left out in silence: see
+    Reads HDF5 in the layouts of robomimic (and LIBERO) and of ACT (ALOHA), and LeRobot datasets v2.0, v2.1 and v3.0
+    (their videos need ``pip install 'kinograph[video]'``). Nothing is left out in silence: see
     ``defects`` of the result.
 
     >>> import pathlib

@@ -9,8 +9,10 @@ mod progress;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use kino_import::Videos;
 
 use commands::{bench, cat, info, pack, verify};
 
@@ -60,7 +62,9 @@ fn version() -> &'static str {
 }
 
 /// Runs the command line `args`, of which the first is the program's name, and returns the exit code.
-pub fn run(args: Vec<OsString>) -> u8 {
+///
+/// `videos` decodes the video files of a recording, where the program has a decoder.
+pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
@@ -70,7 +74,7 @@ pub fn run(args: Vec<OsString>) -> u8 {
         }
     };
     let result = match cli.command {
-        Command::Pack(args) => pack::run(&args),
+        Command::Pack(args) => pack::run(&args, videos),
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),

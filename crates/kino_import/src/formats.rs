@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::Hdf5Source;
+use crate::lerobot::{self, LeRobotSource};
 use crate::open::ImportOptions;
 use crate::source::Source;
 
@@ -24,7 +25,16 @@ pub struct Format {
 }
 
 /// Every format, the most particular first: the first that recognises a path opens it.
-pub const FORMATS: &[Format] = &[Format {
+pub const FORMATS: &[Format] = &[LEROBOT, HDF5];
+
+const LEROBOT: Format = Format {
+    name: "lerobot",
+    looks_like: "a LeRobot dataset v2.0, v2.1 or v3.0: the folder that holds `meta/info.json`",
+    recognise: lerobot::recognise,
+    open: |path, options| Ok(Box::new(LeRobotSource::open(path, options)?)),
+};
+
+const HDF5: Format = Format {
     name: "hdf5",
     looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT or ALOHA, or a folder of them",
     recognise: |path| {
@@ -46,7 +56,7 @@ pub const FORMATS: &[Format] = &[Format {
         }
         Ok(Box::new(Hdf5Source::open(&files, options)?))
     },
-}];
+};
 
 const HDF5_ENDINGS: &[&str] = &["hdf5", "h5"];
 

@@ -14,6 +14,7 @@
 //! | layout | what it looks like | rate |
 //! |---|---|---|
 //! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
+//! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or given |
 //! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | given, `fps`, or 50 Hz |
 //!
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
@@ -25,12 +26,14 @@ mod error;
 mod formats;
 mod hdf5;
 mod jpeg;
+mod lerobot;
 mod open;
 mod pack;
 mod read_ahead;
 mod shift;
 mod source;
 mod survey;
+mod video;
 
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
@@ -42,3 +45,4 @@ pub use source::{
     ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan, block_frames,
 };
 pub use survey::survey;
+pub use video::{Pixels, Video, VideoError, VideoInfo, Videos};

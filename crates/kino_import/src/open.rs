@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::formats;
 use crate::source::Source;
+use crate::video::Videos;
 
 /// What a user can say about an import.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +18,8 @@ pub struct ImportOptions {
     pub rate_hz: Option<f64>,
     /// A TOML file that says which part of a source is which stream, for formats that leave it open.
     pub mapping: Option<PathBuf>,
+    /// What decodes video files; without it, a source that has some is refused.
+    pub videos: Option<Arc<dyn Videos>>,
 }
 
 /// Opens a file, or a folder of files, in any of the formats that are known.

@@ -7,11 +7,12 @@ use kino_dataset::Depth;
 use pyo3::prelude::*;
 
 use crate::errors::{invalid, to_py};
+use crate::video::videos;
 
 /// Runs the `kinograph` command and returns its exit code.
 #[pyfunction]
 pub(crate) fn run_cli(py: Python<'_>, argv: Vec<OsString>) -> u8 {
-    py.detach(|| kino_cli::run(argv))
+    py.detach(|| kino_cli::run(argv, videos()))
 }
 
 /// Height, width and colours of the picture in a JPEG file that can be carried.

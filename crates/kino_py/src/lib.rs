@@ -24,6 +24,7 @@ mod order;
 mod pack;
 mod stream;
 mod table;
+mod video;
 mod windows;
 mod writer;
 

@@ -7,6 +7,7 @@ use kino_import::{ImportOptions, PackOptions, Packed, Progress};
 use pyo3::prelude::*;
 
 use crate::errors::import_to_py;
+use crate::video::videos;
 use crate::writer::Options;
 
 /// How to pack: what `kinograph.pack` was given.
@@ -41,6 +42,7 @@ pub(crate) fn pack(
         format: options.format,
         rate_hz: options.rate_hz,
         mapping: options.mapping,
+        videos: videos(),
     };
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
     let (start, writer) = options.writer.into_writer()?;

@@ -3,11 +3,12 @@
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use kino_dataset::{CostRecord, Dataset, Plan, Start, StreamUsage, WriterOptions};
-use kino_import::{Defect, FORMATS, ImportOptions, OnDefect, PackOptions, Packed, Source};
+use kino_import::{Defect, FORMATS, ImportOptions, OnDefect, PackOptions, Packed, Source, Videos};
 use serde_json::{Value, json};
 
 use crate::Outcome;
@@ -84,7 +85,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     let plan = plan(args)?;
     let source = kino_import::open(
         &args.source,
@@ -92,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             format: args.format.clone(),
             rate_hz: args.rate,
             mapping: args.mapping.clone(),
+            videos,
         },
     )?;
     kino_import::check_types(&*source)?;

@@ -257,12 +257,9 @@ fn files_that_are_not_there_or_not_hdf5_are_named() {
     let error = refused(&folder.path().join("no.hdf5"));
     assert!(matches!(error, ImportError::NotFound { .. }), "{error}");
     let error = refused(folder.path());
-    assert!(
-        error
-            .to_string()
-            .contains("is none of the known formats: hdf5 (`*.hdf5`"),
-        "{error}"
-    );
+    let text = error.to_string();
+    assert!(text.contains("is none of the known formats: "), "{text}");
+    assert!(text.contains("hdf5 (`*.hdf5`"), "{text}");
     let options = ImportOptions {
         format: Some("hdf5".to_owned()),
         ..ImportOptions::default()

@@ -8,6 +8,7 @@
 mod damage;
 mod defects;
 mod layouts;
+mod lerobot;
 mod oracle;
 mod pack;
 

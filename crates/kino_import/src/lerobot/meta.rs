@@ -1,0 +1,256 @@
+//! The walk: what the folder `meta` says about a dataset.
+//!
+//! ```text
+//! v2.0  info.json  episodes.jsonl  tasks.jsonl  stats.json
+//! v2.1  info.json  episodes.jsonl  tasks.jsonl  episodes_stats.jsonl
+//! v3.0  info.json  episodes/chunk-000/file-000.parquet …  tasks.parquet  stats.json
+//! ```
+//!
+//! What one file lacks another often has: a damaged `info.json` is listed, and the walk goes on.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::json;
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result};
+use crate::open::ImportOptions;
+
+/// A file beside `info.json` is kept whole if it is no longer than this.
+const SMALL_FILE: usize = 1 << 16;
+
+/// Which layout it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    V20,
+    V21,
+    V30,
+}
+
+/// What `meta` says.
+#[derive(Debug)]
+pub(super) struct Meta {
+    pub(super) version: Version,
+    pub(super) rate_hz: f64,
+    pub(super) data_path: String,
+    pub(super) video_path: String,
+    pub(super) chunks_size: u64,
+    pub(super) features: Map<String, Value>,
+    /// Whether `info.json` could be read to its end.
+    pub(super) is_whole: bool,
+    pub(super) splits: Vec<(String, Range<u64>)>,
+    pub(super) episodes: Vec<EpisodeRow>,
+    pub(super) tasks: HashMap<i64, String>,
+    pub(super) attributes: Map<String, Value>,
+    pub(super) defects: Vec<Defect>,
+    /// The files that were read, relative to the source.
+    pub(super) files: Vec<PathBuf>,
+}
+
+/// What is said about one episode.
+#[derive(Debug, Default)]
+pub(super) struct EpisodeRow {
+    pub(super) index: u64,
+    pub(super) tasks: Vec<String>,
+    pub(super) length: Option<u64>,
+    /// Everything else that is said, by name.
+    pub(super) said: Map<String, Value>,
+    pub(super) stats: Option<Value>,
+}
+
+impl Version {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::V20 => "lerobot-v2.0",
+            Self::V21 => "lerobot-v2.1",
+            Self::V30 => "lerobot-v3.0",
+        }
+    }
+
+    fn of(root: &Path, info: &Map<String, Value>, defects: &mut Vec<Defect>) -> Result<Self> {
+        let found = match root.join("meta/episodes").is_dir() {
+            true => Self::V30,
+            false if root.join("meta/episodes_stats.jsonl").exists() => Self::V21,
+            false => Self::V20,
+        };
+        match info.get("codebase_version").and_then(Value::as_str) {
+            Some(text) if text.starts_with("v2.0") => Ok(Self::V20),
+            Some(text) if text.starts_with("v2.1") => Ok(Self::V21),
+            Some(text) if text.starts_with("v3.") => Ok(Self::V30),
+            Some(text) => Err(ImportError::unsupported(
+                &root.join("meta/info.json"),
+                "codebase_version",
+                &format!("is {text:?}; v2.0, v2.1 and v3.0 can be read"),
+                "bring it to v2.1 or v3.0 with lerobot's own converter",
+            )),
+            None => {
+                let what = format!("does not name its version; it is read as {}", found.name());
+                defects.push(Defect::new("meta/info.json", what, Action::Noted));
+                Ok(found)
+            }
+        }
+    }
+}
+
+impl EpisodeRow {
+    /// A number that v3.0 says about the episode.
+    pub(super) fn number(&self, name: &str) -> Option<f64> {
+        self.said.get(name)?.as_f64()
+    }
+
+    /// A count that v3.0 says about the episode.
+    pub(super) fn count(&self, name: &str) -> Option<u64> {
+        self.said.get(name)?.as_u64()
+    }
+}
+
+/// Reads `meta`.
+pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
+    let mut defects = Vec::new();
+    let mut files = Vec::new();
+    let info = read_info(root, &mut files, &mut defects)?;
+    let is_whole = defects.is_empty();
+    let version = Version::of(root, &info, &mut defects)?;
+    let rate = options
+        .rate_hz
+        .or_else(|| info.get("fps").and_then(Value::as_f64));
+    let rate = rate.filter(|rate| rate.is_finite() && *rate > 0.0);
+    let rate_hz = rate.ok_or_else(|| {
+        let path = root.join("meta/info.json");
+        ImportError::unsupported(
+            &path,
+            "fps",
+            "is no rate",
+            "pass --rate HZ (rate_hz= in Python)",
+        )
+    })?;
+    let is_v3 = version == Version::V30;
+    let text = |name: &str, default: &str| {
+        let text = info.get(name).and_then(Value::as_str);
+        text.unwrap_or(default).to_owned()
+    };
+    let mut meta = Meta {
+        version,
+        rate_hz,
+        data_path: text("data_path", if is_v3 { DATA_V3 } else { DATA_V2 }),
+        video_path: text("video_path", if is_v3 { VIDEO_V3 } else { VIDEO_V2 }),
+        chunks_size: info
+            .get("chunks_size")
+            .and_then(Value::as_u64)
+            .unwrap_or(1000),
+        features: match info.get("features") {
+            Some(Value::Object(features)) => features.clone(),
+            _ => Map::new(),
+        },
+        is_whole,
+        splits: Vec::new(),
+        episodes: Vec::new(),
+        tasks: HashMap::new(),
+        attributes: Map::new(),
+        defects,
+        files,
+    };
+    meta.read_splits(&info);
+    match is_v3 {
+        true => meta.read_v3(root)?,
+        false => meta.read_v2(root)?,
+    }
+    meta.check_total(&info);
+    meta.keep(root, info)?;
+    Ok(meta)
+}
+
+const DATA_V2: &str = "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet";
+const VIDEO_V2: &str =
+    "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}.mp4";
+const DATA_V3: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet";
+const VIDEO_V3: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
+
+fn read_info(
+    root: &Path,
+    files: &mut Vec<PathBuf>,
+    defects: &mut Vec<Defect>,
+) -> Result<Map<String, Value>> {
+    let path = PathBuf::from("meta/info.json");
+    let Some(text) = json::read_text(&root.join(&path))? else {
+        defects.push(Defect::new("meta/info.json", "is missing", Action::Kept));
+        return Ok(Map::new());
+    };
+    files.push(path);
+    let (info, fault) = json::object(&text);
+    defects.extend(fault.map(|what| Defect::new("meta/info.json", what, Action::Kept)));
+    if info.get("storage_format").and_then(Value::as_str) == Some("lance") {
+        return Err(ImportError::unsupported(
+            &root.join("meta/info.json"),
+            "storage_format",
+            "is lance, which is not read",
+            "write the dataset again in parquet with lerobot",
+        ));
+    }
+    Ok(info)
+}
+
+impl Meta {
+    fn read_splits(&mut self, info: &Map<String, Value>) {
+        let Some(Value::Object(splits)) = info.get("splits") else {
+            return;
+        };
+        for (name, range) in splits {
+            let range = range.as_str().and_then(|range| {
+                let (start, end) = range.split_once(':')?;
+                Some(start.trim().parse().ok()?..end.trim().parse().ok()?)
+            });
+            match range {
+                Some(range) => self.splits.push((name.clone(), range)),
+                None => self.defects.push(Defect::new(
+                    "meta/info.json:splits",
+                    format!("split `{name}` is no range of episodes such as \"0:100\""),
+                    Action::Skipped,
+                )),
+            }
+        }
+    }
+
+    fn check_total(&mut self, info: &Map<String, Value>) {
+        let total = info.get("total_episodes").and_then(Value::as_u64);
+        let listed = self.episodes.len() as u64;
+        if let Some(total) = total.filter(|&total| total != listed) {
+            let what = format!("says {total} episodes, {listed} are listed");
+            let action = if total > listed {
+                Action::Skipped
+            } else {
+                Action::Kept
+            };
+            self.defects
+                .push(Defect::new("meta/info.json:total_episodes", what, action));
+        }
+    }
+
+    /// What the dataset keeps of `meta` as a whole.
+    fn keep(&mut self, root: &Path, info: Map<String, Value>) -> Result<()> {
+        let mut kept = Map::new();
+        kept.insert("info".to_owned(), Value::Object(info));
+        for name in ["modality", "stats"] {
+            let path = PathBuf::from(format!("meta/{name}.json"));
+            let Some(text) = json::read_text(&root.join(&path))? else {
+                continue;
+            };
+            let place = path.to_string_lossy().into_owned();
+            self.files.push(path);
+            match json::object(&text) {
+                (_, Some(what)) => self.defects.push(Defect::new(place, what, Action::Skipped)),
+                _ if text.len() > SMALL_FILE => {
+                    let what = "is too long to keep; it can be computed again";
+                    self.defects.push(Defect::new(place, what, Action::Noted));
+                }
+                (members, None) => drop(kept.insert(name.to_owned(), Value::Object(members))),
+            }
+        }
+        self.attributes
+            .insert("lerobot".to_owned(), Value::Object(kept));
+        Ok(())
+    }
+}

@@ -1,0 +1,192 @@
+//! LeRobot datasets v2.0, v2.1 and v3.0, as one [`Source`].
+//!
+//! ```text
+//! meta.rs, listing.rs    walk.rs, checks.rs        plan.rs                     frames.rs, cameras.rs
+//! info, episodes     ─▶  rows of each episode  ─▶  column, camera → stream  ─▶  rows, video → frames
+//! ```
+//!
+//! Numbers, texts and pictures are in parquet files, cameras mostly in video files, of which v3.0 puts many
+//! episodes into one. Frames are found by number, never by a float time.
+
+mod cameras;
+mod checks;
+mod cursor;
+mod frames;
+mod json;
+mod listing;
+mod meta;
+mod pages;
+mod paths;
+mod pictures;
+mod plan;
+mod rows;
+mod table;
+mod walk;
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::defect::Defect;
+use crate::error::{ImportError, Result, invalid};
+use crate::open::ImportOptions;
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use cameras::Cameras;
+use frames::Columns;
+use plan::Origin;
+use walk::{Files, Walk};
+
+/// No more than this is read in one go.
+const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// Episodes of a LeRobot dataset.
+pub(crate) struct LeRobotSource {
+    root: PathBuf,
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, the rows in its table and where each stream comes from.
+    origins: Vec<(Range<u64>, Vec<Origin>)>,
+    cameras: Cameras,
+    columns: Columns,
+}
+
+/// Whether a folder looks like a LeRobot dataset.
+pub(crate) fn recognise(path: &Path) -> bool {
+    let names = ["meta/info.json", "meta/episodes.jsonl", "meta/episodes"];
+    names.iter().any(|name| path.join(name).exists())
+}
+
+impl LeRobotSource {
+    /// Walks the folder and plans its episodes; reads metadata, and the columns that number frames.
+    pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Self> {
+        let mut meta = meta::walk(root, options)?;
+        let mut walk = Walk::new(root, &mut meta, Cameras::new(options.videos.clone()));
+        let (mut episodes, mut origins) = (Vec::new(), Vec::new());
+        for row in &meta.episodes {
+            if let Some((episode, rows, of_streams)) = walk.episode(&meta, row)? {
+                episodes.push(episode);
+                origins.push((rows, of_streams));
+            }
+        }
+        walk.note_strangers();
+        let Walk {
+            files,
+            defects,
+            mut cameras,
+            ..
+        } = walk;
+        cameras.finish_walk();
+        if episodes.is_empty() {
+            return Err(nothing_left(root, &defects));
+        }
+        Ok(Self {
+            root: root.to_owned(),
+            info: SourceInfo {
+                format: meta.version.name(),
+                files: source_files(root, &files)?,
+                attributes: meta.attributes,
+                defects,
+            },
+            episodes,
+            origins,
+            cameras,
+            columns: Columns::default(),
+        })
+    }
+}
+
+fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
+    let file = |path: &PathBuf| {
+        let path = root.join(path);
+        match fs::metadata(&path) {
+            Ok(found) => Ok(SourceFile::new(path, found.len())),
+            Err(source) => Err(ImportError::Io { path, source }),
+        }
+    };
+    files.list.iter().map(file).collect()
+}
+
+fn nothing_left(root: &Path, defects: &[Defect]) -> ImportError {
+    let why = match defects {
+        [] => String::new(),
+        [first, ..] => format!(" ({}: {})", first.place, first.what),
+    };
+    ImportError::NotFound {
+        path: root.to_owned(),
+        what: format!("no episode to import{why}"),
+        next: "give the folder that holds `meta` and `data`".to_owned(),
+    }
+}
+
+impl Source for LeRobotSource {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let plan = self.episodes.get(episode);
+        let plan = plan.and_then(|plan| plan.streams.get(stream));
+        let (Some(plan), Some((rows, origins))) = (plan, self.origins.get(episode)) else {
+            return Err(invalid(format!(
+                "stream {stream} of episode {episode} does not exist"
+            )));
+        };
+        if frames.start > frames.end || frames.end > plan.frames {
+            return Err(invalid(format!(
+                "frames {frames:?} of stream `{}` do not exist; it has {}",
+                plan.name, plan.frames
+            )));
+        }
+        let bytes = plan
+            .frame
+            .as_values()
+            .map_or(0, |ty| ty.frame_bytes() as u64);
+        if bytes.saturating_mul(frames.end - frames.start) > MAX_READ_BYTES {
+            return Err(invalid(format!(
+                "frames {frames:?} of `{}` are more than a gibibyte; read fewer at a time",
+                plan.name
+            )));
+        }
+        *out = match &origins[stream] {
+            Origin::Tasks(runs) => {
+                FrameBuf::Bytes(frames.map(|frame| task_at(runs, frame)).collect())
+            }
+            Origin::Video { file, first } => {
+                let mut pixels = Vec::new();
+                let (start, end) = (first + frames.start, first + frames.end);
+                let file = self.root.join(file);
+                self.cameras
+                    .read(&file, start..end, first + plan.frames, &mut pixels)?;
+                if pixels.len() as u64 != bytes * (end - start) {
+                    let what = "gives frames of another size than it said";
+                    return Err(ImportError::corrupt(&file, &plan.name, what));
+                }
+                FrameBuf::Values(pixels)
+            }
+            Origin::Column => {
+                let file = self.info.files[self.episodes[episode].file].path();
+                let rows = rows.start + frames.start..rows.start + frames.end;
+                self.columns
+                    .read((&self.root, file), (episode, stream), rows, plan)?
+            }
+        };
+        Ok(())
+    }
+}
+
+fn task_at(runs: &[(u64, String)], frame: u64) -> Vec<u8> {
+    let run = runs.partition_point(|(start, _)| *start <= frame);
+    let run = run.checked_sub(1).and_then(|run| runs.get(run));
+    run.map(|(_, text)| text.clone().into_bytes())
+        .unwrap_or_default()
+}

@@ -1,0 +1,164 @@
+//! Pages of a parquet column, looked at before the parquet crate trusts them.
+//!
+//! The crate allocates what a dictionary page states, and a page of twenty bytes can state two billion equal
+//! values. Here a page is handed on only if its numbers fit its bytes and the rows that were asked for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageMetadata, PageReader};
+use parquet::errors::{ParquetError, Result};
+
+/// No page has more values than this.
+const MAX_PAGE_VALUES: u32 = 1 << 24;
+
+/// A reader of pages that hands on only plausible ones.
+pub(super) struct CheckedPages {
+    inner: Box<dyn PageReader>,
+    handed: u64,
+    /// How many values the rows asked for so far can have.
+    limit: Arc<AtomicU64>,
+}
+
+impl CheckedPages {
+    pub(super) fn new(inner: Box<dyn PageReader>, limit: Arc<AtomicU64>) -> Self {
+        Self {
+            inner,
+            handed: 0,
+            limit,
+        }
+    }
+}
+
+impl Iterator for CheckedPages {
+    type Item = Result<Page>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CheckedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>> {
+        if self.handed >= self.limit.load(Ordering::Relaxed) {
+            return Err(wrong("it has more values than its rows"));
+        }
+        let Some(page) = self.inner.get_next_page()? else {
+            return Ok(None);
+        };
+        check(&page)?;
+        if page.is_data_page() {
+            self.handed += u64::from(page.num_values());
+        }
+        Ok(Some(page))
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+        self.inner.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<()> {
+        self.inner.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool> {
+        self.inner.at_record_boundary()
+    }
+}
+
+fn check(page: &Page) -> Result<()> {
+    let values = page.num_values();
+    match page.encoding() {
+        // A value of a dictionary is at least a byte.
+        _ if page.is_dictionary_page() && values as usize > page.buffer().len() => {
+            Err(wrong("its dictionary is longer than its bytes"))
+        }
+        _ if values > MAX_PAGE_VALUES => Err(wrong("a page has over 16 million values")),
+        Encoding::PLAIN
+        | Encoding::PLAIN_DICTIONARY
+        | Encoding::RLE
+        | Encoding::RLE_DICTIONARY
+        | Encoding::BYTE_STREAM_SPLIT => Ok(()),
+        // Their decoders allocate what the page's bytes state.
+        other => Err(wrong(&format!(
+            "its encoding {other} is not supported; write it again with pyarrow's defaults"
+        ))),
+    }
+}
+
+fn wrong(what: &str) -> ParquetError {
+    ParquetError::General(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages from a list.
+    struct Listed(Vec<Page>);
+
+    impl Iterator for Listed {
+        type Item = Result<Page>;
+
+        fn next(&mut self) -> Option<Self::Item> {
+            self.get_next_page().transpose()
+        }
+    }
+
+    impl PageReader for Listed {
+        fn get_next_page(&mut self) -> Result<Option<Page>> {
+            Ok(self.0.pop())
+        }
+
+        fn peek_next_page(&mut self) -> Result<Option<PageMetadata>> {
+            Ok(None)
+        }
+
+        fn skip_next_page(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn data(num_values: u32, encoding: Encoding) -> Page {
+        Page::DataPage {
+            buf: vec![0; 20].into(),
+            num_values,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        }
+    }
+
+    fn hand(pages: Vec<Page>, limit: u64) -> Result<u32> {
+        let limit = Arc::new(AtomicU64::new(limit));
+        let pages = CheckedPages::new(Box::new(Listed(pages)), limit);
+        pages.map(|page| page.map(|page| page.num_values())).sum()
+    }
+
+    #[test]
+    fn pages_that_state_more_than_they_can_hold_are_refused() {
+        assert_eq!(hand(vec![data(9, Encoding::PLAIN)], 10).unwrap(), 9);
+        assert!(hand(vec![data(u32::MAX, Encoding::RLE_DICTIONARY)], u64::MAX).is_err());
+        assert!(hand(vec![data(9, Encoding::DELTA_BYTE_ARRAY)], 10).is_err());
+        let dictionary = Page::DictionaryPage {
+            buf: vec![0; 20].into(),
+            num_values: 21,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        assert!(hand(vec![dictionary], 10).is_err());
+    }
+
+    #[test]
+    fn a_row_gets_no_more_values_than_it_can_have() {
+        let pages = || vec![data(1000, Encoding::RLE); 1000];
+        let error = hand(pages(), 3000).unwrap_err();
+        assert!(
+            error.to_string().contains("more values than its rows"),
+            "{error}"
+        );
+        assert_eq!(hand(pages(), 1_000_001).unwrap(), 1_000_000);
+    }
+}

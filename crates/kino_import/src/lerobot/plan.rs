@@ -1,0 +1,393 @@
+//! The plan: which column of an episode becomes which stream.
+//!
+//! | column or camera | becomes |
+//! |---|---|
+//! | numbers, in lists of one shape | vector of that type and shape, named as the column |
+//! | text | text |
+//! | picture files | image (JPEG carried, PNG decoded), or depth (PNG of 16 bits) |
+//! | anything else (`language_events`) | text: one JSON value per frame |
+//! | video | image, or depth if its pixels are one number of more than 8 bits |
+//! | `task_index` that changes inside the episode | also a text stream `task` |
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::Kind;
+use serde_json::{Map, Value};
+
+use super::cameras::Cameras;
+use super::cursor::Cursor;
+use super::meta::{EpisodeRow, Meta, Version};
+use super::paths::{self, Fields};
+use super::pictures::{self, Picture};
+use super::table::{Column, Form, Table};
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result};
+use crate::source::{ClockPlan, StreamPlan};
+use crate::video::{Pixels, VideoInfo};
+
+/// Where the frames of a stream come from.
+#[derive(Debug, Clone)]
+pub(super) enum Origin {
+    /// The column of that name in the episode's table.
+    Column,
+    /// Frames of a video file, relative to the source, from this one on.
+    Video { file: PathBuf, first: u64 },
+    /// Where each task begins, and its text.
+    Tasks(Vec<(u64, String)>),
+}
+
+/// What a column becomes: kind, type, and whether its pictures are carried.
+type Columned = (Kind, FrameType, bool);
+
+/// An episode that is being planned.
+pub(super) struct Planning<'a> {
+    pub(super) root: &'a Path,
+    pub(super) meta: &'a Meta,
+    pub(super) row: &'a EpisodeRow,
+    pub(super) id: &'a str,
+    pub(super) table: &'a Arc<Table>,
+    /// Its rows in the table.
+    pub(super) rows: Range<u64>,
+    /// Where the table is, relative to the source.
+    pub(super) place: String,
+    pub(super) streams: Vec<(StreamPlan, Origin)>,
+    pub(super) defects: Vec<Defect>,
+}
+
+impl Planning<'_> {
+    /// Lists a defect of the episode.
+    pub(super) fn note(&mut self, place: String, what: impl Into<String>, action: Action) {
+        self.defects
+            .push(Defect::new(place, what, action).of(self.id));
+    }
+
+    /// Adds a stream for each column.
+    pub(super) fn columns(&mut self) -> Result<()> {
+        let table = Arc::clone(self.table);
+        for column in table.columns() {
+            let planned = match self.column(column) {
+                // One column that cannot be read is a stream less.
+                Err(ImportError::Corrupt { what, .. }) => Err(what),
+                other => other?,
+            };
+            match planned {
+                Ok((kind, frame, carried)) => {
+                    let mut plan = self.stream(&column.name, kind, frame);
+                    plan.carried = carried;
+                    self.streams.push((plan, Origin::Column));
+                }
+                Err(what) => {
+                    let place = format!("{}:{}", self.place, column.name);
+                    self.note(place, what, Action::Skipped);
+                }
+            }
+        }
+        for (name, feature) in &self.meta.features {
+            let is_video = feature.get("dtype").and_then(Value::as_str) == Some("video");
+            if !is_video && table.column(name).is_none() {
+                let place = format!("{}:{name}", self.place);
+                self.note(
+                    place,
+                    "is named in meta/info.json and is not there",
+                    Action::Skipped,
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Kind, type and whether it is carried, or why there is no stream.
+    fn column(&self, column: &Column) -> Result<Result<Columned, String>> {
+        let is_plain = column.form != Form::Picture && column.form != Form::Json;
+        if is_plain && self.table.has_nulls(column, &self.rows) {
+            return Ok(Err("has nulls, which no frame can be".to_owned()));
+        }
+        Ok(match &column.form {
+            Form::Text | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
+            Form::Picture => self
+                .picture(column)?
+                .map(|found| (found.kind, found.frame, found.carried)),
+            Form::Numbers { dtype, depth } => self.numbers(column, *dtype, *depth)?,
+            Form::Other(what) => Err(format!("holds {what}")),
+        })
+    }
+
+    fn numbers(
+        &self,
+        column: &Column,
+        dtype: Dtype,
+        depth: usize,
+    ) -> Result<Result<Columned, String>> {
+        let len = self.table.row_len(column, &self.rows);
+        let Some(len) = len else {
+            return Ok(Err(
+                "has rows of several lengths, which no frame can be".to_owned()
+            ));
+        };
+        let shape = match depth {
+            0 => Vec::new(),
+            1 => vec![usize::try_from(len).unwrap_or(usize::MAX)],
+            _ => {
+                let (table, row) = (Arc::clone(self.table), self.rows.start);
+                Cursor::new(table, &column.name, column.leaf, row).shape(depth, len)?
+            }
+        };
+        let kind = match (dtype, shape.as_slice()) {
+            (Dtype::U8, [h, w, 1 | 3 | 4]) if *h > 0 && *w > 0 => Kind::Image,
+            _ => Kind::Vector,
+        };
+        let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
+        Ok(frame.map(|frame| (kind, frame, false)))
+    }
+
+    fn picture(&self, column: &Column) -> Result<Result<Picture, String>> {
+        let file = read_picture(self.root, self.table, column, self.rows.start)?;
+        Ok(pictures::look(&file))
+    }
+
+    /// Adds a stream for each camera that is in video files.
+    pub(super) fn cameras(&mut self, cameras: &mut Cameras, keys: &[String]) -> Result<()> {
+        for key in keys {
+            if self.table.column(key).is_some() {
+                continue;
+            }
+            let fields = fields(self.meta, self.row, key);
+            let file = match paths::fill(&self.meta.video_path, &fields) {
+                Ok(file) => file,
+                Err(what) => return Err(bad_template(self.root, "video_path", &what)),
+            };
+            let place = file.to_string_lossy().into_owned();
+            let path = self.root.join(&file);
+            if !path.is_file() {
+                self.note(
+                    place,
+                    format!("is missing: episode {} has no `{key}`", self.row.index),
+                    Action::Skipped,
+                );
+                continue;
+            }
+            match cameras.look(&path)? {
+                Ok(info) => self.camera(key, file, &info),
+                Err(what) => self.note(place, what, Action::Skipped),
+            }
+        }
+        Ok(())
+    }
+
+    fn camera(&mut self, key: &str, file: PathBuf, info: &VideoInfo) {
+        let place = file.to_string_lossy().into_owned();
+        let frames = self.rows.end - self.rows.start;
+        let first = match self.first_frame(key, info) {
+            Ok(first) => first,
+            Err(what) => return self.note(place, what, Action::Skipped),
+        };
+        let there = self.frames_of(key, info, first);
+        if there < frames {
+            let what = format!(
+                "has {there} frames of episode {}, which has {frames}",
+                self.row.index
+            );
+            return self.note(place, what, Action::Skipped);
+        }
+        if there > frames {
+            let what = format!(
+                "has {there} frames, episode {} has {frames}; the last {} are left out",
+                self.row.index,
+                there - frames
+            );
+            self.note(place.clone(), what, Action::Skipped);
+        }
+        if let Some(what) = uneven(info, first..first + frames, self.meta.rate_hz) {
+            self.note(place, what, Action::Kept);
+        }
+        let (kind, dtype, shape) = match info.pixels {
+            Pixels::Rgb8 => (Kind::Image, Dtype::U8, vec![info.height, info.width, 3]),
+            Pixels::Grey16 => (Kind::Depth, Dtype::U16, vec![info.height, info.width]),
+        };
+        match FrameType::values(dtype, &shape) {
+            Ok(frame) => {
+                let mut plan = self.stream(key, kind, frame);
+                if kind == Kind::Depth {
+                    plan.attributes = depth_words(self.meta.features.get(key));
+                }
+                self.streams.push((plan, Origin::Video { file, first }));
+            }
+            Err(error) => self.note(
+                file.to_string_lossy().into_owned(),
+                error.to_string(),
+                Action::Skipped,
+            ),
+        }
+    }
+
+    /// How many frames of the file are the episode's.
+    fn frames_of(&self, key: &str, info: &VideoInfo, first: u64) -> u64 {
+        let there = info.frames().saturating_sub(first);
+        if self.meta.version != Version::V30 {
+            return there;
+        }
+        // Behind them are those of the next episode.
+        let time = |what: &str| self.row.number(&format!("videos/{key}/{what}"));
+        match (time("from_timestamp"), time("to_timestamp")) {
+            (Some(from), Some(to)) => there.min(self.frame_at(to - from)),
+            _ => there.min(self.rows.end - self.rows.start),
+        }
+    }
+
+    /// The number of the frame at a time.
+    fn frame_at(&self, seconds: f64) -> u64 {
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a float is cast to the nearest number that there is"
+        )]
+        let frame = (seconds * self.meta.rate_hz).round() as u64;
+        frame
+    }
+
+    /// Which frame of the file is the episode's first.
+    fn first_frame(&self, key: &str, info: &VideoInfo) -> Result<u64, String> {
+        if self.meta.version != Version::V30 {
+            return Ok(0);
+        }
+        let name = format!("videos/{key}/from_timestamp");
+        let from = self
+            .row
+            .number(&name)
+            .filter(|from| *from >= 0.0 && *from < 1e9);
+        let from = from.ok_or_else(|| {
+            format!(
+                "meta/episodes does not say where episode {} begins in it",
+                self.row.index
+            )
+        })?;
+        let first = self.frame_at(from);
+        let at = usize::try_from(first)
+            .ok()
+            .and_then(|first| info.times_ns.get(first));
+        match at {
+            Some(&at) if (at as f64 / 1e9 - from).abs() > 0.5 / self.meta.rate_hz => Err(format!(
+                "shows frame {first} at {:.6} s, episode {} begins at {from:.6} s",
+                at as f64 / 1e9,
+                self.row.index
+            )),
+            _ => Ok(first),
+        }
+    }
+
+    /// Adds the text of each frame's task, if the episode has several.
+    pub(super) fn tasks(&mut self, runs: &[(u64, i64)]) {
+        let text = |task: &i64| self.meta.tasks.get(task).cloned().unwrap_or_default();
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|(start, task)| (*start, text(task)))
+            .collect();
+        if runs.len() > 1 && self.table.column("task").is_none() {
+            let plan = self.stream("task", Kind::Text, FrameType::Text);
+            self.streams.push((plan, Origin::Tasks(runs)));
+        }
+    }
+
+    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamPlan {
+        StreamPlan {
+            name: name.to_owned(),
+            kind,
+            frame,
+            frames: self.rows.end - self.rows.start,
+            clock: ClockPlan::Regular {
+                rate_hz: self.meta.rate_hz,
+            },
+            shift_of: None,
+            carried: false,
+            unit: None,
+            attributes: Map::new(),
+        }
+    }
+}
+
+/// What a template's fields are for an episode and a camera, or for its table if the camera is empty.
+pub(super) fn fields<'a>(meta: &Meta, row: &EpisodeRow, key: &'a str) -> Fields<'a> {
+    let name = |what: &str| match key {
+        "" => format!("data/{what}"),
+        key => format!("videos/{key}/{what}"),
+    };
+    Fields {
+        episode_chunk: row.index / meta.chunks_size.max(1),
+        episode_index: row.index,
+        chunk_index: row.count(&name("chunk_index")).unwrap_or(0),
+        file_index: row.count(&name("file_index")).unwrap_or(0),
+        video_key: key,
+    }
+}
+
+pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
+    ImportError::corrupt(&root.join("meta/info.json"), name, what)
+}
+
+/// The bytes of a picture: in the table itself, or in a file of the source that it names.
+pub(super) fn read_picture(
+    root: &Path,
+    table: &Arc<Table>,
+    column: &Column,
+    row: u64,
+) -> Result<Vec<u8>> {
+    let one = |leaf| {
+        let mut cursor = Cursor::new(Arc::clone(table), &column.name, leaf, row);
+        cursor.strings(1).map(|mut found| found.pop().flatten())
+    };
+    let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
+    if let Some(bytes) = one(column.leaf)? {
+        return Ok(bytes);
+    }
+    let path = match column.ty.is_primitive() {
+        true => None,
+        false => one(column.leaf + 1)?,
+    };
+    let path = path.ok_or_else(|| corrupt(format!("has no picture in row {row}")))?;
+    let path = String::from_utf8_lossy(&path).into_owned();
+    let inside =
+        paths::check(&path).map_err(|what| corrupt(format!("names a picture that {what}")))?;
+    let file = root.join(inside);
+    let len = file.metadata().map_or(0, |found| found.len());
+    match std::fs::read(&file) {
+        Ok(bytes) if len <= kino_codec::MAX_FRAME_BYTES as u64 => Ok(bytes),
+        _ => Err(corrupt(format!(
+            "names the picture {path}, which is not there"
+        ))),
+    }
+}
+
+/// Whether a video's own times differ from the rate, in words.
+fn uneven(info: &VideoInfo, frames: Range<u64>, rate_hz: f64) -> Option<String> {
+    let range = usize::try_from(frames.start).ok()?..usize::try_from(frames.end).ok()?;
+    let times = info.times_ns.get(range)?;
+    let start = *times.first()?;
+    let at = |time: i64| time.saturating_sub(start) as f64 / 1e9;
+    let off = times
+        .iter()
+        .enumerate()
+        .position(|(frame, &time)| (at(time) - frame as f64 / rate_hz).abs() > 0.5 / rate_hz)?;
+    Some(format!(
+        "shows frame {off} of the episode at {:.6} s; at {rate_hz} Hz it is {:.6} s",
+        at(times[off]),
+        off as f64 / rate_hz
+    ))
+}
+
+/// How codes become metres: what the dataset says about a depth video.
+fn depth_words(feature: Option<&Value>) -> Map<String, Value> {
+    let info =
+        feature.and_then(|feature| feature.get("info").or_else(|| feature.get("video_info")));
+    let Some(Value::Object(info)) = info else {
+        return Map::new();
+    };
+    let is_depth =
+        |name: &str| name.contains("depth") || name.contains("use_log") || name.contains("shift");
+    let words = info.iter().filter(|(name, _)| is_depth(name));
+    words
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

@@ -1,0 +1,276 @@
+//! The walk through the episodes: the table of each, its rows in it, and what is wrong with them.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::cameras::Cameras;
+use super::meta::{EpisodeRow, Meta, Version};
+use super::plan::{Origin, Planning};
+use super::table::Table;
+use super::{checks, paths, plan};
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::source::{EpisodePlan, StreamPlan};
+
+/// An episode, its rows in its table, and where each of its streams comes from.
+pub(super) type Planned = (EpisodePlan, Range<u64>, Vec<Origin>);
+
+/// What the walk through the episodes has found so far.
+pub(super) struct Walk<'a> {
+    pub(super) root: &'a Path,
+    pub(super) files: Files,
+    pub(super) keys: Vec<String>,
+    pub(super) defects: Vec<Defect>,
+    pub(super) cameras: Cameras,
+    /// The table that was opened last: v3.0 has many episodes in one.
+    table: Option<OpenTable>,
+}
+
+struct OpenTable {
+    file: PathBuf,
+    table: Arc<Table>,
+    /// Where its episodes are.
+    episodes: Option<HashMap<u64, Range<u64>>>,
+}
+
+/// The files of a source, each once, in the order they were met.
+#[derive(Default)]
+pub(super) struct Files {
+    pub(super) list: Vec<PathBuf>,
+    known: HashMap<PathBuf, usize>,
+}
+
+impl FromIterator<PathBuf> for Files {
+    fn from_iter<T: IntoIterator<Item = PathBuf>>(paths: T) -> Self {
+        let mut files = Self::default();
+        for path in paths {
+            files.add(path);
+        }
+        files
+    }
+}
+
+impl Files {
+    fn add(&mut self, path: PathBuf) -> usize {
+        let next = self.list.len();
+        let idx = *self.known.entry(path.clone()).or_insert(next);
+        if idx == next {
+            self.list.push(path);
+        }
+        idx
+    }
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(root: &'a Path, meta: &mut Meta, cameras: Cameras) -> Self {
+        Self {
+            root,
+            files: meta.files.drain(..).collect(),
+            keys: video_keys(root, meta),
+            defects: std::mem::take(&mut meta.defects),
+            cameras,
+            table: None,
+        }
+    }
+
+    /// Plans an episode, or lists why there is none.
+    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Planned>> {
+        let id = format!("episode_{:06}", row.index);
+        let file = paths::fill(&meta.data_path, &plan::fields(meta, row, ""))
+            .map_err(|what| plan::bad_template(self.root, "data_path", &what))?;
+        let place = file.to_string_lossy().into_owned();
+        let lose = |what: String| Defect::new(place.clone(), what, Action::Skipped).of(&id);
+        if !self.root.join(&file).is_file() {
+            self.defects.push(lose(format!(
+                "is missing: episode {} has no data",
+                row.index
+            )));
+            return Ok(None);
+        }
+        let opened = self.open_table(meta, row, &file);
+        let (table, rows) = match opened {
+            Ok(opened) => opened,
+            Err(ImportError::Corrupt { object, what, .. }) => {
+                self.defects.push(lose(format!("`{object}` {what}")));
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut planning = Planning {
+            root: self.root,
+            meta,
+            row,
+            id: &id,
+            table: &table,
+            rows: rows.clone(),
+            place: place.clone(),
+            streams: Vec::new(),
+            defects: Vec::new(),
+        };
+        let frames = rows.end - rows.start;
+        if let Some(length) = row.length.filter(|&length| length != frames) {
+            let what = format!(
+                "has {frames} frames of episode {}, meta says {length}",
+                row.index
+            );
+            planning.note(place.clone(), what, Action::Kept);
+        }
+        let runs = match numbering(&mut planning, &place) {
+            Err(ImportError::Corrupt { object, what, .. }) => {
+                self.defects.push(lose(format!("`{object}` {what}")));
+                return Ok(None);
+            }
+            other => other?,
+        };
+        planning.columns()?;
+        planning.cameras(&mut self.cameras, &self.keys)?;
+        planning.tasks(&runs);
+        let Planning {
+            mut streams,
+            mut defects,
+            ..
+        } = planning;
+        self.defects.append(&mut defects);
+        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        for (_, origin) in &streams {
+            if let Origin::Video { file, .. } = origin {
+                self.files.add(file.clone());
+            }
+        }
+        let (streams, origins) = streams.into_iter().unzip();
+        let file = self.files.add(file);
+        let episode = to_plan(meta, row, (id, file), (streams, &runs));
+        Ok(Some((episode, rows, origins)))
+    }
+
+    /// The table of an episode and its rows in it.
+    fn open_table(
+        &mut self,
+        meta: &Meta,
+        row: &EpisodeRow,
+        file: &Path,
+    ) -> Result<(Arc<Table>, Range<u64>)> {
+        if self.table.as_ref().is_none_or(|open| open.file != file) {
+            let table = Arc::new(Table::open(&self.root.join(file))?);
+            let episodes = match meta.version {
+                Version::V30 => checks::episodes(&table)?,
+                _ => None,
+            };
+            self.table = Some(OpenTable {
+                file: file.to_owned(),
+                table,
+                episodes,
+            });
+        }
+        let open = self
+            .table
+            .as_ref()
+            .ok_or_else(|| invalid("no table is open"))?;
+        let rows = match &open.episodes {
+            Some(episodes) => episodes.get(&row.index).cloned().unwrap_or(0..0),
+            None => 0..open.table.rows(),
+        };
+        if rows.is_empty() {
+            let what = format!("has no rows of episode {} in one piece", row.index);
+            return Err(ImportError::corrupt(
+                open.table.path(),
+                "episode_index",
+                what,
+            ));
+        }
+        Ok((Arc::clone(&open.table), rows))
+    }
+
+    /// Notes files that no episode names.
+    pub(super) fn note_strangers(&mut self) {
+        // A file that a defect is about is known already.
+        let named = self
+            .defects
+            .iter()
+            .map(|defect| PathBuf::from(&defect.place));
+        let known: HashSet<_> = named.chain(self.files.list.iter().cloned()).collect();
+        for (folder, ending) in [("data", "parquet"), ("videos", "mp4")] {
+            for path in paths::files_below(self.root, folder, ending) {
+                let place = path.to_string_lossy().into_owned();
+                if !known.contains(&path) {
+                    let what = "belongs to no episode that is listed";
+                    self.defects.push(Defect::new(place, what, Action::Noted));
+                }
+            }
+        }
+    }
+}
+
+/// Lists what is wrong with the columns that number frames; gives where each task begins.
+fn numbering(planning: &mut Planning<'_>, place: &str) -> Result<Vec<(u64, i64)>> {
+    let (rows, rate) = (planning.rows.clone(), planning.meta.rate_hz);
+    for (column, what) in checks::faults(planning.table, &rows, planning.row.index, rate)? {
+        planning.note(format!("{place}:{column}"), what, Action::Kept);
+    }
+    let runs = checks::tasks(planning.table, &rows)?;
+    let unknown = runs
+        .iter()
+        .find(|(_, task)| !planning.meta.tasks.contains_key(task));
+    if let Some((frame, task)) = unknown {
+        let what = format!("of frame {frame} is {task}, which the list of tasks does not have");
+        planning.note(format!("{place}:task_index"), what, Action::Kept);
+    }
+    Ok(runs)
+}
+
+fn to_plan(
+    meta: &Meta,
+    row: &EpisodeRow,
+    (id, file): (String, usize),
+    (streams, runs): (Vec<StreamPlan>, &[(u64, i64)]),
+) -> EpisodePlan {
+    let splits = meta.splits.iter();
+    let splits = splits.filter(|(_, range)| range.contains(&row.index));
+    let mut attributes = Map::new();
+    // What v3.0 says about files is true of the source only.
+    let said = row
+        .said
+        .iter()
+        .filter(|(name, _)| !name.contains('/') && !name.starts_with("dataset_"));
+    attributes.extend(said.map(|(name, value)| (name.clone(), value.clone())));
+    attributes.insert("episode_index".to_owned(), Value::from(row.index));
+    if row.tasks.len() > 1 {
+        attributes.insert("tasks".to_owned(), Value::from(row.tasks.clone()));
+    }
+    if let Some(stats) = &row.stats {
+        attributes.insert("stats".to_owned(), stats.clone());
+    }
+    let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
+    EpisodePlan {
+        id,
+        splits: splits.map(|(name, _)| name.clone()).collect(),
+        attributes,
+        task: first.or(row.tasks.first()).cloned(),
+        success: None,
+        licence: None,
+        file,
+        object: format!("episode {}", row.index),
+        streams,
+    }
+}
+
+/// The cameras that are in video files: what `info.json` says; if it is damaged, also the folders that are there.
+fn video_keys(root: &Path, meta: &Meta) -> Vec<String> {
+    let features = meta.features.iter();
+    let videos = features.filter(|(_, feature)| {
+        let dtype = feature.get("dtype").and_then(Value::as_str);
+        dtype == Some("video")
+    });
+    let mut keys: BTreeSet<_> = videos.map(|(name, _)| name.clone()).collect();
+    if !meta.is_whole {
+        let files = paths::files_below(root, "videos", "mp4");
+        let part = if meta.version == Version::V30 { 1 } else { 2 };
+        let names = files.iter().filter_map(|file| file.components().nth(part));
+        keys.extend(names.map(|name| name.as_os_str().to_string_lossy().into_owned()));
+    }
+    keys.into_iter().collect()
+}

@@ -1,0 +1,473 @@
+//! LeRobot datasets against what lerobot, pyarrow and PyAV read from them, and copies that were damaged.
+//!
+//! No test here decodes video: a stand-in gives frames that bear their number in every byte.
+//! `tests/python/test_import_lerobot.py` compares real pixels.
+
+use std::fs;
+use std::ops::{ControlFlow, Range};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{Dataset, Kind};
+use kino_import::{
+    Action, Defect, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Pixels, Source,
+    Video, VideoError, VideoInfo, Videos, pack, survey,
+};
+use serde_json::Value;
+
+use crate::{fixture, position, read_all};
+
+/// Knows how many frames each fixture's video has, by its length in bytes.
+#[derive(Debug)]
+struct StandIn(Vec<(u64, u64)>);
+
+struct Numbered(VideoInfo);
+
+impl StandIn {
+    fn new() -> Self {
+        let mut known = Vec::new();
+        let root = fixture("lerobot");
+        for (version, source) in expected()["sources"].as_object().unwrap() {
+            for episode in source["episodes"].as_array().unwrap() {
+                for stream in episode["streams"].as_object().unwrap().values() {
+                    if let Some(file) = stream["file"].as_str() {
+                        let len = fs::metadata(root.join(version).join(file)).unwrap().len();
+                        known.push((len, stream["frames_in_file"].as_u64().unwrap()));
+                    }
+                }
+            }
+        }
+        Self(known)
+    }
+}
+
+impl Videos for StandIn {
+    fn open(&self, path: &Path) -> Result<Box<dyn Video>, VideoError> {
+        let len = fs::metadata(path).unwrap().len();
+        let known = self.0.iter().find(|(known, _)| *known == len);
+        let Some(&(_, frames)) = known else {
+            let what = "cannot be read as a video".to_owned();
+            return Err(VideoError::Damaged { what });
+        };
+        // All but v2.0 run at 30 Hz.
+        let path = path.to_string_lossy();
+        let is_slow = path.contains("v2.0") || path.contains("slow");
+        let rate = if is_slow { 10 } else { 30 };
+        let time = |frame| i64::try_from(frame * 1_000_000_000 / rate).unwrap();
+        Ok(Box::new(Numbered(VideoInfo {
+            height: 48,
+            width: 64,
+            pixels: Pixels::Rgb8,
+            rate_hz: 30.0,
+            times_ns: (0..frames).map(time).collect(),
+        })))
+    }
+}
+
+impl Video for Numbered {
+    fn info(&self) -> &VideoInfo {
+        &self.0
+    }
+
+    fn read(&mut self, frames: Range<u64>, out: &mut Vec<u8>) -> Result<(), VideoError> {
+        for frame in frames {
+            out.extend(vec![u8::try_from(frame).unwrap(); 48 * 64 * 3]);
+        }
+        Ok(())
+    }
+}
+
+fn expected() -> Value {
+    let text = fs::read(fixture("lerobot/expected.json")).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+fn options() -> ImportOptions {
+    ImportOptions {
+        videos: Some(Arc::new(StandIn::new())),
+        ..ImportOptions::default()
+    }
+}
+
+fn open(path: &Path) -> Box<dyn Source> {
+    kino_import::open(path, &options()).unwrap()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
+
+/// A copy of a fixture that a test may damage; its name has the version, for the stand-in.
+fn copy(version: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join(version);
+    copy_tree(&fixture("lerobot").join(version), &target);
+    (folder, target)
+}
+
+fn copy_tree(source: &Path, target: &Path) {
+    fs::create_dir_all(target).unwrap();
+    for entry in fs::read_dir(source).unwrap() {
+        let path = entry.unwrap().path();
+        let target = target.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_tree(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
+fn edit(path: &Path, change: impl Fn(String) -> String) {
+    let text = fs::read_to_string(path).unwrap();
+    let changed = change(text.clone());
+    assert_ne!(changed, text, "nothing was changed in {}", path.display());
+    fs::write(path, changed).unwrap();
+}
+
+fn faults(source: &dyn Source) -> Vec<String> {
+    let found = survey(source, 1).unwrap();
+    let found = found.into_iter().filter(Defect::is_fault);
+    found.map(|defect| defect.to_string()).collect()
+}
+
+/// Compares one stream with what the camp's own reader gave.
+fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
+    let stream = position(source, episode, name);
+    let plan = &source.episodes()[episode].streams[stream];
+    assert_eq!(plan.frames, expected["frames"], "{name}");
+    for step in [1, 4, 1000] {
+        match read_all(source, episode, stream, step) {
+            FrameBuf::Bytes(texts) => {
+                let texts: Vec<_> = texts
+                    .iter()
+                    .map(|text| String::from_utf8_lossy(text))
+                    .collect();
+                let expected = expected["texts"].as_array().unwrap();
+                assert_eq!(texts.len() as u64, plan.frames);
+                for (frame, text) in texts.iter().enumerate() {
+                    assert_eq!(text, expected[frame % expected.len()].as_str().unwrap());
+                }
+            }
+            FrameBuf::Values(bytes) if expected.get("file").is_some() => {
+                let first = expected["first_frame_in_file"].as_u64().unwrap();
+                for (frame, pixels) in bytes.chunks(48 * 64 * 3).enumerate() {
+                    let number = u8::try_from(first + frame as u64).unwrap();
+                    assert!(pixels.iter().all(|&pixel| pixel == number), "{name}");
+                }
+            }
+            FrameBuf::Values(bytes) => {
+                let FrameType::Values(ty) = &plan.frame else {
+                    panic!("{name} is text")
+                };
+                let numpy = match ty.dtype().name() {
+                    "f32" => "float32",
+                    "f64" => "float64",
+                    "i64" => "int64",
+                    "u16" => "uint16",
+                    "u8" => "uint8",
+                    other => other,
+                };
+                assert_eq!(numpy, expected["dtype"], "{name}");
+                assert_eq!(serde_json::json!(ty.shape()), expected["shape"], "{name}");
+                assert_eq!(
+                    digest(&bytes),
+                    expected["blake3"],
+                    "{name}, {step} at a time"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
+    for (version, expected) in expected()["sources"].as_object().unwrap() {
+        let source = open(&fixture("lerobot").join(version));
+        let source = source.as_ref();
+        assert_eq!(source.describe().format, format!("lerobot-{version}"));
+        assert_eq!(faults(source), [""; 0], "{version}");
+        let episodes = expected["episodes"].as_array().unwrap();
+        assert_eq!(source.episodes().len(), episodes.len());
+        for (idx, expected) in episodes.iter().enumerate() {
+            let plan = &source.episodes()[idx];
+            assert_eq!(plan.id, format!("episode_{idx:06}"));
+            assert_eq!(plan.splits, ["train"]);
+            let tasks = expected["tasks"].as_array().unwrap();
+            assert_eq!(plan.task.as_deref(), tasks[0].as_str());
+            let streams = expected["streams"].as_object().unwrap();
+            for (name, stream) in streams {
+                compare(source, idx, name, stream);
+            }
+            // One more where the task changes inside the episode.
+            let changes = u64::from(idx == 2);
+            assert_eq!(plan.streams.len() as u64, streams.len() as u64 + changes);
+            if idx == 2 {
+                let texts = serde_json::json!({"frames": tasks.len(), "texts": tasks});
+                compare(source, idx, "task", &texts);
+            }
+        }
+    }
+}
+
+#[test]
+fn kinds_clock_and_what_the_dataset_says_are_kept() {
+    let source = open(&fixture("lerobot/v2.0"));
+    let info = source.describe();
+    assert_eq!(info.attributes["lerobot"]["info"]["robot_type"], "toy");
+    assert_eq!(
+        info.attributes["lerobot"]["modality"]["state"]["arm"]["end"],
+        5
+    );
+    assert!(info.attributes["lerobot"]["stats"]["action"]["mean"].is_array());
+    let source = open(&fixture("lerobot/v3.0"));
+    let episode = &source.episodes()[0];
+    let kind = |name: &str| episode.streams[position(source.as_ref(), 0, name)].kind;
+    assert_eq!(kind("observation.images.top"), Kind::Image);
+    assert_eq!(kind("observation.depth"), Kind::Depth);
+    assert_eq!(kind("observation.images.front"), Kind::Image);
+    assert_eq!(kind("note"), Kind::Text);
+    assert_eq!(kind("observation.pose"), Kind::Vector);
+}
+
+#[test]
+fn without_a_decoder_the_error_names_the_extra() {
+    let error = kino_import::open(&fixture("lerobot/v2.1"), &ImportOptions::default());
+    let Err(error @ ImportError::Unsupported { .. }) = error else {
+        panic!("a video without a decoder")
+    };
+    assert!(
+        error.to_string().contains("pip install 'kinograph[video]'"),
+        "{error}"
+    );
+}
+
+const FRONT: &str = "videos/chunk-000/observation.images.front";
+
+#[test]
+fn missing_short_and_long_videos_are_defects_of_their_episodes() {
+    let (_folder, root) = copy("v2.1");
+    let front = root.join(FRONT);
+    let file = |episode| front.join(format!("episode_{episode:06}.mp4"));
+    let (nine, five) = (fs::read(file(0)).unwrap(), fs::read(file(1)).unwrap());
+    fs::write(file(0), &five).unwrap();
+    fs::write(file(1), &nine).unwrap();
+    fs::remove_file(file(2)).unwrap();
+    let source = open(&root);
+    let expected = [
+        format!("lost: {FRONT}/episode_000000.mp4: has 5 frames of episode 0, which has 9"),
+        format!(
+            "lost: {FRONT}/episode_000001.mp4: has 9 frames, episode 1 has 5; the last 4 are left out"
+        ),
+        format!(
+            "lost: {FRONT}/episode_000002.mp4: is missing: episode 2 has no `observation.images.front`"
+        ),
+    ];
+    assert_eq!(faults(source.as_ref()), expected);
+    let has_front = |episode: usize| {
+        let streams = &source.episodes()[episode].streams;
+        streams
+            .iter()
+            .any(|plan| plan.name == "observation.images.front")
+    };
+    assert_eq!([0, 1, 2, 3].map(has_front), [false, true, false, true]);
+    for (on_defect, episodes) in [(OnDefect::Keep, 4), (OnDefect::DropEpisode, 1)] {
+        let target = tempfile::tempdir().unwrap();
+        let options = PackOptions {
+            on_defect,
+            ..PackOptions::default()
+        };
+        let packed = pack(source.as_ref(), target.path(), options, &mut |_| {
+            ControlFlow::Continue(())
+        });
+        assert_eq!(packed.unwrap().committed.episodes, episodes);
+        assert_eq!(Dataset::open(target.path()).unwrap().len() as u64, episodes);
+    }
+}
+
+#[test]
+fn a_video_whose_own_times_disagree_is_a_defect() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = folder.path().join("slow");
+    copy_tree(&fixture("lerobot/v3.0"), &slow);
+    let source = open(&slow);
+    let found = faults(source.as_ref());
+    let of_front: Vec<_> = found.iter().filter(|what| what.contains("front")).collect();
+    let file = "videos/observation.images.front/chunk-000/file-000.mp4";
+    assert_eq!(of_front.len(), 4);
+    for (found, expected) in of_front.iter().zip([
+        format!(
+            "kept: {file}: shows frame 1 of the episode at 0.100000 s; at 30 Hz it is 0.033333 s"
+        ),
+        format!("lost: {file}: shows frame 9 at 0.900000 s, episode 1 begins at 0.300000 s"),
+        format!("lost: {file}: shows frame 14 at 1.400000 s, episode 2 begins at 0.466667 s"),
+    ]) {
+        assert_eq!(**found, expected);
+    }
+}
+
+#[test]
+fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
+    let (_folder, root) = copy("v2.1");
+    edit(&root.join("meta/episodes.jsonl"), |text| {
+        text.replace("\"length\": 9", "\"length\": 10")
+    });
+    edit(&root.join("meta/info.json"), |text| {
+        text.replace("\"total_episodes\": 4", "\"total_episodes\": 6")
+    });
+    let data = root.join("data/chunk-000/episode_000001.parquet");
+    fs::copy(fixture("lerobot/defects.parquet"), data).unwrap();
+    fs::remove_file(root.join("data/chunk-001/episode_000003.parquet")).unwrap();
+    let source = open(&root);
+    assert_eq!(
+        faults(source.as_ref()),
+        [
+            "lost: meta/info.json:total_episodes: says 6 episodes, 4 are listed",
+            "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, meta says 10",
+            "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, before the frame \
+             before it; at 30 Hz it is 0.133333 s",
+            "lost: data/chunk-001/episode_000003.parquet: is missing: episode 3 has no data",
+            "kept: episode_000001.parquet:episode 1, stream `observation.state`: holds NaN in 1 of 5 frames, the \
+             first is frame 2",
+        ]
+    );
+    let notes = source.describe().defects.iter();
+    let notes = notes.filter(|defect| defect.action == Action::Noted);
+    // The videos of the episode that has no data.
+    assert_eq!(
+        notes
+            .filter(|defect| defect.place.starts_with("videos/chunk-001"))
+            .count(),
+        3
+    );
+}
+
+#[test]
+fn an_info_that_is_cut_short_is_a_defect_and_its_whole_members_are_used() {
+    let (_folder, root) = copy("v2.1");
+    let info = root.join("meta/info.json");
+    edit(&info, |text| {
+        text[..text.find("\"index\"").unwrap() + 30].to_owned()
+    });
+    let source = open(&root);
+    let found = faults(source.as_ref());
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].starts_with("kept: meta/info.json: is not valid JSON (EOF"),
+        "{found:?}"
+    );
+    let streams = source.episodes()[0].streams.len();
+    // Nothing but the version's folder and a given rate.
+    fs::write(&info, "{").unwrap();
+    let error = kino_import::open(&root, &options()).err().unwrap();
+    assert!(error.to_string().contains("pass --rate HZ"), "{error}");
+    let options = ImportOptions {
+        rate_hz: Some(30.0),
+        ..options()
+    };
+    let source = kino_import::open(&root, &options).unwrap();
+    assert_eq!(source.describe().format, "lerobot-v2.1");
+    assert_eq!(source.episodes()[0].streams.len(), streams);
+    let pose = position(source.as_ref(), 0, "observation.pose");
+    let pose = &source.episodes()[0].streams[pose].frame;
+    assert_eq!(pose, &FrameType::values(Dtype::F64, &[2, 3]).unwrap());
+}
+
+#[test]
+fn no_template_and_no_camera_leads_out_of_the_folder() {
+    for (name, path) in [
+        ("data_path", "../../etc/passwd"),
+        ("data_path", "/etc/passwd"),
+        ("video_path", "../secret/{video_key}.mp4"),
+    ] {
+        let (_folder, root) = copy("v2.1");
+        edit(&root.join("meta/info.json"), |text| {
+            let mut info: Value = serde_json::from_str(&text).unwrap();
+            info[name] = Value::from(path);
+            info.to_string()
+        });
+        let error = kino_import::open(&root, &options())
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("leads out of the source's folder"),
+            "{error}"
+        );
+    }
+}
+
+/// Opens a source and reads every frame of every stream.
+fn read_everything(root: &Path) -> kino_import::Result<u64> {
+    let source = kino_import::open(root, &options())?;
+    let (mut frames, mut block) = (0, FrameBuf::default());
+    for (episode, plan) in source.episodes().iter().enumerate() {
+        for (stream, plan) in plan.streams.iter().enumerate() {
+            // No recording of these tests has more frames: damage may claim any number.
+            let mut start = 0;
+            while start < plan.frames.min(64) {
+                let end = plan.frames.min(start + 8);
+                source.read(episode, stream, start..end, &mut block)?;
+                frames += end - start;
+                start = end;
+            }
+        }
+    }
+    Ok(frames)
+}
+
+/// Damages one file at many places; whatever it says, it must be survived.
+fn damage(version: &str, name: &str, step: usize) {
+    let (_folder, root) = copy(version);
+    let path = root.join(name);
+    let whole = fs::read(&path).unwrap();
+    assert!(read_everything(&root).is_ok());
+    for place in (0..whole.len()).step_by(step) {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        fs::write(&path, &bytes).unwrap();
+        let _ = read_everything(&root);
+        fs::write(&path, &whole[..place]).unwrap();
+        let _ = read_everything(&root);
+    }
+    // The footer is at the end, and is where every number is believed first.
+    for back in 1..whole.len().min(200) {
+        let mut bytes = whole.clone();
+        let place = bytes.len() - back;
+        bytes[place] = bytes[place].wrapping_add(0x7f);
+        fs::write(&path, &bytes).unwrap();
+        let _ = read_everything(&root);
+    }
+}
+
+#[test]
+fn damaged_data_is_an_error_or_an_answer_never_a_panic() {
+    damage("v2.0", "data/chunk-000/episode_000000.parquet", 41);
+    damage("v3.0", "data/chunk-000/file-001.parquet", 301);
+}
+
+#[test]
+fn damaged_metadata_is_an_error_or_an_answer_never_a_panic() {
+    damage("v2.1", "meta/info.json", 101);
+    damage("v2.0", "meta/episodes.jsonl", 7);
+    damage("v3.0", "meta/tasks.parquet", 37);
+    damage("v3.0", "meta/episodes/chunk-000/file-000.parquet", 3001);
+}
+
+#[test]
+fn a_truncated_table_loses_its_episodes_and_no_others() {
+    let (_folder, root) = copy("v3.0");
+    let path = root.join("data/chunk-000/file-000.parquet");
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let source = open(&root);
+    let ids: Vec<_> = source
+        .episodes()
+        .iter()
+        .map(|episode| &episode.id)
+        .collect();
+    assert_eq!(ids, ["episode_000002", "episode_000003"]);
+    let lost = faults(source.as_ref());
+    assert_eq!(lost.len(), 2, "{lost:?}");
+    assert!(lost[0].starts_with("lost: data/chunk-000/file-000.parquet: `footer` cannot be read"));
+}

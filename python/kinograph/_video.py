@@ -1,0 +1,193 @@
+"""Video files, decoded by PyAV: what the importers of :func:`kinograph.pack` read cameras with.
+
+Frames are found by number, never by a float time. A file's packets are listed once, without decoding; sorted by
+their times they are the frames in the order they are shown. To reach a frame, decoding starts at a key frame that is
+shown no later than it: whatever such a key frame's leading pictures lack (open groups of pictures), they are shown
+before it, and nobody asked for them. Every decoded frame must have the time that the list says.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+#: Pixels of one number with more than eight bits: codes of depth.
+_DEEP_GREY = ("gray9", "gray10", "gray12", "gray14", "gray16")
+
+#: Threads of one decoder.
+_THREADS = 4
+
+
+class VideoError(Exception):
+    """A video that is damaged or cut short; its text follows the name of the file."""
+
+
+def is_available() -> bool:
+    """Whether PyAV is installed.
+
+    >>> from kinograph import _video
+    >>> _video.is_available() in (True, False)
+    True
+    """
+    try:
+        import av  # noqa: F401, PLC0415 (optional, and slow to import)
+    except ImportError:
+        return False
+    return True
+
+
+class Video:
+    """An open video file."""
+
+    def __init__(self, path: str) -> None:
+        import av  # noqa: PLC0415 (optional, and slow to import)
+
+        self._path = path
+        self._errors = (av.FFmpegError, EOFError, ValueError)
+        self._frames: Iterator[Any] | None = None
+        self._next = 0
+        try:
+            self._open()
+            self._list_frames()
+        except IndexError:
+            raise VideoError("has no video stream") from None
+        except self._errors as error:
+            raise VideoError(f"cannot be read as a video ({error})") from None
+        context = self._stream.codec_context
+        self.height = int(context.height)
+        self.width = int(context.width)
+        #: Whether a pixel is one 16-bit number instead of three bytes.
+        self.is_deep = str(context.pix_fmt or "").startswith(_DEEP_GREY)
+        self.rate_hz = float(self._stream.average_rate or 0)
+
+    def _open(self) -> None:
+        import av  # noqa: PLC0415 (optional, and slow to import)
+
+        self._container: Any = av.open(self._path)
+        self._stream = self._container.streams.video[0]
+        self._stream.thread_type = "AUTO"
+        # An import decodes many videos at once, and every thread of a decoder holds pictures.
+        self._stream.codec_context.thread_count = _THREADS
+
+    def _list_frames(self) -> None:
+        """List when each frame is shown, and the key frames; decode nothing."""
+        base = self._stream.time_base
+        shown: list[int] = []
+        #: When a key frame is shown, and the time of its packet, by which FFmpeg seeks.
+        keys: list[tuple[int, int]] = []
+        for packet in self._container.demux(self._stream):
+            # The last packet of a file that was cut short is whole in the list of the file only.
+            if packet.size == 0 or packet.is_discard or packet.is_corrupt:
+                continue
+            if packet.pts is None:
+                raise VideoError("has a frame without a time")
+            shown.append(packet.pts)
+            if packet.is_keyframe:
+                keys.append((packet.pts, packet.pts if packet.dts is None else packet.dts))
+        shown.sort()
+        if len(set(shown)) != len(shown):
+            raise VideoError("has two frames with the same time")
+        self._shown = shown
+        self._keys = sorted(keys)
+        self.times_ns = [round(time * base * 1_000_000_000) for time in shown]
+
+    def read(self, first: int, stop: int) -> npt.NDArray[np.uint8]:
+        """Read frames by number, in the order they are shown, as packed bytes.
+
+        Pixels are RGB, or one little-endian 16-bit number where :attr:`is_deep`.
+        """
+        if not 0 <= first <= stop <= len(self._shown):
+            raise VideoError(f"has {len(self._shown)} frames, not {first} to {stop}")
+        colours = 1 if self.is_deep else 3
+        dtype = np.dtype("<u2") if self.is_deep else np.dtype("u1")
+        out = np.empty((stop - first, self.height, self.width, colours), dtype)
+        try:
+            if first < stop:
+                self._go_to(first)
+            for place in range(stop - first):
+                out[place] = self._pixels(self._take()).reshape(out.shape[1:])
+        except self._errors as error:
+            self._frames = None
+            raise VideoError(f"cannot be decoded at frame {self._next} ({error})") from None
+        return out.reshape(-1).view(np.uint8)
+
+    def _go_to(self, frame: int) -> None:
+        """Stand before a frame: go on if it is near, start again at a key frame if that is nearer."""
+        if frame == self._next and self._frames is not None:
+            return
+        place = bisect.bisect_right(self._keys, (self._shown[frame], 1 << 62)) - 1
+        key = bisect.bisect_left(self._shown, self._keys[place][0]) if place >= 0 else 0
+        if self._frames is None or not key <= self._next <= frame:
+            self._start(frame, place)
+        while self._next < frame:
+            self._take()
+
+    def _start(self, frame: int, place: int) -> None:
+        """Decode from a key frame that is shown no later than a frame; an earlier one where FFmpeg misses it."""
+        while place >= 0:
+            self._container.seek(self._keys[place][1], stream=self._stream, backward=True)
+            if self._begin(frame):
+                return
+            place -= 1
+        # No key frame does: the whole file again, which needs no seek.
+        self._container.close()
+        self._open()
+        self._frames, self._next = self._decoded(None), 0
+
+    def _begin(self, frame: int) -> bool:
+        """Begin at the packet that a seek led to, if everything from `frame` on can be decoded from there."""
+        packets = self._container.demux(self._stream)
+        packet = next(packets, None)
+        if packet is None or not packet.is_keyframe or packet.pts is None:
+            return False
+        if packet.pts > self._shown[frame]:
+            return False
+        start = bisect.bisect_left(self._shown, packet.pts)
+        if start >= len(self._shown) or self._shown[start] != packet.pts:
+            return False
+        self._frames, self._next = self._decoded((packet, packets)), start
+        return True
+
+    def _decoded(self, begun: tuple[Any, Iterator[Any]] | None) -> Iterator[Any]:
+        if begun is None:
+            yield from self._container.decode(self._stream)
+            return
+        yield from begun[0].decode()
+        for packet in begun[1]:
+            yield from packet.decode()
+
+    def _take(self) -> Any:  # noqa: ANN401 (PyAV is optional, and so are its types)
+        """Give the next frame, which must be the one that the list says."""
+        expected = self._shown[self._next]
+        assert self._frames is not None
+        for frame in self._frames:
+            # Leading pictures of the key frame that decoding began with: they may lack what they refer to.
+            if frame.pts is not None and frame.pts < expected:
+                continue
+            if frame.pts != expected:
+                break
+            self._next += 1
+            return frame
+        self._frames = None
+        raise VideoError(
+            f"cannot be decoded at frame {self._next}: the file is damaged or cut short"
+        )
+
+    def _pixels(self, frame: Any) -> npt.NDArray[Any]:  # noqa: ANN401 (as above)
+        if (frame.height, frame.width) != (self.height, self.width):
+            raise VideoError(f"changes its size at frame {self._next - 1}")
+        pixels: npt.NDArray[Any]
+        if not self.is_deep:
+            pixels = frame.to_ndarray(format="rgb24")
+        else:
+            # Codes must come as they are: FFmpeg would spread 12 bits over 16.
+            plane = frame.planes[0]
+            rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+            pixels = rows[: self.height, : self.width * 2].copy().view("<u2")
+            if str(frame.format.name).endswith("be"):
+                pixels = pixels.byteswap()
+        return pixels
