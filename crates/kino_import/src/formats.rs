@@ -10,8 +10,11 @@ use std::path::{Path, PathBuf};
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::Hdf5Source;
 use crate::lerobot::{self, LeRobotSource};
+use crate::mds::{self, MdsSource};
 use crate::open::ImportOptions;
+use crate::rlds::{self, RldsSource};
 use crate::source::Source;
+use crate::webdataset::{self, TarSource};
 
 /// A format that can be imported.
 #[derive(Debug, Clone, Copy)]
@@ -25,13 +28,34 @@ pub struct Format {
 }
 
 /// Every format, the most particular first: the first that recognises a path opens it.
-pub const FORMATS: &[Format] = &[LEROBOT, HDF5];
+pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, WEBDATASET, HDF5];
 
 const LEROBOT: Format = Format {
     name: "lerobot",
     looks_like: "a LeRobot dataset v2.0, v2.1 or v3.0: the folder that holds `meta/info.json`",
     recognise: lerobot::recognise,
     open: |path, options| Ok(Box::new(LeRobotSource::open(path, options)?)),
+};
+
+const RLDS: Format = Format {
+    name: "rlds",
+    looks_like: "RLDS episodes in TFRecord files with their `features.json`, as TFDS writes them",
+    recognise: rlds::recognise,
+    open: |path, options| Ok(Box::new(RldsSource::open(path, options)?)),
+};
+
+const MDS: Format = Format {
+    name: "mds",
+    looks_like: "`index.json` and `*.mds` shards of mosaicml-streaming",
+    recognise: mds::recognise,
+    open: |path, options| Ok(Box::new(MdsSource::open(path, options)?)),
+};
+
+const WEBDATASET: Format = Format {
+    name: "webdataset",
+    looks_like: "`*.tar` files of WebDataset, a sample per step or per episode, or a tar of `demo_<i>.npz`",
+    recognise: webdataset::recognise,
+    open: |path, options| Ok(Box::new(TarSource::open(path, options)?)),
 };
 
 const HDF5: Format = Format {

@@ -16,6 +16,10 @@
 //! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
 //! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or given |
 //! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | given, `fps`, or 50 Hz |
+//! | RLDS | `features.json`, `<name>-<split>.tfrecord-00000-of-00001` | given, or an attribute of the episode |
+//! | WebDataset | `*.tar` of `ep0_t3.front.jpg` or `ep0.front.3.jpg` | given, or in a `.json` of the episode |
+//! | npz per demo | a tar of `demo_<i>.npz` and `env_args.json` | given, or `env_args`' `control_freq` |
+//! | MDS | `index.json` and `shard.00000.mds`, a sample per step or per episode | given, or a column of the episode |
 //!
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
 //! what a file claims.
@@ -27,13 +31,23 @@ mod formats;
 mod hdf5;
 mod jpeg;
 mod lerobot;
+mod mds;
+mod npy;
 mod open;
 mod pack;
+mod picture;
+mod plans;
+mod png;
 mod read_ahead;
+mod recent;
+mod rlds;
 mod shift;
 mod source;
 mod survey;
+mod tar;
 mod video;
+mod webdataset;
+mod zip;
 
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};

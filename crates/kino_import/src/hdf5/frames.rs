@@ -214,7 +214,7 @@ pub(crate) fn read_json(file: &H5File, leaf: &Leaf) -> Result<Value> {
     Ok(nest(values, &shape))
 }
 
-fn number(dtype: Dtype, bytes: &[u8]) -> Value {
+pub(crate) fn number(dtype: Dtype, bytes: &[u8]) -> Value {
     let mut wide = [0; 8];
     wide[..bytes.len()].copy_from_slice(bytes);
     let bits = u64::from_le_bytes(wide);
@@ -251,7 +251,7 @@ fn half(bits: u64) -> f64 {
 }
 
 /// Values in the shape of their dataset.
-fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
+pub(crate) fn nest(mut values: Vec<Value>, shape: &[u64]) -> Value {
     if shape.is_empty() {
         return values.pop().unwrap_or(Value::Null);
     }

@@ -6,11 +6,11 @@
 //! ```
 
 mod aloha;
-mod attributes;
+pub(crate) mod attributes;
 mod element;
 mod file;
-mod frames;
-mod plan;
+pub(crate) mod frames;
+pub(crate) mod plan;
 mod robomimic;
 mod walk;
 

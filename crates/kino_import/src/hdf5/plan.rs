@@ -194,7 +194,7 @@ fn carried_type(file: &H5File, leaf: &Leaf) -> Result<Option<FrameType>> {
 }
 
 /// What a stream is, from its type and, for depth, its name.
-fn kind_of(name: &str, frame: &FrameType) -> Kind {
+pub(crate) fn kind_of(name: &str, frame: &FrameType) -> Kind {
     let FrameType::Values(ty) = frame else {
         return Kind::Text;
     };

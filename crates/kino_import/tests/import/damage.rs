@@ -13,7 +13,11 @@ use crate::fixture;
 
 /// Opens a file and reads every frame of every stream.
 fn read_everything(path: &Path) -> Result<u64> {
-    let source = kino_import::open(path, &ImportOptions::default())?;
+    read_everything_with(path, &ImportOptions::default())
+}
+
+fn read_everything_with(path: &Path, options: &ImportOptions) -> Result<u64> {
+    let source = kino_import::open(path, options)?;
     let (mut frames, mut block) = (0, FrameBuf::default());
     for (episode, plan) in source.episodes().iter().enumerate() {
         for (stream, plan) in plan.streams.iter().enumerate() {
@@ -58,6 +62,57 @@ fn try_damage(
         peak_bytes()
     );
     (tried, refused)
+}
+
+/// What is done to a file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Damage {
+    /// One bit is flipped.
+    Flip,
+    /// Four bytes are 255.
+    Fill,
+    /// The file ends there.
+    Cut,
+}
+
+/// Damages `file` of a folder at every `step`th byte, one at a time, and reads everything that is left.
+pub(crate) fn survive(
+    folder: &Path,
+    file: &str,
+    options: &ImportOptions,
+    damage: Damage,
+    step: usize,
+) {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let path = copy.path().join(file);
+    let whole = fs::read(&path).unwrap();
+    for place in (0..whole.len()).step_by(step) {
+        let mut bytes = whole.clone();
+        match damage {
+            Damage::Flip => bytes[place] ^= 1 << (place % 8),
+            Damage::Fill => {
+                let end = bytes.len().min(place + 4);
+                bytes[place..end].fill(0xff);
+            }
+            Damage::Cut => bytes.truncate(place),
+        }
+        fs::write(&path, &bytes).unwrap();
+        let start = Instant::now();
+        let _ = read_everything_with(copy.path(), options);
+        assert!(
+            start.elapsed() < Duration::from_secs(10),
+            "{file}, byte {place}: too slow"
+        );
+    }
+    assert!(
+        peak_bytes() < 1 << 30,
+        "{file}: {} bytes of memory",
+        peak_bytes()
+    );
 }
 
 /// The most memory this process has used, where the system says it; 0 elsewhere.

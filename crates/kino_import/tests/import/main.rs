@@ -7,10 +7,14 @@
 
 mod damage;
 mod defects;
+mod expected;
 mod layouts;
 mod lerobot;
+mod mds;
 mod oracle;
 mod pack;
+mod rlds;
+mod tars;
 
 use std::path::{Path, PathBuf};
 

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{fixture, read_all};
 
-fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Packed {
+pub(crate) fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Packed {
     let options = PackOptions {
         start,
         on_defect: OnDefect::Keep,
@@ -35,7 +35,7 @@ fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Packed {
 }
 
 /// Compares every frame of a dataset with its source.
-fn assert_same(source: &dyn Source, dataset: &Dataset) {
+pub(crate) fn assert_same(source: &dyn Source, dataset: &Dataset) {
     for (idx, plan) in source.episodes().iter().enumerate() {
         let episode = dataset.find(&plan.id).unwrap();
         assert_eq!(episode.streams().count(), plan.streams.len());

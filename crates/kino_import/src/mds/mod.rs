@@ -1,0 +1,311 @@
+//! MDS: shards of samples, as mosaicml-streaming writes them.
+//!
+//! ```text
+//! index.rs      shard.rs                     column.rs           walk.rs    plan.rs            frames.rs
+//! index.json ─▶ shards, unpacked, checked ─▶ values by column ─▶ episodes ─▶ column → stream ─▶ frames
+//! ```
+//!
+//! A sample is a step if there is a column that says which episode it is in, and an episode otherwise. Opening reads
+//! every shard once: it checks the hashes and looks at the type of every value. One shard is in memory at a time;
+//! reading keeps the last few.
+
+mod column;
+mod frames;
+mod index;
+mod plan;
+mod shard;
+mod walk;
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde_json::Map;
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::open::ImportOptions;
+use crate::plans::{self, RATES};
+use crate::recent::Recent;
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use index::{Column, ShardInfo};
+use plan::Part;
+use shard::{HASHES, Hashes, Shard};
+use walk::Known;
+
+/// Where the shards are listed.
+const INDEX: &str = "index.json";
+
+/// A longer index is damage.
+const MAX_INDEX_BYTES: u64 = 1 << 30;
+
+/// Columns that say which episode a step is in.
+const EPISODES: &[&str] = &["episode", "episode_index", "episode_id", "demo"];
+
+/// A sample: which shard, which of its samples.
+type At = (usize, usize);
+
+/// Episodes of MDS shards.
+#[derive(Debug)]
+pub(crate) struct MdsSource {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, what each stream is made of, and its samples.
+    parts: Vec<Vec<Part>>,
+    samples: Vec<Vec<At>>,
+    shards: Vec<ShardInfo>,
+    ids: HashSet<String>,
+    recent: Recent<usize, Shard>,
+}
+
+/// Whether this is a folder with an index, an index, or a folder of folders with one.
+pub(crate) fn recognise(path: &Path) -> bool {
+    let is_mds = |folder: &PathBuf| {
+        let mut start = Vec::new();
+        let file = fs::File::open(folder.join(INDEX));
+        let _ = file.and_then(|file| file.take(1 << 16).read_to_end(&mut start));
+        let text = String::from_utf8_lossy(&start);
+        text.contains("\"shards\"") && text.contains("\"column_encodings\"")
+    };
+    folders(path).iter().map(|(_, folder)| folder).any(is_mds)
+}
+
+/// The folders with an index, by the split that they are.
+fn folders(path: &Path) -> Vec<(Option<String>, PathBuf)> {
+    if path.file_name().is_some_and(|name| name == INDEX) {
+        return path
+            .parent()
+            .map(|folder| (None, folder.to_owned()))
+            .into_iter()
+            .collect();
+    }
+    if path.join(INDEX).is_file() {
+        return vec![(None, path.to_owned())];
+    }
+    let inside = fs::read_dir(path)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .take(1000);
+    let mut inside: Vec<_> = inside
+        .filter(|entry| entry.path().join(INDEX).is_file())
+        .map(|entry| {
+            (
+                Some(entry.file_name().to_string_lossy().into_owned()),
+                entry.path(),
+            )
+        })
+        .collect();
+    inside.sort();
+    inside
+}
+
+impl MdsSource {
+    /// Reads every shard once and plans the episodes; keeps no values.
+    pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
+        let mut source = Self {
+            info: SourceInfo {
+                format: "mds-episodes",
+                files: Vec::new(),
+                attributes: Map::new(),
+                defects: Vec::new(),
+            },
+            episodes: Vec::new(),
+            parts: Vec::new(),
+            samples: Vec::new(),
+            shards: Vec::new(),
+            ids: HashSet::new(),
+            recent: Recent::default(),
+        };
+        for (split, folder) in folders(path) {
+            source.add(&folder, split.as_deref())?;
+        }
+        if source.episodes.is_empty() {
+            return Err(nothing_left(path, &source.info.defects));
+        }
+        source.set_rates(path, options)?;
+        let place = path.file_name().unwrap_or_default().to_string_lossy();
+        let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, &place);
+        source.info.defects.extend(mixed);
+        Ok(source)
+    }
+
+    fn add(&mut self, folder: &Path, split: Option<&str>) -> Result<()> {
+        let path = folder.join(INDEX);
+        let io = |source| ImportError::Io {
+            path: path.clone(),
+            source,
+        };
+        if fs::metadata(&path).map_err(io)?.len() > MAX_INDEX_BYTES {
+            return Err(ImportError::corrupt(
+                &path,
+                "/",
+                "is longer than a gibibyte",
+            ));
+        }
+        let shards = index::parse(&path, &fs::read(&path).map_err(io)?)?;
+        let Some(columns) = shards.first().map(|shard| shard.columns.clone()) else {
+            return Ok(());
+        };
+        let first = self.shards.len();
+        self.shards.extend(shards);
+        let of_episode = columns
+            .iter()
+            .position(|column| EPISODES.contains(&&*column.name));
+        let mut known = Known::default();
+        for number in first..self.shards.len() {
+            let Some(shard) = self.load(number, &columns)? else {
+                continue;
+            };
+            for sample in 0..self.shards[number].samples {
+                let found = shard
+                    .columns(sample, &columns)
+                    .and_then(|values| match of_episode {
+                        Some(column) => {
+                            self.add_step(&mut known, &columns, &values, (column, (number, sample)))
+                        }
+                        None => self.add_episode(&columns, &values, (number, sample), split),
+                    });
+                if let Err(what) = found {
+                    let place = self.place(number, &format!("sample {sample}"));
+                    self.info
+                        .defects
+                        .push(Defect::new(place, what, Action::Skipped));
+                }
+            }
+        }
+        for steps in known.episodes {
+            self.info.format = "mds-steps";
+            self.add_steps(&columns, steps, split);
+        }
+        Ok(())
+    }
+
+    /// Loads a shard for the walk, or lists why it cannot be.
+    fn load(&mut self, number: usize, columns: &[Column]) -> Result<Option<Shard>> {
+        let info = &self.shards[number];
+        let loaded = match info.columns == columns {
+            true => Shard::load(info, Hashes::Checked),
+            false => Err(ImportError::corrupt(
+                &info.raw.path,
+                "shard",
+                "has other columns than the first shard",
+            )),
+        };
+        if let Some(file) = shard::file(info) {
+            let (path, len) = (
+                file.path.clone(),
+                fs::metadata(&file.path).map_or(0, |file| file.len()),
+            );
+            let unknown = file.hashes.iter().map(|(name, _)| name.as_str());
+            let unknown: Vec<_> = unknown.filter(|name| !HASHES.contains(name)).collect();
+            if !unknown.is_empty() {
+                let what = format!("has hashes that are not checked: {}", unknown.join(", "));
+                let defect = Defect::new(self.place(number, "shard"), what, Action::Noted);
+                self.info.defects.push(defect);
+            }
+            // Only files that are there can be hashed for the lineage.
+            self.shards[number].file = Some(self.info.files.len());
+            self.info.files.push(SourceFile::new(path, len));
+        }
+        match loaded {
+            Ok(shard) => Ok(Some(shard)),
+            Err(ImportError::Corrupt { what, .. }) => {
+                let what = format!(
+                    "{what}; its {} samples are lost",
+                    self.shards[number].samples
+                );
+                let defect = Defect::new(self.place(number, "shard"), what, Action::Skipped);
+                self.info.defects.push(defect);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn place(&self, shard: usize, object: &str) -> String {
+        let name = self.shards[shard].raw.path.file_name().unwrap_or_default();
+        format!("{}:{object}", name.to_string_lossy())
+    }
+
+    /// Gives every stream its clock: what the user says, or else what a column of the episode says.
+    fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
+        for episode in &mut self.episodes {
+            let said = || {
+                RATES
+                    .iter()
+                    .find_map(|name| episode.attributes.get(*name)?.as_f64())
+            };
+            let said = || said().filter(|rate_hz| rate_hz.is_finite() && *rate_hz > 0.0);
+            let Some(rate_hz) = options.rate_hz.or_else(said) else {
+                return Err(invalid(format!(
+                    "{}: MDS has no times and no rate; pass --rate HZ (in Python rate_hz=)",
+                    path.display()
+                )));
+            };
+            for stream in &mut episode.streams {
+                stream.clock = ClockPlan::Regular { rate_hz };
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for MdsSource {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let part = &self.parts[episode][stream];
+        let file = self.info.files[self.episodes[episode].file].path();
+        let object = format!(
+            "episode {}, stream `{}`",
+            self.episodes[episode].id, plan.name
+        );
+        let wrong = |what: String| ImportError::corrupt(file, &object, what);
+        let mut reading = frames::Frames::new(plan, part, frames.start);
+        for (number, sample, within) in
+            frames::wanted(part.reading, &self.samples[episode], &frames)
+        {
+            let info = &self.shards[number];
+            let shard = self
+                .recent
+                .get(number, || Shard::load(info, Hashes::Known))?;
+            let values = shard.columns(sample, &info.columns).map_err(wrong)?;
+            let value = values.get(part.column).copied().unwrap_or_default();
+            let cell = info.columns[part.column]
+                .encoding
+                .decode(value)
+                .map_err(wrong)?;
+            reading.push(&cell, within).map_err(wrong)?;
+        }
+        *out = reading.finish().map_err(wrong)?;
+        Ok(())
+    }
+}
+
+fn nothing_left(path: &Path, defects: &[Defect]) -> ImportError {
+    let why = defects
+        .first()
+        .map(|first| format!(" ({}: {})", first.place, first.what));
+    ImportError::NotFound {
+        path: path.to_owned(),
+        what: format!("no episode to import{}", why.unwrap_or_default()),
+        next: "give the folder that has `index.json` and the shards; steps need a column `episode`"
+            .to_owned(),
+    }
+}

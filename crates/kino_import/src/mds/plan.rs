@@ -1,0 +1,224 @@
+//! The plan: samples that are steps, or samples that are episodes, as streams.
+//!
+//! | column of steps | becomes |
+//! |---|---|
+//! | numbers of one shape | stream of numbers |
+//! | numbers of a shape of their own in every step | stream of text: each frame is JSON |
+//! | text | stream of text |
+//! | a picture | stream of pictures |
+//! | a list of pictures, as many in every step | a stream for each: `pair/0`, `pair/1` |
+//!
+//! | column of an episode of T frames | becomes |
+//! |---|---|
+//! | a list of T pictures, an array with a first axis of T | stream |
+//! | text, any other numbers that are small | attribute |
+
+use kino_codec::{Dtype, FrameType};
+use serde_json::{Map, Value};
+
+use crate::hdf5::attributes;
+use crate::hdf5::frames::{nest, number};
+use crate::hdf5::plan::kind_of;
+use crate::mds::column::Cell;
+use crate::picture::{self, Encoded};
+use crate::source::{ClockPlan, StreamPlan};
+
+/// A larger array is no attribute.
+const SMALL_BYTES: usize = 32 << 10;
+
+/// What a column is, as far as its values have been seen.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Form {
+    Numbers(FrameType),
+    /// Numbers of many shapes.
+    Lists(Dtype),
+    Text,
+    Picture(Encoded),
+    Pictures(Vec<Form>),
+}
+
+/// How the frames of a stream are read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Part {
+    pub(crate) column: usize,
+    pub(crate) form: Form,
+    pub(crate) reading: Reading,
+}
+
+/// Where the frames of a stream are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// The value of a step.
+    Step,
+    /// One of the values in the list of a step.
+    Item(usize),
+    /// The rows of an array of the episode.
+    Rows,
+    /// The items of a list of the episode.
+    Items,
+}
+
+impl Form {
+    /// What one value is.
+    pub(crate) fn of(cell: &Cell<'_>) -> Result<Self, String> {
+        Ok(match cell {
+            Cell::Numbers(dtype, shape, _) => {
+                let frame = FrameType::values(*dtype, shape);
+                Self::Numbers(frame.map_err(|error| error.to_string())?)
+            }
+            Cell::Text(_) => Self::Text,
+            Cell::Picture(file) => Self::Picture(picture::look(file)?),
+            Cell::List(items) => {
+                Self::Pictures(items.iter().map(Self::of).collect::<Result<_, _>>()?)
+            }
+        })
+    }
+
+    /// What both are.
+    pub(crate) fn and(self, other: Self) -> Result<Self, String> {
+        let dtype = |form: &Self| match form {
+            Self::Numbers(FrameType::Values(ty)) => Some(ty.dtype()),
+            Self::Lists(dtype) => Some(*dtype),
+            _ => None,
+        };
+        if self == other {
+            return Ok(self);
+        }
+        match (dtype(&self), dtype(&other)) {
+            (Some(a), Some(b)) if a == b => Ok(Self::Lists(a)),
+            _ => Err("changes its type or its size inside the episode".to_owned()),
+        }
+    }
+
+    pub(crate) fn frame(&self) -> FrameType {
+        match self {
+            Self::Numbers(frame) => frame.clone(),
+            Self::Picture(encoded) => encoded.frame(),
+            Self::Lists(_) | Self::Text | Self::Pictures(_) => FrameType::Text,
+        }
+    }
+}
+
+/// A stream without its clock.
+pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
+    let (frame, mut about) = (form.frame(), Map::new());
+    if matches!(form, Form::Lists(_)) {
+        about.insert("text_is".to_owned(), Value::from("JSON"));
+    }
+    StreamPlan {
+        kind: match form {
+            Form::Picture(encoded) => encoded.kind(),
+            _ => kind_of(name, &frame),
+        },
+        name: name.to_owned(),
+        frame,
+        frames: frames as u64,
+        clock: ClockPlan::Regular { rate_hz: 0.0 },
+        shift_of: None,
+        carried: matches!(form, Form::Picture(encoded) if encoded.carried),
+        unit: None,
+        attributes: about,
+    }
+}
+
+/// The streams of a column of steps.
+pub(crate) fn steps(
+    column: usize,
+    name: &str,
+    form: &Form,
+    frames: usize,
+) -> Vec<(StreamPlan, Part)> {
+    let part = |form: &Form, reading| Part {
+        column,
+        form: form.clone(),
+        reading,
+    };
+    match form {
+        Form::Pictures(items) => {
+            let items = items.iter().enumerate();
+            let items = items.map(|(item, form)| {
+                let name = format!("{name}/{item}");
+                (stream(&name, form, frames), part(form, Reading::Item(item)))
+            });
+            items.collect()
+        }
+        form => vec![(stream(name, form, frames), part(form, Reading::Step))],
+    }
+}
+
+/// What a column of an episode becomes.
+#[derive(Debug)]
+pub(crate) enum Becomes {
+    Stream(Box<(StreamPlan, Part)>),
+    Attribute(Value),
+}
+
+/// How many frames the value of a column would have over time.
+pub(crate) fn frames_of(cell: &Cell<'_>) -> Option<usize> {
+    match cell {
+        Cell::Numbers(_, shape, _) => shape.first().copied(),
+        Cell::List(items) => Some(items.len()),
+        Cell::Text(_) | Cell::Picture(_) => None,
+    }
+}
+
+/// What a column of an episode of so many frames becomes.
+pub(crate) fn episode(
+    column: usize,
+    name: &str,
+    cell: &Cell<'_>,
+    frames: usize,
+) -> Result<Becomes, String> {
+    let stream = |form: Form, reading| {
+        let part = Part {
+            column,
+            form: form.clone(),
+            reading,
+        };
+        Ok(Becomes::Stream(Box::new((
+            stream(name, &form, frames),
+            part,
+        ))))
+    };
+    match cell {
+        Cell::Numbers(dtype, shape, _) if shape.first() == Some(&frames) => {
+            let frame =
+                FrameType::values(*dtype, &shape[1..]).map_err(|error| error.to_string())?;
+            stream(Form::Numbers(frame), Reading::Rows)
+        }
+        Cell::List(items) if items.len() == frames => {
+            let mut forms = items.iter().map(Form::of);
+            let first = forms
+                .next()
+                .unwrap_or_else(|| Err("is an empty list".to_owned()))?;
+            let form = forms.try_fold(first, |form, next| form.and(next?))?;
+            match form {
+                Form::Lists(_) => Err("has pictures of many sizes".to_owned()),
+                form => stream(form, Reading::Items),
+            }
+        }
+        Cell::Numbers(.., values) if values.len() <= SMALL_BYTES => {
+            Ok(Becomes::Attribute(json(cell)))
+        }
+        Cell::Text(text) => Ok(Becomes::Attribute(attributes::text(text))),
+        Cell::Numbers(..) | Cell::List(_) => Err(format!(
+            "is not over the {frames} frames of the episode, and no attribute"
+        )),
+        Cell::Picture(_) => Err("is one picture of an episode, not one per frame".to_owned()),
+    }
+}
+
+/// Numbers as JSON.
+pub(crate) fn json(cell: &Cell<'_>) -> Value {
+    match cell {
+        Cell::Numbers(dtype, shape, values) => {
+            let values = values
+                .chunks_exact(dtype.size())
+                .map(|bytes| number(*dtype, bytes));
+            let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
+            nest(values.collect(), &shape)
+        }
+        Cell::Text(text) => Value::from(*text),
+        Cell::Picture(_) | Cell::List(_) => Value::Null,
+    }
+}

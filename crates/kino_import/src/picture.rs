@@ -1,0 +1,113 @@
+//! Encoded pictures of a stream: what they are, and as frames.
+//!
+//! | file | as frames |
+//! |---|---|
+//! | JPEG, grey or colour of 8 bits | carried: the file itself |
+//! | PNG | decoded, which loses nothing |
+
+use kino_codec::{Dtype, FrameType, ValueType};
+use kino_dataset::Kind;
+
+use crate::source::FrameBuf;
+use crate::{jpeg, png};
+
+/// What the encoded pictures of a stream are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Encoded {
+    /// The type of their pixels.
+    pub(crate) ty: ValueType,
+    /// Whether they are carried as JPEG files.
+    pub(crate) carried: bool,
+}
+
+impl Encoded {
+    /// What a stream of them is.
+    pub(crate) fn kind(&self) -> Kind {
+        match (self.ty.dtype(), self.ty.shape()) {
+            (Dtype::U8, [_, _, 1 | 3 | 4]) => Kind::Image,
+            (Dtype::U16, [_, _, 1]) => Kind::Depth,
+            _ => Kind::Vector,
+        }
+    }
+}
+
+/// Whether the bytes start as a picture does.
+pub(crate) fn is_picture(file: &[u8]) -> bool {
+    jpeg::is_jpeg(file) || png::is_png(file)
+}
+
+/// What an encoded picture is, from its header, or what is wrong with it.
+pub(crate) fn look(file: &[u8]) -> Result<Encoded, String> {
+    if png::is_png(file) {
+        let ty = png::header(file)?;
+        return Ok(Encoded { ty, carried: false });
+    }
+    let jpeg = jpeg::without_padding(file).ok_or("is neither a whole JPEG file nor a PNG file")?;
+    let header = jpeg::header(jpeg)
+        .filter(|header| matches!(header.components, 1 | 3))
+        .ok_or("is a JPEG file that is neither grey nor colour of 8 bits")?;
+    let shape = [header.height, header.width, header.components];
+    let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
+    Ok(Encoded { ty, carried: true })
+}
+
+/// What all pictures of a stream are, which must be the same.
+pub(crate) fn look_all<'a>(files: impl Iterator<Item = &'a [u8]>) -> Result<Encoded, String> {
+    let mut first = None;
+    for (frame, file) in files.enumerate() {
+        let found = look(file).map_err(|what| format!("frame {frame} {what}"))?;
+        match &first {
+            None => first = Some(found),
+            Some(first) if *first == found => {}
+            Some(first) => {
+                return Err(format!(
+                    "frame {frame} is a {}, the first is a {}",
+                    found.name(),
+                    first.name()
+                ));
+            }
+        }
+    }
+    first.ok_or_else(|| "has no picture".to_owned())
+}
+
+/// The pictures as frames; `first` is the number of the first of them.
+pub(crate) fn read<'a>(
+    files: impl Iterator<Item = &'a [u8]>,
+    encoded: &Encoded,
+    first: u64,
+) -> Result<FrameBuf, String> {
+    let (mut bytes, mut values) = (Vec::new(), Vec::new());
+    for (file, frame) in files.zip(first..) {
+        let found = look(file).map_err(|what| format!("frame {frame} {what}"))?;
+        if found != *encoded {
+            let (found, first) = (found.name(), encoded.name());
+            return Err(format!(
+                "frame {frame} is a {found}, the first is a {first}"
+            ));
+        }
+        if encoded.carried {
+            bytes.push(jpeg::without_padding(file).unwrap_or(file).to_vec());
+        } else {
+            let (_, mut pixels) =
+                png::decode(file).map_err(|what| format!("frame {frame} {what}"))?;
+            values.append(&mut pixels);
+        }
+    }
+    Ok(match encoded.carried {
+        true => FrameBuf::Bytes(bytes),
+        false => FrameBuf::Values(values),
+    })
+}
+
+impl Encoded {
+    /// The type of the frames.
+    pub(crate) fn frame(&self) -> FrameType {
+        FrameType::Values(self.ty.clone())
+    }
+
+    fn name(&self) -> String {
+        let format = if self.carried { "JPEG" } else { "PNG" };
+        format!("{format} picture of {}", self.ty)
+    }
+}

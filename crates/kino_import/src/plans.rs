@@ -1,0 +1,124 @@
+//! What every importer does with its plans: find a stream, know the usual names, and give each stream one type.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use kino_codec::FrameType;
+
+use crate::defect::{Action, Defect};
+use crate::error::{Result, invalid};
+use crate::source::{EpisodePlan, StreamPlan};
+
+/// What a number of frames per second is called, in formats that leave it open.
+pub(crate) const RATES: &[&str] = &[
+    "rate_hz",
+    "fps",
+    "control_freq",
+    "control_frequency",
+    "control_hz",
+    "frequency_hz",
+];
+
+/// What the text is called that says what is to be done.
+pub(crate) const INSTRUCTIONS: &[&str] = &[
+    "instruction",
+    "language_instruction",
+    "natural_language_instruction",
+    "language_text",
+    "task",
+    "caption",
+    "text",
+];
+
+/// No more than this is read in one go.
+const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// The stream that a [`read`](crate::Source::read) asks for, if it has these frames.
+pub(crate) fn find<'a>(
+    episodes: &'a [EpisodePlan],
+    (episode, stream): (usize, usize),
+    frames: &Range<u64>,
+) -> Result<&'a StreamPlan> {
+    let Some(plan) = episodes.get(episode) else {
+        return Err(invalid(format!(
+            "episode {episode} does not exist; there are {}",
+            episodes.len()
+        )));
+    };
+    let Some(stream) = plan.streams.get(stream) else {
+        return Err(invalid(format!(
+            "stream {stream} of episode `{}` does not exist; there are {}",
+            plan.id,
+            plan.streams.len()
+        )));
+    };
+    if frames.start > frames.end || frames.end > stream.frames {
+        return Err(invalid(format!(
+            "frames {frames:?} of stream `{}` do not exist; it has {}",
+            stream.name, stream.frames
+        )));
+    }
+    let frame_bytes = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+    let count = frames.end - frames.start;
+    if count.saturating_mul(frame_bytes as u64) > MAX_READ_BYTES {
+        return Err(invalid(format!(
+            "{count} frames of stream `{}` are more than a gibibyte; read fewer at a time",
+            stream.name
+        )));
+    }
+    Ok(stream)
+}
+
+/// Frames as places in a list; a list in memory has no more places than fit.
+pub(crate) fn places(frames: &Range<u64>) -> Range<usize> {
+    let place = |frame| usize::try_from(frame).unwrap_or(usize::MAX);
+    place(frames.start)..place(frames.end)
+}
+
+/// Leaves out the streams that have another type in one episode than in another, and lists them.
+///
+/// A dataset cannot hold such a stream, and everything else of the recording is worth having. `parts` has what the
+/// importer knows of each stream, in the order of the streams.
+pub(crate) fn leave_out_mixed<T>(
+    episodes: &mut [EpisodePlan],
+    parts: &mut [Vec<T>],
+    place: &str,
+) -> Vec<Defect> {
+    let mut types: BTreeMap<&str, Vec<&FrameType>> = BTreeMap::new();
+    let streams = episodes.iter().flat_map(|episode| &episode.streams);
+    for stream in streams {
+        let known = types.entry(&stream.name).or_default();
+        if !known.contains(&&stream.frame) {
+            known.push(&stream.frame);
+        }
+    }
+    types.retain(|_, types| types.len() > 1);
+    let mixed: BTreeMap<String, String> = types
+        .into_iter()
+        .map(|(name, types)| {
+            let some: Vec<_> = types.iter().take(4).map(ToString::to_string).collect();
+            let what = format!(
+                "stream `{name}` has {} types in different episodes ({}), a stream of a dataset has one",
+                types.len(),
+                some.join(", ")
+            );
+            (name.to_owned(), what)
+        })
+        .collect();
+    for (episode, parts) in episodes.iter_mut().zip(parts) {
+        let keeps = episode.streams.iter();
+        let keeps: Vec<_> = keeps
+            .map(|stream| !mixed.contains_key(&stream.name))
+            .collect();
+        let mut keep = keeps.iter();
+        parts.retain(|_| keep.next().is_none_or(|keep| *keep));
+        let mut keep = keeps.iter();
+        episode
+            .streams
+            .retain(|_| keep.next().is_none_or(|keep| *keep));
+    }
+    let defects = mixed.into_values();
+    defects
+        .map(|what| Defect::new(place, what, Action::Skipped))
+        .collect()
+}

@@ -1,0 +1,269 @@
+//! Frames: values of an episode as packed little-endian numbers, pictures, or text.
+
+use std::ops::Range;
+
+use half::f16;
+use kino_codec::{Dtype, FrameType};
+use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
+use serde_json::Value;
+
+use crate::hdf5::attributes::float;
+use crate::hdf5::frames::nest;
+use crate::picture;
+use crate::plans::places;
+use crate::rlds::example::{Example, List};
+use crate::rlds::plan::{FLAT, ROWS, Reading};
+use crate::rlds::schema::{Encoding, Leaf, LeafType};
+use crate::source::{FrameBuf, StreamPlan};
+
+/// Reads frames of a stream from its episode.
+pub(crate) fn read(
+    (leaf, reading): (&Leaf, &Reading),
+    stream: &StreamPlan,
+    (example, body): (&Example, &[u8]),
+    frames: &Range<u64>,
+) -> Result<FrameBuf, String> {
+    let gone = || "has changed since it was opened".to_owned();
+    let at = places(frames);
+    if *reading == Reading::Lists {
+        return read_lists(leaf, (example, body), at);
+    }
+    let list = example.get(&leaf.name).ok_or_else(gone)?;
+    let (dtype, elements, frame_bytes) = match &stream.frame {
+        FrameType::Values(ty) => (ty.dtype(), ty.elements(), ty.frame_bytes()),
+        FrameType::Text => (Dtype::U8, 0, 0),
+    };
+    let strings = || at.clone().filter_map(|place| bytes_at(list, body, place));
+    match reading {
+        Reading::Numbers => {
+            let numbers = at.start * elements..at.end * elements;
+            numbers_of(list, dtype, numbers).map(FrameBuf::Values)
+        }
+        Reading::Raw(encoding) => {
+            let mut values = Vec::new();
+            for (frame, bytes) in at.clone().zip(strings()) {
+                let wrong = |what: String| format!("frame {frame} {what}");
+                match encoding {
+                    Encoding::Zlib => {
+                        let inflated = decompress_to_vec_zlib_with_limit(bytes, frame_bytes);
+                        let mut inflated = inflated
+                            .map_err(|error| wrong(format!("cannot be inflated: {error}")))?;
+                        values.append(&mut inflated);
+                    }
+                    Encoding::Bytes | Encoding::None => values.extend(bytes),
+                }
+                let expected = (frame + 1 - at.start) * frame_bytes;
+                if values.len() != expected {
+                    return Err(wrong(format!("is not the {frame_bytes} bytes of its type")));
+                }
+            }
+            if dtype == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
+                return Err("holds a bool that is neither 0 nor 1".to_owned());
+            }
+            Ok(FrameBuf::Values(values))
+        }
+        Reading::Pictures(encoded) => picture::read(strings(), encoded, frames.start),
+        Reading::Texts => Ok(FrameBuf::Bytes(strings().map(<[u8]>::to_vec).collect())),
+        Reading::Several(per_step) => {
+            let texts = at.map(|frame| {
+                let values = frame * per_step..(frame + 1) * per_step;
+                json_text(leaf, list, body, values)
+            });
+            Ok(FrameBuf::Bytes(texts.collect::<Result<_, _>>()?))
+        }
+        Reading::Lists => Err(gone()),
+    }
+}
+
+fn read_lists(
+    leaf: &Leaf,
+    (example, body): (&Example, &[u8]),
+    at: Range<usize>,
+) -> Result<FrameBuf, String> {
+    let gone = || "has changed since it was opened".to_owned();
+    let flat = example
+        .get(&format!("{}/{FLAT}", leaf.name))
+        .ok_or_else(gone)?;
+    let rows = example
+        .get(&format!("{}/{ROWS}", leaf.name))
+        .ok_or_else(gone)?;
+    let rows = row_lengths(rows)?;
+    let elements: usize = shape_of(&leaf.ty).iter().product();
+    let mut start = rows.iter().take(at.start).sum::<usize>() * elements;
+    let mut texts = Vec::new();
+    for len in rows.iter().take(at.end).skip(at.start) {
+        let end = start + len * elements;
+        texts.push(json_text(leaf, flat, body, start..end)?);
+        start = end;
+    }
+    Ok(FrameBuf::Bytes(texts))
+}
+
+fn shape_of(ty: &LeafType) -> Vec<usize> {
+    match ty {
+        LeafType::Numbers { shape, .. } | LeafType::Text { shape } => {
+            shape.iter().map(|len| len.unwrap_or(0)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// A list of values as JSON text.
+fn json_text(
+    leaf: &Leaf,
+    list: &List,
+    body: &[u8],
+    values: Range<usize>,
+) -> Result<Vec<u8>, String> {
+    let inner = shape_of(&leaf.ty);
+    let elements: usize = inner.iter().product();
+    let mut shape: Vec<_> = inner.iter().map(|&len| len as u64).collect();
+    // A list around each value, unless the value is itself a list of texts.
+    if leaf.lists > 0 {
+        shape.insert(0, (values.len() / elements.max(1)) as u64);
+    }
+    let json = to_json(&leaf.ty, list, body, values, &shape)?;
+    Ok(json.to_string().into_bytes())
+}
+
+/// Values as JSON, in lists of `shape`.
+pub(crate) fn to_json(
+    ty: &LeafType,
+    list: &List,
+    body: &[u8],
+    values: Range<usize>,
+    shape: &[u64],
+) -> Result<Value, String> {
+    let is_bool = matches!(
+        ty,
+        LeafType::Numbers {
+            dtype: Dtype::Bool,
+            ..
+        }
+    );
+    let is_text = matches!(ty, LeafType::Text { .. });
+    let value = |at: usize| match list {
+        List::Bytes(_) if is_text => {
+            let text = std::str::from_utf8(bytes_at(list, body, at)?).ok()?;
+            Some(Value::from(text))
+        }
+        List::Floats(bytes) => {
+            let bytes = bytes.get(at * 4..)?.first_chunk()?;
+            Some(float(f64::from(f32::from_le_bytes(*bytes))))
+        }
+        List::Ints(ints) if is_bool => Some(Value::from(*ints.get(at)? != 0)),
+        List::Ints(ints) => Some(Value::from(*ints.get(at)?)),
+        List::Bytes(_) | List::Empty => None,
+    };
+    let found: Option<Vec<_>> = values.map(value).collect();
+    let found = found.ok_or("holds a value that is neither a number nor text")?;
+    Ok(nest(found, shape))
+}
+
+/// One byte string of a list.
+pub(crate) fn bytes_at<'a>(list: &List, body: &'a [u8], at: usize) -> Option<&'a [u8]> {
+    let List::Bytes(places) = list else {
+        return None;
+    };
+    let place = places.get(at)?;
+    body.get(usize::try_from(place.start).ok()?..usize::try_from(place.end).ok()?)
+}
+
+/// How many values each list has.
+pub(crate) fn row_lengths(list: &List) -> Result<Vec<usize>, String> {
+    let lengths = match list {
+        List::Ints(lengths) => lengths.iter().map(|&len| usize::try_from(len)).collect(),
+        _ => Ok(Vec::new()),
+    };
+    lengths.map_err(|_| "has a list of a negative length".to_owned())
+}
+
+/// Numbers of a list in their own type.
+fn numbers_of(list: &List, dtype: Dtype, at: Range<usize>) -> Result<Vec<u8>, String> {
+    let gone = || "has fewer values than it should".to_owned();
+    let mut out = Vec::new();
+    match list {
+        List::Floats(bytes) => {
+            let bytes = bytes.get(at.start * 4..at.end * 4).ok_or_else(gone)?;
+            let (floats, _) = bytes.as_chunks::<4>();
+            let floats = floats.iter().map(|bytes| f32::from_le_bytes(*bytes));
+            match dtype {
+                Dtype::F16 => {
+                    floats.for_each(|value| out.extend(f16::from_f32(value).to_le_bytes()))
+                }
+                Dtype::F64 => floats.for_each(|value| out.extend(f64::from(value).to_le_bytes())),
+                _ => out.extend(bytes),
+            }
+        }
+        List::Ints(ints) => {
+            for &value in ints.get(at).ok_or_else(gone)? {
+                push_int(dtype, value, &mut out)
+                    .ok_or_else(|| format!("holds {value}, which is no {}", dtype.name()))?;
+            }
+        }
+        _ if at.is_empty() => {}
+        _ => return Err(gone()),
+    }
+    Ok(out)
+}
+
+fn push_int(dtype: Dtype, value: i64, out: &mut Vec<u8>) -> Option<()> {
+    match dtype {
+        Dtype::Bool => out.push(u8::try_from(value).ok().filter(|&bit| bit <= 1)?),
+        Dtype::U8 => out.push(u8::try_from(value).ok()?),
+        Dtype::U16 => out.extend(u16::try_from(value).ok()?.to_le_bytes()),
+        Dtype::U32 => out.extend(u32::try_from(value).ok()?.to_le_bytes()),
+        Dtype::I8 => out.extend(i8::try_from(value).ok()?.to_le_bytes()),
+        Dtype::I16 => out.extend(i16::try_from(value).ok()?.to_le_bytes()),
+        Dtype::I32 => out.extend(i32::try_from(value).ok()?.to_le_bytes()),
+        // An unsigned number beyond i64 is stored as the negative one of the same bits.
+        Dtype::U64 | Dtype::I64 => out.extend(value.to_le_bytes()),
+        Dtype::F16 | Dtype::F32 | Dtype::F64 => return None,
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_must_fit_their_type() {
+        for (dtype, value, fits) in [
+            (Dtype::Bool, 1, true),
+            (Dtype::Bool, 2, false),
+            (Dtype::U8, 255, true),
+            (Dtype::U8, -1, false),
+            (Dtype::I8, -128, true),
+            (Dtype::U16, 1 << 16, false),
+            (Dtype::I32, 1 << 31, false),
+            (Dtype::U64, -1, true),
+            (Dtype::F32, 1, false),
+        ] {
+            let mut out = Vec::new();
+            assert_eq!(
+                push_int(dtype, value, &mut out).is_some(),
+                fits,
+                "{dtype:?} {value}"
+            );
+            assert!(!fits || out.len() == dtype.size());
+        }
+    }
+
+    #[test]
+    fn floats_become_their_own_type() {
+        let list = List::Floats(
+            [1.5f32, -2.0]
+                .iter()
+                .flat_map(|v| v.to_le_bytes())
+                .collect(),
+        );
+        let wide = numbers_of(&list, Dtype::F64, 0..2).unwrap();
+        assert_eq!(
+            wide,
+            [1.5f64.to_le_bytes(), (-2.0f64).to_le_bytes()].concat()
+        );
+        assert_eq!(numbers_of(&list, Dtype::F16, 1..2).unwrap(), [0x00, 0xc0]);
+        assert!(numbers_of(&list, Dtype::F32, 1..3).is_err());
+    }
+}

@@ -1,0 +1,392 @@
+//! The plan: which name of an episode becomes which stream, and what becomes of the others.
+//!
+//! | name | becomes |
+//! |---|---|
+//! | `steps/…`, numbers of one shape | stream of numbers |
+//! | `steps/…`, pictures of one size | stream of pictures |
+//! | `steps/…`, one text per step | stream of text |
+//! | `steps/…`, a list of a length of its own in every step, or several texts | stream of text: each frame is JSON |
+//! | anything else that is small | attribute of the episode |
+//! | what none of these can hold | defect, skipped |
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::Kind;
+use serde_json::{Map, Value};
+
+use crate::hdf5::plan::kind_of;
+use crate::picture::{self, Encoded};
+use crate::plans::INSTRUCTIONS;
+use crate::rlds::example::{Example, List};
+use crate::rlds::frames;
+use crate::rlds::schema::{Encoding, Leaf, LeafType, Shape};
+use crate::source::{ClockPlan, StreamPlan};
+
+/// An attribute has at most this many values.
+const SMALL: usize = 4096;
+
+/// Names whose length is the number of steps, if they are there.
+const COUNTED: &[&str] = &[
+    "steps/is_first",
+    "steps/is_last",
+    "steps/reward",
+    "steps/action",
+];
+
+/// What values of lists are kept in, and how many each step has.
+pub(crate) const FLAT: &str = "ragged_flat_values";
+pub(crate) const ROWS: &str = "ragged_row_lengths_0";
+
+/// How the frames of a stream are read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reading {
+    Numbers,
+    /// One byte string per frame, in this encoding.
+    Raw(Encoding),
+    Pictures(Encoded),
+    Texts,
+    /// JSON of so many values per frame.
+    Several(usize),
+    /// JSON of as many values as the frame has.
+    Lists,
+}
+
+/// A stream: which leaf, and how it is read.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) leaf: usize,
+    pub(crate) reading: Reading,
+}
+
+/// What an episode becomes.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) attributes: Map<String, Value>,
+    /// Name and what is wrong with it.
+    pub(crate) lost: Vec<(String, String)>,
+    pub(crate) task: Option<String>,
+}
+
+/// Plans an episode, or says why it is none. Streams have no clock yet.
+pub(crate) fn plan(leaves: &[Leaf], example: &Example, body: &[u8]) -> Result<Planned, String> {
+    let mut out = Planned::default();
+    let steps = steps(leaves, example)?;
+    for (idx, leaf) in leaves.iter().enumerate() {
+        let found = match leaf.is_per_step {
+            true => out.stream(leaf, idx, steps, (example, body)),
+            false => out.attribute(leaf, (example, body)),
+        };
+        match found {
+            Ok(()) => {}
+            Err(Refusal::Lost(what)) => out.lost.push((leaf.name.clone(), what)),
+            Err(Refusal::Broken(what)) => return Err(format!("`{}` {what}", leaf.name)),
+        }
+    }
+    for name in example.names() {
+        let is_known = |leaf: &Leaf| {
+            let rest = name.strip_prefix(leaf.name.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("/ragged_"))
+        };
+        if !leaves.iter().any(is_known) {
+            let what = "is in the episode and not in features.json";
+            out.lost.push((name.to_owned(), what.to_owned()));
+        }
+    }
+    Ok(out)
+}
+
+/// Why a leaf is not planned.
+enum Refusal {
+    /// It alone is lost.
+    Lost(String),
+    /// The episode is not whole.
+    Broken(String),
+}
+
+fn lost(what: impl Into<String>) -> Refusal {
+    Refusal::Lost(what.into())
+}
+
+/// How many steps an episode has.
+fn steps(leaves: &[Leaf], example: &Example) -> Result<usize, String> {
+    let counted = |leaf: &Leaf| {
+        let list = example.get(&leaf.name)?;
+        match &leaf.ty {
+            LeafType::Numbers {
+                shape,
+                encoding: Encoding::None,
+                ..
+            } => list.len().checked_div(elements(shape)?),
+            LeafType::Other(_) => None,
+            _ => Some(list.len()),
+        }
+        .filter(|_| leaf.is_per_step && leaf.lists == 0)
+    };
+    let known = COUNTED
+        .iter()
+        .filter_map(|name| leaves.iter().find(|leaf| leaf.name == *name));
+    match known.chain(leaves).find_map(counted) {
+        Some(0) => Err("has no frames".to_owned()),
+        Some(steps) => Ok(steps),
+        None => Err("has no values of steps".to_owned()),
+    }
+}
+
+/// Numbers per value, if the shape is known.
+fn elements(shape: &Shape) -> Option<usize> {
+    let lens = shape.iter();
+    lens.copied()
+        .try_fold(1usize, |product, len| product.checked_mul(len?))
+}
+
+impl Planned {
+    fn stream(
+        &mut self,
+        leaf: &Leaf,
+        idx: usize,
+        steps: usize,
+        (example, body): (&Example, &[u8]),
+    ) -> Result<(), Refusal> {
+        let (frame, reading) = match leaf.lists {
+            0 => {
+                let list = example.get(&leaf.name);
+                let list =
+                    list.ok_or_else(|| lost("is in features.json and not in the episode"))?;
+                one_per_step(leaf, list, steps, body)?
+            }
+            1 => lists_per_step(leaf, example, steps)?,
+            lists => return Err(lost(format!("has lists in lists, {lists} deep"))),
+        };
+        let carried = matches!(&reading, Reading::Pictures(encoded) if encoded.carried);
+        let mut attributes = leaf.attributes.clone();
+        let kind = match (&reading, &leaf.ty) {
+            // TFDS has floats in pictures for depth alone.
+            (Reading::Pictures(_), LeafType::Picture { is_float: true }) => Kind::Depth,
+            (Reading::Pictures(encoded), _) => encoded.kind(),
+            _ => kind_of(&leaf.name, &frame),
+        };
+        if matches!(reading, Reading::Lists | Reading::Several(_)) {
+            attributes.insert("text_is".to_owned(), Value::from("JSON"));
+        }
+        if reading == Reading::Texts && self.task.is_none() && is_instruction(&leaf.name) {
+            let list = example.get(&leaf.name);
+            let first = list.and_then(|list| frames::bytes_at(list, body, 0));
+            let text = first.and_then(|text| std::str::from_utf8(text).ok());
+            self.task = text.filter(|text| !text.is_empty()).map(str::to_owned);
+        }
+        self.streams.push(StreamPlan {
+            name: leaf.stream().to_owned(),
+            kind,
+            frame,
+            frames: steps as u64,
+            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            shift_of: None,
+            carried,
+            unit: None,
+            attributes,
+        });
+        self.parts.push(Part { leaf: idx, reading });
+        Ok(())
+    }
+
+    fn attribute(
+        &mut self,
+        leaf: &Leaf,
+        (example, body): (&Example, &[u8]),
+    ) -> Result<(), Refusal> {
+        let Some(list) = example.get(&leaf.name) else {
+            return Err(lost("is in features.json and not in the episode"));
+        };
+        if list.len() > SMALL {
+            return Err(lost(format!(
+                "has {} values, too many for an attribute",
+                list.len()
+            )));
+        }
+        let shape = match &leaf.ty {
+            LeafType::Numbers {
+                encoding: Encoding::None,
+                shape,
+                ..
+            }
+            | LeafType::Text { shape } => shape,
+            _ => return Err(lost("is neither numbers nor text, which attributes are")),
+        };
+        let shape = match leaf.lists {
+            0 => shape.clone(),
+            1 => [&[None], shape.as_slice()].concat(),
+            lists => return Err(lost(format!("has lists in lists, {lists} deep"))),
+        };
+        let shape = known_shape(&shape, list.len()).map_err(Refusal::Lost)?;
+        let value = frames::to_json(&leaf.ty, list, body, 0..list.len(), &shape);
+        let value = value.map_err(Refusal::Lost)?;
+        if self.task.is_none() && is_instruction(&leaf.name) {
+            let text = value.as_str().filter(|text| !text.is_empty());
+            self.task = text.map(str::to_owned);
+        }
+        self.attributes.insert(leaf.name.clone(), value);
+        Ok(())
+    }
+}
+
+fn is_instruction(name: &str) -> bool {
+    let last = name.rsplit('/').next();
+    last.is_some_and(|last| INSTRUCTIONS.contains(&last))
+}
+
+/// The shape with its one unknown length filled in.
+fn known_shape(shape: &Shape, values: usize) -> Result<Vec<u64>, String> {
+    let known: Shape = shape.iter().copied().filter(Option::is_some).collect();
+    let known = elements(&known).ok_or("has a shape that overflows")?;
+    let unknown = shape.len() - shape.iter().flatten().count();
+    let free = values.checked_div(known).unwrap_or(0);
+    let fits = match unknown {
+        0 => known == values,
+        1 => free * known == values,
+        _ => false,
+    };
+    match fits {
+        true => Ok(shape.iter().map(|len| len.unwrap_or(free) as u64).collect()),
+        false => Err(format!(
+            "has {values} values, which are not of the shape {shape:?}"
+        )),
+    }
+}
+
+/// A leaf with one value per step.
+fn one_per_step(
+    leaf: &Leaf,
+    list: &List,
+    steps: usize,
+    body: &[u8],
+) -> Result<(FrameType, Reading), Refusal> {
+    let count = |found: usize, per_step: usize| match steps.checked_mul(per_step) {
+        Some(expected) if found == expected => Ok(()),
+        _ => Err(Refusal::Broken(format!(
+            "has {found} values in an episode of {steps} steps with {per_step} each"
+        ))),
+    };
+    let wrong_list = |expected: &str| {
+        Refusal::Broken(format!(
+            "holds {}, features.json says {expected}",
+            list.name()
+        ))
+    };
+    match &leaf.ty {
+        LeafType::Numbers {
+            dtype,
+            shape,
+            encoding,
+        } => {
+            let known: Option<Vec<_>> = shape.iter().copied().collect();
+            let known = known.ok_or_else(|| lost(format!("has an unknown shape, {shape:?}")))?;
+            let frame = FrameType::values(*dtype, &known);
+            let frame = frame.map_err(|error| lost(error.to_string()))?;
+            let per_step = elements(shape).unwrap_or(0);
+            let is_right = match (encoding, list) {
+                (_, List::Empty) => per_step == 0,
+                (Encoding::None, List::Floats(_)) => dtype.is_float(),
+                (Encoding::None, List::Ints(_)) => !dtype.is_float(),
+                (Encoding::Bytes | Encoding::Zlib, List::Bytes(_)) => true,
+                _ => false,
+            };
+            if !is_right {
+                return Err(wrong_list(dtype.name()));
+            }
+            if *encoding == Encoding::None {
+                count(list.len(), per_step)?;
+                return Ok((frame, Reading::Numbers));
+            }
+            count(list.len(), 1)?;
+            Ok((frame, Reading::Raw(*encoding)))
+        }
+        LeafType::Picture { is_float } => {
+            if !matches!(list, List::Bytes(_)) {
+                return Err(wrong_list("pictures"));
+            }
+            count(list.len(), 1)?;
+            pictures(list, body, *is_float).map_err(lost)
+        }
+        LeafType::Text { shape } => {
+            if !matches!(list, List::Bytes(_)) {
+                return Err(wrong_list("text"));
+            }
+            let per_step = elements(shape).ok_or_else(|| lost("has an unknown shape"))?;
+            count(list.len(), per_step)?;
+            let first = frames::bytes_at(list, body, 0).unwrap_or_default();
+            if per_step == 1 && picture::is_picture(first) {
+                return pictures(list, body, false).map_err(lost);
+            }
+            let mut texts = (0..list.len()).filter_map(|at| frames::bytes_at(list, body, at));
+            if !texts.all(|text| std::str::from_utf8(text).is_ok()) {
+                return Err(lost("holds bytes that are neither text nor pictures"));
+            }
+            Ok(match shape.is_empty() {
+                true => (FrameType::Text, Reading::Texts),
+                false => (FrameType::Text, Reading::Several(per_step)),
+            })
+        }
+        LeafType::Other(what) => Err(lost(format!(
+            "holds {what}, which has no place in a stream"
+        ))),
+    }
+}
+
+fn pictures(list: &List, body: &[u8], is_float: bool) -> Result<(FrameType, Reading), String> {
+    let files = (0..list.len()).filter_map(|at| frames::bytes_at(list, body, at));
+    let encoded = picture::look_all(files)?;
+    let frame = match (is_float, encoded.ty.dtype(), encoded.ty.shape()) {
+        (false, ..) => encoded.frame(),
+        (true, Dtype::U8, &[height, width, 4]) if !encoded.carried => {
+            let frame = FrameType::values(Dtype::F32, &[height, width, 1]);
+            frame.map_err(|error| error.to_string())?
+        }
+        _ => return Err(format!("holds pictures of {}, not of floats", encoded.ty)),
+    };
+    Ok((frame, Reading::Pictures(encoded)))
+}
+
+/// A leaf with a list per step.
+fn lists_per_step(
+    leaf: &Leaf,
+    example: &Example,
+    steps: usize,
+) -> Result<(FrameType, Reading), Refusal> {
+    let shape = match &leaf.ty {
+        LeafType::Numbers {
+            encoding: Encoding::None,
+            shape,
+            ..
+        }
+        | LeafType::Text { shape } => shape,
+        _ => return Err(lost("is a list that holds neither numbers nor text")),
+    };
+    let elements = elements(shape).filter(|&elements| elements > 0);
+    let elements = elements.ok_or_else(|| lost(format!("has an unknown shape, {shape:?}")))?;
+    let flat = example.get(&format!("{}/{FLAT}", leaf.name));
+    let rows = example.get(&format!("{}/{ROWS}", leaf.name));
+    if let (Some(flat), Some(rows)) = (flat, rows) {
+        let rows = frames::row_lengths(rows).map_err(Refusal::Broken)?;
+        let items = rows
+            .iter()
+            .try_fold(0usize, |sum, &len| sum.checked_add(len));
+        let values = items.and_then(|items| items.checked_mul(elements));
+        if rows.len() != steps || values != Some(flat.len()) {
+            return Err(Refusal::Broken(format!(
+                "has {} lists with {} values in an episode of {steps} steps",
+                rows.len(),
+                flat.len()
+            )));
+        }
+        return Ok((FrameType::Text, Reading::Lists));
+    }
+    let list = example.get(&leaf.name);
+    let list = list.ok_or_else(|| lost("is in features.json and not in the episode"))?;
+    match list.len() % steps {
+        0 if (list.len() / steps).is_multiple_of(elements) => {
+            Ok((FrameType::Text, Reading::Several(list.len() / steps)))
+        }
+        _ => Err(lost(format!("has {} values in {steps} steps", list.len()))),
+    }
+}

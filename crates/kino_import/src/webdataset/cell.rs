@@ -1,0 +1,176 @@
+//! A cell: one member of a tar, or one array of it, decoded.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use kino_codec::{Dtype, FrameType};
+use serde_json::Value;
+
+use crate::hdf5::frames::{nest, number};
+use crate::npy::{self, Array, Npy};
+use crate::source::{FrameBuf, SourceFile};
+use crate::webdataset::names::Ending;
+use crate::{picture, zip};
+
+/// Where a member is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) file: usize,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) ending: Ending,
+}
+
+/// What a member holds.
+#[derive(Debug)]
+pub(crate) enum Cell {
+    Array(Npy),
+    Text(String),
+    Picture(Vec<u8>),
+}
+
+/// Reads the bytes of members, and keeps the file of the last one open.
+#[derive(Default)]
+pub(crate) struct Reader(Option<(usize, File)>);
+
+impl Reader {
+    pub(crate) fn read(&mut self, files: &[SourceFile], place: Place) -> io::Result<Vec<u8>> {
+        let mut file = match self.0.take() {
+            Some((number, file)) if number == place.file => file,
+            _ => File::open(files[place.file].path())?,
+        };
+        file.seek(SeekFrom::Start(place.start))?;
+        let mut bytes = Vec::new();
+        (&mut file).take(place.len).read_to_end(&mut bytes)?;
+        self.0 = Some((place.file, file));
+        Ok(bytes)
+    }
+}
+
+/// Decodes a member; `array` is the name of one inside an npz.
+pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Result<Cell, String> {
+    let text = |bytes: &[u8]| {
+        String::from_utf8(bytes.to_vec()).map_err(|_| "is not UTF-8 text".to_owned())
+    };
+    match ending {
+        Ending::Npy => npy::parse(bytes).map(Cell::Array),
+        Ending::Npz => {
+            let members = zip::members(bytes)?;
+            let member = members
+                .iter()
+                .find(|member| Some(array_name(&member.name)) == array);
+            let member =
+                member.ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
+            npy::parse(&zip::read(bytes, member)?).map(Cell::Array)
+        }
+        Ending::Json | Ending::Text => text(bytes).map(Cell::Text),
+        Ending::Picture => Ok(Cell::Picture(bytes.to_vec())),
+        Ending::Class => {
+            let text = text(bytes)?;
+            let value: i64 = text
+                .trim()
+                .parse()
+                .map_err(|_| format!("holds {text:?}, which is no integer"))?;
+            Ok(Cell::Array(Npy::Numbers(Array {
+                dtype: Dtype::I64,
+                shape: Vec::new(),
+                values: value.to_le_bytes().to_vec(),
+            })))
+        }
+    }
+}
+
+/// The names of the arrays of an npz.
+pub(crate) fn array_names(npz: &[u8]) -> Result<Vec<String>, String> {
+    let members = zip::members(npz)?;
+    Ok(members
+        .iter()
+        .map(|member| array_name(&member.name).to_owned())
+        .collect())
+}
+
+fn array_name(member: &str) -> &str {
+    member.strip_suffix(".npy").unwrap_or(member)
+}
+
+/// The type of a stream with such a cell per frame.
+pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<picture::Encoded>), String> {
+    match cell {
+        Cell::Array(Npy::Numbers(array)) => {
+            let frame = FrameType::values(array.dtype, &array.shape);
+            Ok((frame.map_err(|error| error.to_string())?, None))
+        }
+        Cell::Array(Npy::Texts(_, shape)) if shape.iter().all(|&len| len == 1) => {
+            Ok((FrameType::Text, None))
+        }
+        Cell::Array(Npy::Texts(_, shape)) => Err(format!("has several texts per frame: {shape:?}")),
+        Cell::Text(_) => Ok((FrameType::Text, None)),
+        Cell::Picture(file) => {
+            let encoded = picture::look(file)?;
+            Ok((encoded.frame(), Some(encoded)))
+        }
+    }
+}
+
+/// Adds a cell to the frames of a stream of numbers or text.
+pub(crate) fn push(cell: Cell, frame: &FrameType, out: &mut FrameBuf) -> Result<(), String> {
+    match (cell, frame, out) {
+        (Cell::Array(Npy::Numbers(array)), FrameType::Values(ty), FrameBuf::Values(values)) => {
+            if (array.dtype, array.shape.as_slice()) != (ty.dtype(), ty.shape()) {
+                let (dtype, shape) = (array.dtype.name(), array.shape);
+                return Err(format!("is {dtype}{shape:?}, the first is {ty}"));
+            }
+            values.extend(array.values);
+        }
+        (Cell::Text(text), FrameType::Text, FrameBuf::Bytes(texts)) => {
+            texts.push(text.into_bytes())
+        }
+        (Cell::Array(Npy::Texts(mut found, _)), FrameType::Text, FrameBuf::Bytes(texts)) => {
+            let text = found.pop().ok_or("holds no text")?;
+            texts.push(text.into_bytes());
+        }
+        _ => return Err("is of another type than the first".to_owned()),
+    }
+    Ok(())
+}
+
+/// Frames of an array whose first axis is time.
+pub(crate) fn rows(npy: &Npy, at: std::ops::Range<usize>) -> Result<FrameBuf, String> {
+    let gone = || "has changed since it was opened".to_owned();
+    match npy {
+        Npy::Numbers(array) => {
+            let frames = array.shape.first().copied().unwrap_or(0);
+            let row = array.values.len().checked_div(frames).unwrap_or(0);
+            let values = array.values.get(at.start * row..at.end * row);
+            Ok(FrameBuf::Values(values.ok_or_else(gone)?.to_vec()))
+        }
+        Npy::Texts(texts, _) => {
+            let texts = texts.get(at).ok_or_else(gone)?.iter();
+            Ok(FrameBuf::Bytes(
+                texts.map(|text| text.clone().into_bytes()).collect(),
+            ))
+        }
+    }
+}
+
+/// A small array as JSON.
+pub(crate) fn to_json(npy: &Npy) -> Value {
+    let (values, shape): (Vec<_>, _) = match npy {
+        Npy::Numbers(array) => {
+            let values = array.values.chunks_exact(array.dtype.size());
+            (
+                values.map(|bytes| number(array.dtype, bytes)).collect(),
+                &array.shape,
+            )
+        }
+        Npy::Texts(texts, shape) => (
+            texts
+                .iter()
+                .map(|text| Value::from(text.as_str()))
+                .collect(),
+            shape,
+        ),
+    };
+    let shape: Vec<_> = shape.iter().map(|&len| len as u64).collect();
+    nest(values, &shape)
+}

@@ -1,0 +1,306 @@
+//! Tars of samples: WebDataset's, with a sample per step or per episode, and tars of one npz per demo.
+//!
+//! ```text
+//! steps-000000.tar ─tar.rs─▶ members ─samples.rs─▶ samples ─plan.rs─▶ episodes of streams ─cell.rs─▶ frames
+//! steps-000001.tar            where      by names.rs      steps or episodes?
+//! ```
+//!
+//! A shard may end inside an episode, so that an episode's places are in several files. Nothing is extracted. Opening
+//! reads every array of a sample per episode, because its length is in it; of other streams it reads the first frame.
+
+mod cell;
+mod names;
+mod plan;
+mod samples;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::formats::files_ending;
+use crate::npy::Npy;
+use crate::open::ImportOptions;
+use crate::picture;
+use crate::plans::{self, RATES, places};
+use crate::recent::Recent;
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo};
+use cell::{Cell, Place, Reader};
+use plan::{Fields, Part, Planned};
+use samples::Samples;
+
+/// What the names of files end with.
+const ENDINGS: &[&str] = &["tar", "robo"];
+
+/// Episodes of tars.
+#[derive(Debug)]
+pub(crate) struct TarSource {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, what each stream is made of.
+    parts: Vec<Vec<Part>>,
+    /// Arrays over time, by episode and stream.
+    recent: Recent<(usize, usize), Npy>,
+}
+
+/// Whether this is a tar or a folder of them.
+pub(crate) fn recognise(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_named = ENDINGS
+        .iter()
+        .any(|ending| name.ends_with(&format!(".{ending}")));
+    let is_packed = name.contains(".tar.") || name.ends_with(".tgz");
+    path.is_file() && (is_named || is_packed) || !files_ending(path, ENDINGS).is_empty()
+}
+
+impl TarSource {
+    /// Lists the files and plans their episodes.
+    pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
+        let files = match path.is_dir() {
+            true => files_ending(path, ENDINGS),
+            false => vec![path.to_owned()],
+        };
+        let mut samples = Samples::default();
+        for file in &files {
+            samples.add(file)?;
+        }
+        let is_steps = samples.are_steps();
+        let attributes = match is_steps {
+            true => Map::new(),
+            false => samples.take_attributes(path)?,
+        };
+        let is_npz = samples
+            .fields
+            .values()
+            .all(|fields| fields.keys().eq(["npz"]));
+        let mut source = Self {
+            info: SourceInfo {
+                format: match (is_steps, is_npz) {
+                    (true, _) => "webdataset-steps",
+                    (false, true) => "npz-tar",
+                    (false, false) => "webdataset-episodes",
+                },
+                files: samples.files,
+                attributes,
+                defects: samples.defects,
+            },
+            episodes: Vec::new(),
+            parts: Vec::new(),
+            recent: Recent::default(),
+        };
+        match is_steps {
+            true => source.add_steps(samples.keys, samples.fields),
+            false => source.add_episodes(&samples.keys, &samples.fields),
+        }
+        if source.episodes.is_empty() {
+            return Err(nothing_left(path, &source.info.defects));
+        }
+        source.set_rates(path, options)?;
+        let place = path.file_name().unwrap_or_default().to_string_lossy();
+        let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, &place);
+        source.info.defects.extend(mixed);
+        Ok(source)
+    }
+
+    fn add_steps(&mut self, keys: Vec<String>, mut fields: BTreeMap<String, Fields>) {
+        let mut order = Vec::new();
+        let mut episodes: BTreeMap<String, BTreeMap<u64, Fields>> = BTreeMap::new();
+        for key in keys {
+            let (Some((episode, step)), Some(found)) = (names::step(&key), fields.remove(&key))
+            else {
+                continue;
+            };
+            let steps = episodes.entry(episode.to_owned()).or_insert_with(|| {
+                order.push(episode.to_owned());
+                BTreeMap::new()
+            });
+            if steps.insert(step, found).is_some() {
+                let what = format!("has two samples for step {step}; the last is taken");
+                self.info
+                    .defects
+                    .push(Defect::new(&key, what, Action::Skipped).of(episode));
+            }
+        }
+        for id in order {
+            let steps = episodes.remove(&id).unwrap_or_default();
+            let numbers: Vec<_> = steps.keys().copied().collect();
+            if let Some(pair) = numbers.windows(2).find(|pair| pair[1] - pair[0] != 1) {
+                let what = format!("has step {} and then step {}", pair[0], pair[1]);
+                self.info
+                    .defects
+                    .push(Defect::new(&id, what, Action::Kept).of(&id));
+            }
+            let steps: Vec<_> = steps.into_values().collect();
+            let file = steps
+                .iter()
+                .flat_map(BTreeMap::values)
+                .next()
+                .map(|place| place.file);
+            let planned = plan::steps(&self.info.files, &steps);
+            self.keep(id, file.unwrap_or(0), planned);
+        }
+    }
+
+    fn add_episodes(&mut self, keys: &[String], fields: &BTreeMap<String, Fields>) {
+        for key in keys {
+            let Some(fields) = fields.get(key) else {
+                continue;
+            };
+            let file = fields.values().next().map(|place| place.file);
+            let planned = plan::episode(&self.info.files, fields);
+            self.keep(key.clone(), file.unwrap_or(0), planned);
+        }
+    }
+
+    fn keep(&mut self, id: String, file: usize, planned: Result<Planned, String>) {
+        let name = self.info.files[file].path().file_name().unwrap_or_default();
+        let place = format!("{}:{id}", name.to_string_lossy());
+        let mut planned = match planned {
+            Ok(planned) => planned,
+            Err(what) => {
+                self.info
+                    .defects
+                    .push(Defect::new(place, what, Action::Skipped).of(&id));
+                return;
+            }
+        };
+        planned.sort();
+        for (found, action) in [
+            (planned.lost, Action::Skipped),
+            (planned.noted, Action::Noted),
+        ] {
+            let defects = found
+                .into_iter()
+                .map(|(field, what)| Defect::new(format!("{place}.{field}"), what, action).of(&id));
+            self.info.defects.extend(defects);
+        }
+        self.episodes.push(EpisodePlan {
+            object: id.clone(),
+            id,
+            splits: Vec::new(),
+            success: planned.attributes.get("success").and_then(Value::as_bool),
+            attributes: planned.attributes,
+            task: planned.task,
+            licence: None,
+            file,
+            streams: planned.streams,
+        });
+        self.parts.push(planned.parts);
+    }
+
+    /// Gives every stream its clock: what the user says, or else what a JSON file says.
+    fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
+        let of_all = self
+            .info
+            .attributes
+            .values()
+            .find_map(|value| rate_in(value, 0));
+        for episode in &mut self.episodes {
+            let said = || {
+                episode
+                    .attributes
+                    .values()
+                    .find_map(|value| rate_in(value, 0))
+            };
+            let Some(rate_hz) = options.rate_hz.or_else(said).or(of_all) else {
+                return Err(invalid(format!(
+                    "{}: samples have no times and no rate, and no JSON file of an episode has a `rate_hz` or `fps`; \
+                     pass --rate HZ (in Python rate_hz=)",
+                    path.display()
+                )));
+            };
+            for stream in &mut episode.streams {
+                stream.clock = ClockPlan::Regular { rate_hz };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rate somewhere in a JSON value.
+fn rate_in(value: &Value, depth: usize) -> Option<f64> {
+    let object = value.as_object().filter(|_| depth < 4)?;
+    let here = RATES.iter().find_map(|name| object.get(*name)?.as_f64());
+    here.filter(|rate_hz| rate_hz.is_finite() && *rate_hz > 0.0)
+        .or_else(|| object.values().find_map(|value| rate_in(value, depth + 1)))
+}
+
+impl Source for TarSource {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let id = &self.episodes[episode].id;
+        let path = self.info.files[self.episodes[episode].file].path();
+        let object = format!("{id}, stream `{}`", plan.name);
+        let wrong = |what: String| ImportError::corrupt(path, &object, what);
+        let part = &self.parts[episode][stream];
+        let mut reader = Reader::default();
+        let mut read = |place: Place| {
+            let bytes = reader.read(&self.info.files, place);
+            bytes.map_err(|source| ImportError::Io {
+                path: self.info.files[place.file].path().to_owned(),
+                source,
+            })
+        };
+        if part.is_over_time {
+            let npy = self.recent.get((episode, stream), || {
+                let place = part.places[0];
+                match cell::decode(place.ending, &read(place)?, part.array.as_deref())
+                    .map_err(wrong)?
+                {
+                    Cell::Array(npy) => Ok(npy),
+                    _ => Err(wrong("has changed since it was opened".to_owned())),
+                }
+            })?;
+            *out = cell::rows(&npy, places(&frames)).map_err(wrong)?;
+            return Ok(());
+        }
+        let wanted = part.places.get(places(&frames)).unwrap_or_default();
+        if let Some(encoded) = &part.encoded {
+            let files: Vec<_> = wanted
+                .iter()
+                .map(|place| read(*place))
+                .collect::<Result<_>>()?;
+            let files = files.iter().map(Vec::as_slice);
+            *out = picture::read(files, encoded, frames.start).map_err(wrong)?;
+            return Ok(());
+        }
+        *out = match plan.frame.as_values() {
+            Some(_) => FrameBuf::Values(Vec::new()),
+            None => FrameBuf::Bytes(Vec::new()),
+        };
+        for (place, frame) in wanted.iter().zip(frames.start..) {
+            let cell = cell::decode(place.ending, &read(*place)?, part.array.as_deref());
+            cell.and_then(|cell| cell::push(cell, &plan.frame, out))
+                .map_err(|what| wrong(format!("frame {frame} {what}")))?;
+        }
+        Ok(())
+    }
+}
+
+fn nothing_left(path: &Path, defects: &[Defect]) -> ImportError {
+    let why = defects
+        .first()
+        .map(|first| format!(" ({}: {})", first.place, first.what));
+    ImportError::NotFound {
+        path: path.to_owned(),
+        what: format!("no episode to import{}", why.unwrap_or_default()),
+        next: "name samples `<episode>_<step>.<field>`, one per step, or `<episode>.<field>`, one per episode".to_owned(),
+    }
+}

@@ -1,0 +1,352 @@
+//! The plan: samples that are steps, or samples that are episodes, as episodes of streams.
+//!
+//! | one sample per step | becomes |
+//! |---|---|
+//! | `.npy`, `.cls`, an array of an `.npz` | stream of numbers |
+//! | `.jpg`, `.png` | stream of pictures |
+//! | `.txt`, `.json` | stream of text |
+//!
+//! | one sample per episode of T frames | becomes |
+//! |---|---|
+//! | `front.00000.jpg`, `front.00001.jpg`, … | stream `front` |
+//! | `.npy`, or an array of an `.npz`, with a first axis of T | stream |
+//! | any other array, if it is small, `.txt`, `.json` | attribute of the episode |
+
+use std::collections::BTreeMap;
+
+use kino_codec::FrameType;
+use serde_json::{Map, Value};
+
+use crate::hdf5::attributes;
+use crate::hdf5::plan::kind_of;
+use crate::npy::Npy;
+use crate::picture::Encoded;
+use crate::plans::INSTRUCTIONS;
+use crate::source::{ClockPlan, SourceFile, StreamPlan};
+use crate::webdataset::cell::{self, Cell, Place, Reader};
+use crate::webdataset::names::{self, Ending};
+
+/// A larger array is no attribute.
+const SMALL_BYTES: usize = 32 << 10;
+
+/// Fields of a sample, by name.
+pub(crate) type Fields = BTreeMap<String, Place>;
+
+/// What a stream is made of.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// One place per frame, or one of an array over time.
+    pub(crate) places: Vec<Place>,
+    /// The name of the array inside an npz.
+    pub(crate) array: Option<String>,
+    pub(crate) encoded: Option<Encoded>,
+    pub(crate) is_over_time: bool,
+}
+
+/// What an episode becomes.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) attributes: Map<String, Value>,
+    /// Field and what is wrong with it.
+    pub(crate) lost: Vec<(String, String)>,
+    /// Field and what is worth knowing of it.
+    pub(crate) noted: Vec<(String, String)>,
+    pub(crate) task: Option<String>,
+}
+
+/// An episode whose samples are its steps.
+pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Planned, String> {
+    let mut out = Planned::default();
+    let all: BTreeMap<&str, ()> = steps
+        .iter()
+        .flat_map(|step| step.keys().map(|field| (&**field, ())))
+        .collect();
+    let mut reader = Reader::default();
+    for field in all.keys().copied() {
+        let places: Vec<_> = steps
+            .iter()
+            .filter_map(|step| step.get(field).copied())
+            .collect();
+        let Some(first) = places.first().copied() else {
+            continue;
+        };
+        if places.len() < steps.len() {
+            let what = format!(
+                "is missing in {} of {} steps",
+                steps.len() - places.len(),
+                steps.len()
+            );
+            out.lost.push((field.to_owned(), what));
+            continue;
+        }
+        let bytes = reader
+            .read(files, first)
+            .map_err(|error| error.to_string())?;
+        let arrays = match first.ending {
+            Ending::Npz => cell::array_names(&bytes)?.into_iter().map(Some).collect(),
+            _ => vec![None],
+        };
+        for array in arrays {
+            let name = stream_name(field, array.as_deref(), |stem| {
+                all.keys()
+                    .filter(|field| names::stem(field) == stem)
+                    .count()
+                    == 1
+            });
+            let found = cell::decode(first.ending, &bytes, array.as_deref());
+            let frame = found.and_then(|cell| {
+                out.look_for_task(&name, &cell);
+                cell::frame_type(&cell)
+            });
+            match frame {
+                Ok((frame, encoded)) => out.push(
+                    name,
+                    frame,
+                    steps.len(),
+                    Part {
+                        places: places.clone(),
+                        array,
+                        encoded,
+                        is_over_time: false,
+                    },
+                ),
+                Err(what) => out.lost.push((field.to_owned(), what)),
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The name of a stream: without the ending, if no other field has the same name then.
+fn stream_name(field: &str, array: Option<&str>, is_alone: impl Fn(&str) -> bool) -> String {
+    let stem = names::stem(field);
+    let name = if is_alone(stem) { stem } else { field };
+    match array {
+        None => name.to_owned(),
+        // `demo_2.npz`: the arrays are the streams.
+        Some(array) if field == "npz" => array.to_owned(),
+        Some(array) => format!("{name}/{array}"),
+    }
+}
+
+/// An array of a sample that is an episode.
+struct Found {
+    name: String,
+    place: Place,
+    array: Option<String>,
+    /// The length of its first axis.
+    rows: Option<usize>,
+    frame: Result<FrameType, String>,
+    /// Its value, if it is small: the rest is read again when it is wanted.
+    small: Option<Value>,
+}
+
+/// An episode that is one sample.
+pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, String> {
+    let mut out = Planned::default();
+    let mut reader = Reader::default();
+    let mut read = |place| reader.read(files, place).map_err(|error| error.to_string());
+    let mut pictures: BTreeMap<&str, BTreeMap<u64, Place>> = BTreeMap::new();
+    let mut arrays = Vec::new();
+    for (field, &place) in fields {
+        match (place.ending, names::numbered(field)) {
+            (Ending::Picture, Some((stream, number))) => {
+                pictures.entry(stream).or_default().insert(number, place);
+            }
+            _ => arrays.extend(out.look(fields, field, &read(place)?)?),
+        }
+    }
+    let frames = frame_count(&arrays, &pictures)?;
+    for (stream, places) in pictures {
+        if places.len() != frames {
+            return Err(format!(
+                "`{stream}` has {} pictures in an episode of {frames} frames",
+                places.len()
+            ));
+        }
+        out.pictures(stream, places.into_values().collect(), &mut read)?;
+    }
+    for array in arrays {
+        out.array(array, frames);
+    }
+    Ok(out)
+}
+
+fn first_axis(npy: &Npy) -> Option<usize> {
+    match npy {
+        Npy::Numbers(array) => array.shape.first().copied(),
+        Npy::Texts(_, shape) => shape.first().copied(),
+    }
+}
+
+fn row_type(npy: &Npy) -> Result<FrameType, String> {
+    match npy {
+        Npy::Numbers(array) => {
+            FrameType::values(array.dtype, array.shape.get(1..).unwrap_or_default())
+                .map_err(|error| error.to_string())
+        }
+        Npy::Texts(_, shape) if shape.len() == 1 => Ok(FrameType::Text),
+        Npy::Texts(_, shape) => Err(format!("has several texts per frame: {shape:?}")),
+    }
+}
+
+fn is_small(npy: &Npy) -> bool {
+    match npy {
+        Npy::Numbers(array) => array.values.len() <= SMALL_BYTES,
+        Npy::Texts(texts, _) => texts.iter().map(String::len).sum::<usize>() <= SMALL_BYTES,
+    }
+}
+
+/// How many frames an episode has: as its actions, or its pictures, or the longest of its arrays.
+fn frame_count(
+    arrays: &[Found],
+    pictures: &BTreeMap<&str, BTreeMap<u64, Place>>,
+) -> Result<usize, String> {
+    let is_action = |array: &&Found| matches!(&*array.name, "action" | "actions");
+    let actions = arrays.iter().find(is_action).and_then(|array| array.rows);
+    let pictures = || pictures.values().map(BTreeMap::len).max();
+    let longest = || arrays.iter().filter_map(|array| array.rows).max();
+    match actions.or_else(pictures).or_else(longest) {
+        None | Some(0) => Err("has no frames".to_owned()),
+        Some(frames) => Ok(frames),
+    }
+}
+
+impl Planned {
+    /// Looks at a field of a sample that is an episode: text is an attribute, arrays come back.
+    fn look(&mut self, fields: &Fields, field: &str, bytes: &[u8]) -> Result<Vec<Found>, String> {
+        let is_alone = |stem: &str| {
+            let same = fields.keys().filter(|field| names::stem(field) == stem);
+            same.count() == 1
+        };
+        let Some(&place) = fields.get(field) else {
+            return Ok(Vec::new());
+        };
+        let inner = match place.ending {
+            Ending::Npz => cell::array_names(bytes)?.into_iter().map(Some).collect(),
+            _ => vec![None],
+        };
+        let mut arrays = Vec::new();
+        for array in inner {
+            let name = stream_name(field, array.as_deref(), is_alone);
+            match cell::decode(place.ending, bytes, array.as_deref()) {
+                Ok(Cell::Array(npy)) => arrays.push(Found {
+                    name,
+                    place,
+                    array,
+                    rows: first_axis(&npy),
+                    frame: row_type(&npy),
+                    small: is_small(&npy).then(|| cell::to_json(&npy)),
+                }),
+                Ok(Cell::Text(text)) => {
+                    let value = attributes::text(&text);
+                    self.look_for_task(&name, &Cell::Text(text));
+                    self.attributes.insert(name, value);
+                }
+                Ok(Cell::Picture(_)) => {
+                    let what = "is one picture of an episode, not one per frame";
+                    self.lost.push((field.to_owned(), what.to_owned()));
+                }
+                Err(what) => self.lost.push((field.to_owned(), what)),
+            }
+        }
+        Ok(arrays)
+    }
+
+    /// An array over time is a stream, a small one an attribute.
+    fn array(&mut self, array: Found, frames: usize) {
+        let (name, rows) = (array.name, array.rows);
+        match (array.frame, array.small) {
+            (Ok(frame), _) if rows == Some(frames) => {
+                let part = Part {
+                    places: vec![array.place],
+                    array: array.array,
+                    encoded: None,
+                    is_over_time: true,
+                };
+                self.push(name, frame, frames, part);
+            }
+            (_, Some(value)) => {
+                if let Some(rows) = rows {
+                    let what = format!(
+                        "is an attribute: it has {rows} rows, the episode has {frames} frames"
+                    );
+                    self.noted.push((name.clone(), what));
+                }
+                self.attributes.insert(name, value);
+            }
+            (Err(what), None) => self.lost.push((name, what)),
+            (Ok(_), None) => {
+                let what =
+                    format!("is no array over the {frames} frames, and too large for an attribute");
+                self.lost.push((name, what));
+            }
+        }
+    }
+
+    fn push(&mut self, name: String, frame: FrameType, frames: usize, part: Part) {
+        let carried = part.encoded.as_ref().is_some_and(|encoded| encoded.carried);
+        self.streams.push(StreamPlan {
+            kind: match &part.encoded {
+                Some(encoded) => encoded.kind(),
+                None => kind_of(&name, &frame),
+            },
+            name,
+            frame,
+            frames: frames as u64,
+            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            shift_of: None,
+            carried,
+            unit: None,
+            attributes: Map::new(),
+        });
+        self.parts.push(part);
+    }
+
+    fn pictures(
+        &mut self,
+        stream: &str,
+        places: Vec<Place>,
+        read: &mut impl FnMut(Place) -> Result<Vec<u8>, String>,
+    ) -> Result<(), String> {
+        let Some(first) = places.first() else {
+            return Ok(());
+        };
+        match cell::frame_type(&Cell::Picture(read(*first)?)) {
+            Ok((frame, encoded)) => {
+                let (frames, part) = (
+                    places.len(),
+                    Part {
+                        places,
+                        array: None,
+                        encoded,
+                        is_over_time: false,
+                    },
+                );
+                self.push(stream.to_owned(), frame, frames, part);
+            }
+            Err(what) => self.lost.push((stream.to_owned(), what)),
+        }
+        Ok(())
+    }
+
+    fn look_for_task(&mut self, name: &str, cell: &Cell) {
+        if let Cell::Text(text) = cell
+            && INSTRUCTIONS.contains(&name)
+            && self.task.is_none()
+            && !text.trim().is_empty()
+        {
+            self.task = Some(text.trim().to_owned());
+        }
+    }
+
+    /// Sorts the streams by name.
+    pub(crate) fn sort(&mut self) {
+        let streams = std::mem::take(&mut self.streams).into_iter();
+        let mut both: Vec<_> = streams.zip(std::mem::take(&mut self.parts)).collect();
+        both.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        (self.streams, self.parts) = both.into_iter().unzip();
+    }
+}

@@ -1,0 +1,125 @@
+//! Samples: the members of tars, put together by their names.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result};
+use crate::formats::starts_with;
+use crate::hdf5::attributes;
+use crate::source::SourceFile;
+use crate::tar;
+use crate::webdataset::cell::{Place, Reader};
+use crate::webdataset::names;
+use crate::webdataset::plan::Fields;
+
+/// The samples of all files, in the order of their first member.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pub(crate) keys: Vec<String>,
+    pub(crate) fields: BTreeMap<String, Fields>,
+    pub(crate) defects: Vec<Defect>,
+    pub(crate) files: Vec<SourceFile>,
+}
+
+impl Samples {
+    /// Adds the members of a tar.
+    pub(crate) fn add(&mut self, path: &Path) -> Result<()> {
+        if starts_with(path, &[0x1f, 0x8b]) || starts_with(path, &[0x28, 0xb5, 0x2f, 0xfd]) {
+            let what =
+                "is packed as a whole, so that no sample in it can be found without unpacking it";
+            let next =
+                "unpack it first: `gzip -dc FILE.tar.gz > FILE.tar`, or `zstd -d FILE.tar.zst`";
+            return Err(ImportError::unsupported(path, "/", what, next));
+        }
+        let file_name = path.file_name().unwrap_or_default().to_string_lossy();
+        let contents = tar::list(path).map_err(|source| ImportError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        for (name, what) in contents.lost {
+            let place = format!("{file_name}:{name}");
+            self.defects.push(Defect::new(place, what, Action::Skipped));
+        }
+        for member in contents.members {
+            let place = format!("{file_name}:{}", member.name);
+            let mut lose = |what: &str| {
+                self.defects
+                    .push(Defect::new(&place, what, Action::Skipped));
+            };
+            let Some((key, field)) = names::split(&member.name) else {
+                lose("has a name without an ending: what it holds is unknown");
+                continue;
+            };
+            let Some(ending) = names::ending(&field) else {
+                lose("has an ending that is not known");
+                continue;
+            };
+            let place = Place {
+                file: self.files.len(),
+                start: member.start,
+                len: member.len,
+                ending,
+            };
+            let fields = self.fields.entry(key.to_owned()).or_insert_with(|| {
+                self.keys.push(key.to_owned());
+                Fields::new()
+            });
+            if fields.insert(field, place).is_some() {
+                lose("comes twice; the last is taken");
+            }
+        }
+        self.files
+            .push(SourceFile::new(path.to_owned(), contents.len));
+        Ok(())
+    }
+
+    /// Whether samples are steps: every name has the number of an episode and of a step, and no field is numbered.
+    pub(crate) fn are_steps(&self) -> bool {
+        let mut fields = self.fields.values().flat_map(BTreeMap::keys);
+        let is_numbered = fields.any(|field| names::numbered(field).is_some());
+        !is_numbered && self.keys.iter().all(|key| names::step(key).is_some())
+    }
+
+    /// Takes the samples that are JSON alone: they are about all episodes (`env_args.json`).
+    pub(crate) fn take_attributes(&mut self, path: &Path) -> Result<Map<String, Value>> {
+        let is_json = |fields: &Fields| fields.keys().eq(["json"]);
+        let mut attributes = Map::new();
+        if self.fields.values().all(is_json) {
+            return Ok(attributes);
+        }
+        let keys: Vec<_> = self
+            .fields
+            .iter()
+            .filter(|(_, fields)| is_json(fields))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in keys {
+            let Some(place) = self
+                .fields
+                .remove(&key)
+                .and_then(|fields| fields.into_values().next())
+            else {
+                continue;
+            };
+            let bytes = Reader::default()
+                .read(&self.files, place)
+                .map_err(|source| ImportError::Io {
+                    path: path.to_owned(),
+                    source,
+                })?;
+            let mut value = attributes::text(&String::from_utf8_lossy(&bytes));
+            // `env_args.json` has an object with the one key `env_args`.
+            if let Some(object) = value.as_object_mut()
+                && object.len() == 1
+                && let Some(inner) = object.remove(&key)
+            {
+                value = inner;
+            }
+            attributes.insert(key, value);
+        }
+        Ok(attributes)
+    }
+}

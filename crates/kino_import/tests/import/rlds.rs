@@ -1,0 +1,370 @@
+//! RLDS against what TensorFlow Datasets reads, and against damage.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{Dataset, Kind, Start};
+use kino_import::{
+    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Source, pack,
+};
+use serde_json::{Value, json};
+
+use crate::damage::{Damage, survive};
+use crate::expected::{compare, expected};
+use crate::oracle::recordings;
+use crate::pack::{assert_same, pack_all};
+use crate::{defects, fixture, position, read_all};
+
+const TOY: &str = "rlds/toy/1.0.0";
+
+pub(crate) fn with_rate(rate_hz: f64) -> ImportOptions {
+    ImportOptions {
+        rate_hz: Some(rate_hz),
+        ..ImportOptions::default()
+    }
+}
+
+fn open(path: &Path) -> Box<dyn Source> {
+    kino_import::open(path, &with_rate(10.0)).unwrap()
+}
+
+/// A copy of the fixture that a test may damage.
+fn copy() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(fixture(TOY)).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let path = folder.path().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn every_kind_of_value_reads_as_tfds_reads_it() {
+    let source = open(&fixture(TOY));
+    let expected = expected("rlds/expected.json", "toy/1.0.0");
+    let compared = compare(source.as_ref(), &expected, |name| {
+        // A size of its own in every episode: no stream of a dataset.
+        let name = name.strip_prefix("steps/")?;
+        (name != "observation/any_size").then(|| name.to_owned())
+    });
+    assert_eq!(compared, 5 * 24);
+    let mixed = "1.0.0: stream `observation/any_size` has 5 types in different episodes (uint8[18, 24, 3], \
+                 uint8[20, 24, 3], uint8[16, 24, 3], uint8[22, 24, 3]), a stream of a dataset has one";
+    assert_eq!(defects(source.as_ref(), Action::Skipped), [mixed]);
+    assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);
+    for (episode, expected) in source
+        .episodes()
+        .iter()
+        .zip(expected["episodes"].as_array().unwrap())
+    {
+        assert_eq!(json!(episode.attributes), expected["attributes"]);
+        assert_eq!(json!(episode.splits), expected["splits"]);
+        let success = expected["attributes"]["episode_metadata/success"].as_bool();
+        assert_eq!(episode.success, success);
+        let texts = &expected["streams"]["steps/language_instruction"]["texts"];
+        assert_eq!(json!(episode.task), texts[0]);
+    }
+}
+
+#[test]
+fn streams_have_the_kind_and_type_of_their_values() {
+    let source = open(&fixture(TOY));
+    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
+    for (name, kind, frame, carried) in [
+        (
+            "observation/image",
+            Kind::Image,
+            values(Dtype::U8, &[32, 32, 3]),
+            true,
+        ),
+        (
+            "observation/wrist",
+            Kind::Image,
+            values(Dtype::U8, &[32, 32, 3]),
+            false,
+        ),
+        (
+            "observation/depth",
+            Kind::Depth,
+            values(Dtype::U16, &[32, 32, 1]),
+            false,
+        ),
+        (
+            "observation/state64",
+            Kind::Vector,
+            values(Dtype::F64, &[3]),
+            false,
+        ),
+        ("observation/points", Kind::Text, FrameType::Text, false),
+        ("language_instruction", Kind::Text, FrameType::Text, false),
+    ] {
+        let plan = plan(name);
+        assert_eq!(
+            (plan.kind, &plan.frame, plan.carried),
+            (kind, &frame, carried),
+            "{name}"
+        );
+        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 10.0 });
+    }
+    assert_eq!(
+        plan("skill").attributes["names"],
+        json!(["reach", "grasp", "lift"])
+    );
+    assert_eq!(plan("observation/points").attributes["text_is"], "JSON");
+    let info = source.describe();
+    assert_eq!((info.format, info.files.len()), ("rlds", 4));
+    assert_eq!(info.attributes["name"], "toy");
+}
+
+#[test]
+fn a_folder_around_the_dataset_and_one_of_its_files_are_understood() {
+    let around = open(&fixture("rlds/toy"));
+    assert_eq!(around.episodes().len(), 5);
+    let one = open(&fixture(TOY).join("toy-val.tfrecord-00001-of-00002"));
+    let ids: Vec<_> = one.episodes().iter().map(|episode| &*episode.id).collect();
+    assert_eq!(ids, ["val/1"]);
+}
+
+#[test]
+fn a_rate_is_needed_and_asked_for() {
+    let error = kino_import::open(&fixture(TOY), &ImportOptions::default())
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("pass --rate HZ"), "{error}");
+}
+
+#[test]
+fn a_dataset_comes_back_frame_by_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = open(&fixture(TOY));
+    let packed = pack_all(source.as_ref(), folder.path(), Start::New);
+    assert_eq!(packed.committed.episodes, 5);
+    let dataset = Dataset::open(folder.path()).unwrap();
+    assert_same(source.as_ref(), &dataset);
+    assert_eq!(
+        dataset.manifest().attributes["sources"][0]["format"],
+        "rlds"
+    );
+}
+
+/// Flips a bit in the body of the first episode of a file.
+fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_wrong_checksum_costs_one_episode_and_the_next_is_read() {
+    let (_folder, path) = copy();
+    flip(&path.join("toy-train.tfrecord-00000-of-00002"), 1000);
+    let source = open(&path);
+    let ids: Vec<_> = source
+        .episodes()
+        .iter()
+        .map(|episode| &*episode.id)
+        .collect();
+    assert_eq!(ids, ["train/1", "train/2", "val/0", "val/1"]);
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert_eq!(
+        lost[0],
+        "toy-train.tfrecord-00000-of-00002:episode 0: has a wrong checksum"
+    );
+    assert_eq!(
+        source.describe().defects[0].episode.as_deref(),
+        Some("train/0")
+    );
+    let target = tempfile::tempdir().unwrap();
+    let go = &mut |_| std::ops::ControlFlow::Continue(());
+    let error = pack(source.as_ref(), target.path(), PackOptions::default(), go).unwrap_err();
+    assert!(matches!(error, ImportError::Defects { .. }));
+    let options = PackOptions {
+        on_defect: OnDefect::DropEpisode,
+        ..PackOptions::default()
+    };
+    let packed = pack(source.as_ref(), target.path(), options, go).unwrap();
+    assert_eq!(packed.committed.episodes, 4);
+}
+
+#[test]
+fn a_missing_file_is_a_defect_and_numbers_stay() {
+    let (_folder, path) = copy();
+    fs::remove_file(path.join("toy-val.tfrecord-00000-of-00002")).unwrap();
+    let source = open(&path);
+    let ids: Vec<_> = source
+        .episodes()
+        .iter()
+        .map(|episode| &*episode.id)
+        .collect();
+    assert_eq!(ids, ["train/0", "train/1", "train/2", "val/1"]);
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert!(
+        lost[0].contains("promises 1 episodes of the split `val` in 1 of its 2 files"),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
+    let (_folder, path) = copy();
+    let info = path.join("dataset_info.json");
+    let mut value: Value = serde_json::from_slice(&fs::read(&info).unwrap()).unwrap();
+    value["splits"][0]["shardLengths"] = json!(["1", "1"]);
+    fs::write(&info, value.to_string()).unwrap();
+    let source = open(&path);
+    let ids: Vec<_> = source
+        .episodes()
+        .iter()
+        .map(|episode| &*episode.id)
+        .collect();
+    assert_eq!(ids, ["train/0", "train/1", "train/2", "val/0", "val/1"]);
+    let kept = defects(source.as_ref(), Action::Kept);
+    assert_eq!(
+        kept,
+        ["toy-train.tfrecord-00000-of-00002: has 2 episodes, dataset_info.json says 1"]
+    );
+}
+
+#[test]
+fn a_file_that_is_cut_keeps_the_episodes_before_the_cut() {
+    let (_folder, path) = copy();
+    let file = path.join("toy-train.tfrecord-00000-of-00002");
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, &bytes[..bytes.len() - 9]).unwrap();
+    let source = open(&path);
+    assert_eq!(source.episodes().len(), 4);
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert!(
+        lost[0].contains("episode 1: ends in the middle"),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_description_that_disagrees_is_a_defect_or_an_error() {
+    let (_folder, path) = copy();
+    let features = path.join("features.json");
+    let whole = fs::read_to_string(&features).unwrap();
+    // The action has another width, another type, or is not described.
+    let mut changed: Value = serde_json::from_str(&whole).unwrap();
+    let steps = "/featuresDict/features/steps/sequence/feature/featuresDict/features";
+    let action = format!("{steps}/action/tensor");
+    changed.pointer_mut(&action).unwrap()["shape"]["dimensions"][0] = json!("6");
+    fs::write(&features, changed.to_string()).unwrap();
+    let error = kino_import::open(&path, &with_rate(10.0)).err().unwrap();
+    assert!(
+        error.to_string().contains("`steps/action` has 35 values"),
+        "{error}"
+    );
+    changed.pointer_mut(&action).unwrap()["dtype"] = json!("int32");
+    fs::write(&features, changed.to_string()).unwrap();
+    let error = kino_import::open(&path, &with_rate(10.0)).err().unwrap();
+    assert!(
+        error
+            .to_string()
+            .contains("holds floats, features.json says int32"),
+        "{error}"
+    );
+    changed
+        .pointer_mut(steps)
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove("action");
+    fs::write(&features, changed.to_string()).unwrap();
+    let source = open(&path);
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert!(
+        lost[0].ends_with("`steps/action`: is in the episode and not in features.json"),
+        "{lost:?}"
+    );
+}
+
+#[test]
+fn a_file_packed_as_a_whole_is_refused_with_advice() {
+    let (_folder, path) = copy();
+    fs::write(
+        path.join("toy-train.tfrecord-00000-of-00002"),
+        [0x1f, 0x8b, 8, 0, 0],
+    )
+    .unwrap();
+    let error = kino_import::open(&path, &with_rate(10.0)).err().unwrap();
+    assert!(error.to_string().contains("gzip -dc"), "{error}");
+}
+
+#[test]
+fn no_flipped_bit_of_a_file_goes_unnoticed() {
+    let (_folder, path) = copy();
+    let file = path.join("toy-val.tfrecord-00001-of-00002");
+    let whole = fs::read(&file).unwrap();
+    for place in (0..whole.len()).step_by(89) {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        fs::write(&file, &bytes).unwrap();
+        let source = open(&path);
+        assert_eq!(source.episodes().len(), 4, "byte {place}");
+        let lost = defects(source.as_ref(), Action::Skipped);
+        assert!(
+            lost[0].starts_with("toy-val.tfrecord-00001-of-00002:episode 0: "),
+            "{lost:?}"
+        );
+    }
+}
+
+#[test]
+fn damage_is_survived() {
+    for (file, step) in [
+        ("toy-train.tfrecord-00000-of-00002", 211),
+        ("features.json", 61),
+        ("dataset_info.json", 1),
+    ] {
+        survive(&fixture(TOY), file, &with_rate(10.0), Damage::Flip, step);
+        survive(&fixture(TOY), file, &with_rate(10.0), Damage::Fill, step);
+        survive(&fixture(TOY), file, &with_rate(10.0), Damage::Cut, step);
+    }
+}
+
+#[test]
+fn a_real_recording_reads_as_tfds_reads_it() {
+    let path = recordings().map(|folder| folder.join("real/bridge"));
+    let Some(path) = path.filter(|path| path.is_dir()) else {
+        println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
+        return;
+    };
+    let error = kino_import::open(&path, &ImportOptions::default())
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("5 for BridgeData"), "{error}");
+    let source = kino_import::open(&path, &with_rate(5.0)).unwrap();
+    let expected = expected("rlds/bridge_expected.json", "bridge");
+    let compared = compare(source.as_ref(), &expected, |name| {
+        name.strip_prefix("steps/").map(str::to_owned)
+    });
+    assert_eq!(compared, 25 * 13);
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert_eq!(
+        lost,
+        [
+            "dataset_info.json: promises 25 episodes of the split `val` in 1 of its 1 files that is not here: \
+          `bridge_dataset-val.tfrecord-00000-of-00001`"
+        ]
+    );
+    let FrameBuf::Bytes(texts) = read_all(
+        source.as_ref(),
+        0,
+        position(source.as_ref(), 0, "language_instruction"),
+        4,
+    ) else {
+        panic!("an instruction is text");
+    };
+    assert_eq!(
+        source.episodes()[0].task.as_deref().map(str::as_bytes),
+        Some(&*texts[0])
+    );
+    let folder = tempfile::tempdir().unwrap();
+    pack_all(source.as_ref(), folder.path(), Start::New);
+    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+}
