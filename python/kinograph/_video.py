@@ -76,6 +76,8 @@ class Video:
     def _list_frames(self) -> None:
         """List when each frame is shown, and the key frames; decode nothing."""
         base = self._stream.time_base
+        if base is None:
+            raise VideoError("has no unit of time")
         shown: list[int] = []
         #: When a key frame is shown, and the time of its packet, by which FFmpeg seeks.
         keys: list[tuple[int, int]] = []

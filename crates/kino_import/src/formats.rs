@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::Hdf5Source;
 use crate::lerobot::{self, LeRobotSource};
+use crate::mcap::{self, McapSource};
 use crate::mds::{self, MdsSource};
 use crate::open::ImportOptions;
 use crate::rlds::{self, RldsSource};
@@ -28,7 +29,7 @@ pub struct Format {
 }
 
 /// Every format, the most particular first: the first that recognises a path opens it.
-pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, WEBDATASET, HDF5];
+pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, WEBDATASET, MCAP, HDF5];
 
 const LEROBOT: Format = Format {
     name: "lerobot",
@@ -56,6 +57,19 @@ const WEBDATASET: Format = Format {
     looks_like: "`*.tar` files of WebDataset, a sample per step or per episode, or a tar of `demo_<i>.npz`",
     recognise: webdataset::recognise,
     open: |path, options| Ok(Box::new(TarSource::open(path, options)?)),
+};
+
+const MCAP: Format = Format {
+    name: "mcap",
+    looks_like: "`*.mcap` files of ROS 2, protobuf or JSON messages, or a folder of them",
+    recognise: |path| starts_with(path, mcap::MAGIC) || !files_ending(path, &["mcap"]).is_empty(),
+    open: |path, options| {
+        let files = match path.is_dir() {
+            true => files_ending(path, &["mcap"]),
+            false => vec![path.to_owned()],
+        };
+        Ok(Box::new(McapSource::open(&files, options)?))
+    },
 };
 
 const HDF5: Format = Format {

@@ -20,6 +20,7 @@
 //! | WebDataset | `*.tar` of `ep0_t3.front.jpg` or `ep0.front.3.jpg` | given, or in a `.json` of the episode |
 //! | npz per demo | a tar of `demo_<i>.npz` and `env_args.json` | given, or `env_args`' `control_freq` |
 //! | MDS | `index.json` and `shard.00000.mds`, a sample per step or per episode | given, or a column of the episode |
+//! | MCAP | `*.mcap` of ROS 2, protobuf or JSON messages | none: every frame has its own time |
 //!
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
 //! what a file claims.
@@ -31,6 +32,7 @@ mod formats;
 mod hdf5;
 mod jpeg;
 mod lerobot;
+mod mcap;
 mod mds;
 mod npy;
 mod open;

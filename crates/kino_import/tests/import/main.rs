@@ -10,6 +10,8 @@ mod defects;
 mod expected;
 mod layouts;
 mod lerobot;
+mod mcap;
+mod mcap_damage;
 mod mds;
 mod oracle;
 mod pack;

@@ -1,0 +1,57 @@
+//! From the bytes of a message to its values, by what its schema says.
+
+use super::cdr;
+use super::json;
+use super::message::Value;
+use super::protobuf::Descriptors;
+use super::ros2::Definitions;
+
+/// What decodes the messages of one topic.
+#[derive(Debug)]
+pub(super) enum Decoder {
+    Ros2(Definitions),
+    Protobuf(Descriptors),
+    Json(json::Schema),
+}
+
+/// A schema as it stands in the file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Schema {
+    pub(super) name: String,
+    pub(super) encoding: String,
+    pub(super) data: Vec<u8>,
+}
+
+impl Decoder {
+    /// The decoder of messages of an encoding, or in words why there is none.
+    pub(super) fn new(encoding: &str, schema: &Schema) -> Result<Self, String> {
+        let wrong = |what| format!("the schema `{}` {what}", schema.name);
+        match (encoding, &*schema.encoding) {
+            ("cdr", "ros2msg") => {
+                let text =
+                    str::from_utf8(&schema.data).map_err(|_| wrong("is not UTF-8".to_owned()))?;
+                Definitions::parse(&schema.name, text)
+                    .map(Self::Ros2)
+                    .map_err(wrong)
+            }
+            ("protobuf", "protobuf") => Descriptors::parse(&schema.name, &schema.data)
+                .map(Self::Protobuf)
+                .map_err(wrong),
+            ("json", "" | "jsonschema") => json::Schema::parse(&schema.data)
+                .map(Self::Json)
+                .map_err(wrong),
+            (encoding, of) => Err(format!(
+                "its messages are {encoding:?} with a schema in {of:?}; known are cdr with ros2msg, protobuf and json"
+            )),
+        }
+    }
+
+    /// Decodes a message.
+    pub(super) fn decode<'a>(&'a self, data: &'a [u8]) -> Result<Value<'a>, String> {
+        match self {
+            Self::Ros2(definitions) => cdr::decode(definitions, data),
+            Self::Protobuf(descriptors) => descriptors.decode(data),
+            Self::Json(schema) => schema.decode(data),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A message, whatever it was encoded in: a tree of named values.
+//!
+//! ```text
+//! { header: { stamp: { sec, nanosec }, frame_id }, name: [text], position: [f64 f64 f64] }
+//! leaves: header.stamp.sec  header.stamp.nanosec  header.frame_id  name  position
+//! ```
+//!
+//! Bytes and texts are borrowed from the message where they stand as they are needed.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use kino_codec::Dtype;
+use serde_json::{Number, Value as Json};
+
+/// No message has more values than this; a list of numbers is one.
+pub(super) const MAX_VALUES: usize = 1 << 16;
+
+/// Nor are messages deeper inside each other than this.
+pub(super) const MAX_DEPTH: usize = 64;
+
+/// A value of a message.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Value<'a> {
+    /// One number, little-endian.
+    Number(Dtype, Cow<'a, [u8]>),
+    /// A list of numbers, little-endian.
+    Numbers(Dtype, Cow<'a, [u8]>),
+    Text(Cow<'a, str>),
+    Texts(Vec<Cow<'a, str>>),
+    /// Names and values, in the order of the schema.
+    Message(Vec<(Cow<'a, str>, Value<'a>)>),
+    Messages(Vec<Value<'a>>),
+    /// What cannot be a frame: null, a list of lists.
+    Other,
+}
+
+impl Value<'_> {
+    /// The value at a path: `pose.position.x`, `segments.0.length`; the message itself at the empty path.
+    pub(super) fn get(&self, path: &str) -> Option<&Self> {
+        if path.is_empty() {
+            return Some(self);
+        }
+        let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+        match self {
+            Self::Message(fields) => {
+                let field = fields.iter().find(|(name, _)| name == first);
+                // A name of JSON may have a dot in it.
+                let whole = || fields.iter().find(|(name, _)| name == path);
+                match field {
+                    Some((_, value)) => value.get(rest),
+                    None => whole().map(|(_, value)| value),
+                }
+            }
+            Self::Messages(items) => items.get(first.parse::<usize>().ok()?)?.get(rest),
+            _ => None,
+        }
+    }
+
+    /// Calls `leaf` for everything that is not a message, with its path.
+    pub(super) fn leaves(&self, path: &mut String, leaf: &mut dyn FnMut(&str, &Value<'_>)) {
+        let mut below = |name: &dyn std::fmt::Display, value: &Value<'_>| {
+            let len = path.len();
+            let dot = if len > 0 { "." } else { "" };
+            // Writing to a string cannot fail.
+            let _ = write!(path, "{dot}{name}");
+            value.leaves(path, leaf);
+            path.truncate(len);
+        };
+        match self {
+            Self::Message(fields) => fields.iter().for_each(|(name, value)| below(name, value)),
+            Self::Messages(items) => {
+                let items = items.iter().enumerate();
+                items.for_each(|(idx, value)| below(&idx, value));
+            }
+            value => leaf(path, value),
+        }
+    }
+
+    /// The same, owned by itself; messages become nothing.
+    pub(super) fn to_owned(&self) -> Value<'static> {
+        match self {
+            Self::Number(dtype, bytes) => Value::Number(*dtype, Cow::Owned(bytes.to_vec())),
+            Self::Numbers(dtype, bytes) => Value::Numbers(*dtype, Cow::Owned(bytes.to_vec())),
+            Self::Text(text) => Value::Text(Cow::Owned(text.to_string())),
+            Self::Texts(texts) => {
+                let texts = texts.iter().map(|text| Cow::Owned(text.to_string()));
+                Value::Texts(texts.collect())
+            }
+            Self::Message(_) | Self::Messages(_) | Self::Other => Value::Other,
+        }
+    }
+
+    /// One whole number.
+    pub(super) fn to_i64(&self) -> Option<i64> {
+        match self.to_json() {
+            Json::Number(number) if matches!(self, Self::Number(..)) => {
+                let whole = |value: f64| (value.fract() == 0.0).then_some(value);
+                // A time of JSON may be written as a float; 2^53 seconds are enough.
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole, and checked")]
+                let float = || number.as_f64().and_then(whole).map(|value| value as i64);
+                number.as_i64().or_else(float)
+            }
+            _ => None,
+        }
+    }
+
+    /// As it stands in attributes.
+    pub(super) fn to_json(&self) -> Json {
+        match self {
+            Self::Number(dtype, bytes) => number(*dtype, bytes),
+            Self::Numbers(dtype, bytes) => {
+                let items = bytes.chunks_exact(dtype.size());
+                Json::Array(items.map(|bytes| number(*dtype, bytes)).collect())
+            }
+            Self::Text(text) => Json::from(&**text),
+            Self::Texts(texts) => texts.iter().map(|text| Json::from(&**text)).collect(),
+            Self::Message(_) | Self::Messages(_) | Self::Other => Json::Null,
+        }
+    }
+}
+
+/// One little-endian number as JSON.
+fn number(dtype: Dtype, bytes: &[u8]) -> Json {
+    let mut eight = [0; 8];
+    for (to, from) in eight.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let [a, b, c, d, ..] = eight;
+    let float = |value: f64| Number::from_f64(value).map_or(Json::Null, Json::Number);
+    match dtype {
+        Dtype::Bool => Json::from(a != 0),
+        Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64 => Json::from(u64::from_le_bytes(eight)),
+        Dtype::I8 => Json::from(i8::from_le_bytes([a])),
+        Dtype::I16 => Json::from(i16::from_le_bytes([a, b])),
+        Dtype::I32 => Json::from(i32::from_le_bytes([a, b, c, d])),
+        Dtype::I64 => Json::from(i64::from_le_bytes(eight)),
+        Dtype::F32 => float(f64::from(f32::from_le_bytes([a, b, c, d]))),
+        Dtype::F64 => float(f64::from_le_bytes(eight)),
+        _ => Json::Null,
+    }
+}
+
+/// Where senders put the time of a measurement: its place, the names of seconds and nanoseconds.
+const STAMPS: [(&str, &str, &str); 5] = [
+    ("header.stamp", "sec", "nanosec"),
+    ("header.stamp", "sec", "nsec"),
+    ("stamp", "sec", "nanosec"),
+    ("timestamp", "seconds", "nanos"),
+    ("timestamp", "sec", "nsec"),
+];
+
+/// The time that the sender put into the message, in nanoseconds.
+pub(super) fn stamp(message: &Value<'_>) -> Option<i64> {
+    STAMPS.iter().find_map(|(place, seconds, rest)| {
+        let place = message.get(place)?;
+        let seconds = place.get(seconds)?.to_i64()?;
+        let rest = place.get(rest)?.to_i64()?;
+        seconds.checked_mul(1_000_000_000)?.checked_add(rest)
+    })
+}
+
+/// Whether a leaf is part of the time of the message.
+pub(super) fn is_stamp(path: &str) -> bool {
+    STAMPS.iter().any(|(place, seconds, rest)| {
+        let leaf = path
+            .strip_prefix(place)
+            .and_then(|rest| rest.strip_prefix('.'));
+        leaf.is_some_and(|leaf| leaf == *seconds || leaf == *rest)
+    })
+}
+
+/// How many more values a message may have.
+#[derive(Debug)]
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(MAX_VALUES)
+    }
+
+    pub(super) fn spend(&mut self) -> Result<(), String> {
+        match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                Ok(())
+            }
+            None => Err(format!("has more than {MAX_VALUES} values")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(value: i32) -> Value<'static> {
+        Value::Number(Dtype::I32, Cow::Owned(value.to_le_bytes().to_vec()))
+    }
+
+    #[test]
+    fn leaves_are_found_by_the_paths_that_they_are_listed_with() {
+        let inner = Value::Message(vec![("sec".into(), one(3)), ("nanosec".into(), one(7))]);
+        let header = Value::Message(vec![("stamp".into(), inner)]);
+        let list = Value::Messages(vec![
+            Value::Message(vec![("x".into(), one(1))]),
+            Value::Message(vec![("x".into(), one(-2))]),
+        ]);
+        let message = Value::Message(vec![("header".into(), header), ("list".into(), list)]);
+        let mut found = Vec::new();
+        message.leaves(&mut String::new(), &mut |path, value| {
+            assert_eq!(message.get(path), Some(value));
+            found.push((path.to_owned(), value.to_i64()));
+        });
+        let found: Vec<_> = found
+            .iter()
+            .map(|(path, value)| (&**path, *value))
+            .collect();
+        let expected = [
+            ("header.stamp.sec", Some(3)),
+            ("header.stamp.nanosec", Some(7)),
+            ("list.0.x", Some(1)),
+            ("list.1.x", Some(-2)),
+        ];
+        assert_eq!(found, expected);
+        assert_eq!(stamp(&message), Some(3_000_000_007));
+        assert!(is_stamp("header.stamp.sec") && !is_stamp("header.stamp") && !is_stamp("sec"));
+    }
+}

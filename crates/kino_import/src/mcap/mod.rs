@@ -1,0 +1,320 @@
+//! MCAP recordings: ROS 2, protobuf and JSON messages of many rates.
+//!
+//! ```text
+//! scan.rs     walk.rs topic.rs leaf.rs   streams.rs picks.rs    plan.rs split.rs      here
+//! entries ─▶  topics: times and types ─▶ fields → streams   ─▶  times → episodes ─▶   frames, a block at a time
+//! blocks.rs   decoder.rs: cdr.rs (ros2.rs), protobuf.rs, json.rs → message.rs
+//! ```
+//!
+//! The walk reads a file once and keeps where its messages are, not what they say. A stream is a field of a topic (the
+//! name under which messages are sent); its clock has the stamps that the senders put into their messages, or where
+//! there are none, the times of logging. Streams keep their own rates.
+//!
+//! MCAP's words: a chunk is a block here, a record an entry. Its topics keep their name, because users write them into
+//! mapping files; a channel is who sends to a topic.
+
+mod blocks;
+mod bytes;
+mod cdr;
+mod decoder;
+mod entries;
+mod json;
+mod leaf;
+mod mapping;
+mod message;
+mod picks;
+mod pixels;
+mod plan;
+mod protobuf;
+mod ros2;
+mod scan;
+mod split;
+mod streams;
+mod summary;
+mod topic;
+mod walk;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use kino_codec::FrameType;
+use serde_json::{Map, Value as Json};
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result};
+use crate::open::ImportOptions;
+use crate::plans;
+use crate::recent::Recent;
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use blocks::Block;
+use decoder::Decoder;
+use entries::Place;
+use mapping::Mapping;
+use message::Value;
+use picks::Pick;
+use pixels::Look;
+use plan::{Planning, When};
+use walk::Contents;
+
+/// How a file starts.
+pub(crate) const MAGIC: &[u8] = scan::MAGIC;
+
+/// Episodes of MCAP files.
+#[derive(Debug)]
+pub(crate) struct McapSource {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, what is behind each stream.
+    parts: Vec<Vec<Part>>,
+    /// For each file, its blocks.
+    blocks: Vec<Vec<Block>>,
+    recent: Recent<(usize, u32), Vec<u8>>,
+}
+
+/// What is behind a stream.
+#[derive(Debug)]
+struct Part {
+    decoder: Arc<Decoder>,
+    pick: Pick,
+    look: Option<Look>,
+    /// The messages, in the order of their times.
+    places: Arc<[Place]>,
+}
+
+impl McapSource {
+    /// Walks the files and plans their episodes.
+    pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
+        let mapping = Mapping::read(options.mapping.as_deref())?;
+        let mut source = Self {
+            info: SourceInfo {
+                format: "mcap",
+                files: Vec::new(),
+                attributes: Map::new(),
+                defects: Vec::new(),
+            },
+            episodes: Vec::new(),
+            parts: Vec::new(),
+            blocks: Vec::new(),
+            recent: Recent::default(),
+        };
+        let mut found = HashSet::new();
+        for (path, contents) in paths.iter().zip(walk::walk_all(paths, &mapping)) {
+            let contents = contents?;
+            found.extend(contents.topics.iter().map(|topic| topic.name.clone()));
+            source.add(path, contents, &mapping, paths.len())?;
+        }
+        for stream in mapping
+            .streams
+            .iter()
+            .filter(|stream| !found.contains(&stream.topic))
+        {
+            let what = format!(
+                "stream `{}` of the mapping: no file has the topic `{}`",
+                stream.name, stream.topic
+            );
+            source
+                .info
+                .defects
+                .push(Defect::new("mapping", what, Action::Skipped));
+        }
+        let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, "mcap");
+        source.info.defects.extend(mixed);
+        if source.episodes.is_empty() {
+            return Err(plan::nothing_left(paths, &source.info.defects));
+        }
+        Ok(source)
+    }
+
+    fn add(
+        &mut self,
+        path: &Path,
+        contents: Contents,
+        mapping: &Mapping,
+        files: usize,
+    ) -> Result<()> {
+        let metadata = path.metadata().map_err(|source| ImportError::Io {
+            path: path.to_owned(),
+            source,
+        })?;
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let stem = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let marks = contents.marks.last().map_or(&[][..], Vec::as_slice);
+        let spans = split::split(&mapping.episodes, &contents.topics, marks);
+        let id = |idx: usize| match spans.len() {
+            1 => stem.clone(),
+            _ => format!("{stem}/{idx}"),
+        };
+        let planned = plan::plan(&contents.topics, mapping);
+        let entries: Vec<_> = contents
+            .topics
+            .iter()
+            .map(|topic| split::sort_in(&spans, &topic.entries))
+            .collect();
+        let first = self.episodes.len();
+        for (idx, span) in spans.iter().enumerate() {
+            let planning = Planning {
+                file: &file,
+                id: id(idx),
+                span,
+            };
+            let topics = contents.topics.iter().zip(&planned).zip(&entries);
+            let topics = topics.map(|((topic, planned), entries)| (topic, planned, &*entries[idx]));
+            let (mut episode, parts, defects) = planning.episode(topics);
+            self.info.defects.extend(defects);
+            if parts.is_empty() {
+                continue;
+            }
+            episode.file = self.info.files.len();
+            episode.task = plan::task(mapping, &contents, span);
+            self.episodes.push(episode);
+            self.parts.push(parts);
+        }
+        let here = &self.episodes[first..];
+        let blame = |when: When| match when {
+            When::At(time) => split::find(&spans, time).map(id),
+            When::AtTheEnd => here.last().map(|episode| episode.id.clone()),
+            // What all episodes have is a defect of none in particular.
+            When::Always => here
+                .first()
+                .filter(|_| here.len() == 1)
+                .map(|episode| episode.id.clone()),
+        };
+        self.info
+            .defects
+            .extend(plan::faults(&file, &contents, &planned, blame));
+        if let Some(outside) = plan::outside(&contents.topics, &entries) {
+            self.info
+                .defects
+                .push(Defect::new(&file, outside, Action::Noted));
+        }
+        if files == 1 {
+            self.info.attributes = contents.attributes;
+        } else if !contents.attributes.is_empty() {
+            self.info
+                .attributes
+                .insert(stem.clone(), Json::Object(contents.attributes));
+        }
+        self.info
+            .files
+            .push(SourceFile::new(path.to_owned(), metadata.len()));
+        self.blocks.push(contents.blocks);
+        Ok(())
+    }
+
+    /// The payload of a message inside its block.
+    fn block(&self, file: usize, block: u32) -> Result<Arc<Vec<u8>>> {
+        let path = self.info.files[file].path();
+        self.recent.get((file, block), || {
+            let blocks = &self.blocks[file];
+            let place = usize::try_from(block).unwrap_or(usize::MAX);
+            let read = blocks.get(place).map(|block| block.read(path));
+            let read = read.unwrap_or_else(|| Ok(Err("is not there".to_owned())));
+            let read = read.map_err(|source| ImportError::Io {
+                path: path.to_owned(),
+                source,
+            })?;
+            read.map_err(|what| ImportError::corrupt(path, &format!("block {block}"), what))
+        })
+    }
+}
+
+impl Source for McapSource {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let part = &self.parts[episode][stream];
+        let is_bytes = plan.carried || plan.frame == FrameType::Text;
+        *out = match is_bytes {
+            true => FrameBuf::Bytes(Vec::new()),
+            false => FrameBuf::Values(Vec::new()),
+        };
+        let file = self.episodes[episode].file;
+        let mut last: Option<(u32, Arc<Vec<u8>>)> = None;
+        for place in &part.places[plans::places(&frames)] {
+            let block = match last.take() {
+                Some((known, block)) if known == place.block => block,
+                _ => self.block(file, place.block)?,
+            };
+            part.read(&block, *place, &plan.frame, out)
+                .map_err(|what| {
+                    ImportError::corrupt(
+                        self.info.files[file].path(),
+                        &plan.name,
+                        format!("has a message that {what}"),
+                    )
+                })?;
+            last = Some((place.block, block));
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Adds the frame in a message.
+    fn read(
+        &self,
+        block: &[u8],
+        place: Place,
+        frame: &FrameType,
+        out: &mut FrameBuf,
+    ) -> Result<(), String> {
+        let usize = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+        let data = block
+            .get(usize(place.offset)..)
+            .and_then(|rest| rest.get(..usize(place.len)));
+        let message = self.decoder.decode(data.ok_or("ends behind its block")?)?;
+        let paths = match (&self.pick, &self.look) {
+            (Pick::Picture(inside), Some(look)) => {
+                let inside = message.get(inside).ok_or("has no picture")?;
+                return pixels::read(inside, look, out);
+            }
+            (Pick::Picture(_), None) => return Err("has no picture".to_owned()),
+            (Pick::Fields(paths), _) => paths,
+        };
+        match out {
+            FrameBuf::Bytes(texts) => match message.get(&paths[0]) {
+                Some(Value::Text(text)) => texts.push(text.as_bytes().to_vec()),
+                _ => return Err("has no text".to_owned()),
+            },
+            FrameBuf::Values(values) => {
+                let before = values.len();
+                for path in paths {
+                    match message.get(path) {
+                        Some(Value::Number(_, bytes) | Value::Numbers(_, bytes)) => {
+                            values.extend(&**bytes)
+                        }
+                        _ => return Err(format!("has no numbers in `{path}`")),
+                    }
+                }
+                let wanted = frame.as_values().map_or(0, |ty| ty.frame_bytes());
+                if values.len() - before != wanted {
+                    return Err(format!("has {} bytes, not {wanted}", values.len() - before));
+                }
+            }
+        }
+        Ok(())
+    }
+}

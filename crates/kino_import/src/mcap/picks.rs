@@ -1,0 +1,135 @@
+//! Which parts of a message are one stream, for messages that everybody knows.
+//!
+//! | message | stream |
+//! |---|---|
+//! | Image, RawImage, CompressedImage | the picture |
+//! | Pose, Transform | position and orientation, 7 numbers |
+//! | Wrench, Twist, Accel | 6 numbers |
+//! | Imu | orientation, angular velocity, linear acceleration |
+//! | std_msgs | its `data` |
+//!
+//! Anything else has one stream per field.
+
+/// What a stream takes of a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Pick {
+    /// The picture in the message at this path.
+    Picture(String),
+    /// These fields, one behind the other.
+    Fields(Vec<String>),
+}
+
+const POSE: &[&str] = &[
+    "position.x",
+    "position.y",
+    "position.z",
+    "orientation.x",
+    "orientation.y",
+    "orientation.z",
+    "orientation.w",
+];
+const TRANSFORM: &[&str] = &[
+    "translation.x",
+    "translation.y",
+    "translation.z",
+    "rotation.x",
+    "rotation.y",
+    "rotation.z",
+    "rotation.w",
+];
+const WRENCH: &[&str] = &[
+    "force.x", "force.y", "force.z", "torque.x", "torque.y", "torque.z",
+];
+const TWIST: &[&str] = &[
+    "linear.x",
+    "linear.y",
+    "linear.z",
+    "angular.x",
+    "angular.y",
+    "angular.z",
+];
+const THREE: &[&str] = &["x", "y", "z"];
+const FOUR: &[&str] = &["x", "y", "z", "w"];
+
+/// Message, the end of the stream's name, the message inside, its fields.
+type Known = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static [&'static str],
+);
+
+const KNOWN: &[Known] = &[
+    ("geometry_msgs/Pose", "", "", POSE),
+    ("geometry_msgs/PoseStamped", "", "pose", POSE),
+    (
+        "geometry_msgs/PoseWithCovarianceStamped",
+        "",
+        "pose.pose",
+        POSE,
+    ),
+    ("geometry_msgs/Transform", "", "", TRANSFORM),
+    ("geometry_msgs/TransformStamped", "", "transform", TRANSFORM),
+    ("geometry_msgs/Wrench", "", "", WRENCH),
+    ("geometry_msgs/WrenchStamped", "", "wrench", WRENCH),
+    ("geometry_msgs/Twist", "", "", TWIST),
+    ("geometry_msgs/TwistStamped", "", "twist", TWIST),
+    ("geometry_msgs/Accel", "", "", TWIST),
+    ("geometry_msgs/AccelStamped", "", "accel", TWIST),
+    ("geometry_msgs/PointStamped", "", "point", THREE),
+    ("geometry_msgs/Vector3Stamped", "", "vector", THREE),
+    ("geometry_msgs/QuaternionStamped", "", "quaternion", FOUR),
+    ("sensor_msgs/Imu", "orientation", "orientation", FOUR),
+    (
+        "sensor_msgs/Imu",
+        "angular_velocity",
+        "angular_velocity",
+        THREE,
+    ),
+    (
+        "sensor_msgs/Imu",
+        "linear_acceleration",
+        "linear_acceleration",
+        THREE,
+    ),
+    ("nav_msgs/Odometry", "pose", "pose.pose", POSE),
+    ("nav_msgs/Odometry", "twist", "twist.twist", TWIST),
+    ("foxglove.PoseInFrame", "", "pose", POSE),
+    ("foxglove.FrameTransform", "", "", TRANSFORM),
+];
+
+const PICTURES: [&str; 4] = [
+    "sensor_msgs/Image",
+    "sensor_msgs/CompressedImage",
+    "foxglove.RawImage",
+    "foxglove.CompressedImage",
+];
+
+/// The streams of a message that is known, each with the end of its name; none if it is not known.
+pub(super) fn known(schema: &str) -> Vec<(&'static str, Pick)> {
+    if PICTURES.contains(&schema) {
+        return vec![("", Pick::Picture(String::new()))];
+    }
+    if schema.starts_with("std_msgs/")
+        && !matches!(
+            schema,
+            "std_msgs/Header" | "std_msgs/ColorRGBA" | "std_msgs/Empty"
+        )
+    {
+        return vec![("", Pick::Fields(vec!["data".to_owned()]))];
+    }
+    let rows = KNOWN.iter().filter(|(name, ..)| *name == schema);
+    rows.map(|(_, end, inside, fields)| {
+        let fields = fields.iter().map(|field| join(inside, field, '.'));
+        (*end, Pick::Fields(fields.collect()))
+    })
+    .collect()
+}
+
+/// Two parts of a path, or the one that is not empty.
+pub(super) fn join(before: &str, behind: &str, by: char) -> String {
+    match (before, behind) {
+        ("", only) | (only, "") => only.to_owned(),
+        (before, behind) => format!("{before}{by}{behind}"),
+    }
+}

@@ -1,0 +1,304 @@
+//! Pictures in messages: raw pixels in rows that may be padded, or JPEG and PNG files.
+//!
+//! ```text
+//! { height, width, encoding: "bgr8", is_bigendian, step, data }    raw: a row is `step` bytes, its pixels fewer
+//! { format: "jpeg", data }                                         a file
+//! ```
+
+use kino_codec::{Dtype, ValueType};
+use kino_dataset::Kind;
+
+use super::message::Value;
+use crate::source::FrameBuf;
+use crate::{jpeg, png};
+
+/// What the pictures of a stream are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) kind: Kind,
+    pub(super) ty: ValueType,
+    /// Whether frames are JPEG files.
+    pub(super) carried: bool,
+}
+
+/// What a picture is, from its sizes and the header of its file, or what is wrong with it.
+pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
+    if message.get("encoding").is_some() {
+        return Raw::of(message).map(|raw| raw.look);
+    }
+    look_file(file(message)?)
+}
+
+/// The same of a file.
+fn look_file(file: &[u8]) -> Result<Look, String> {
+    if png::is_png(file) {
+        let ty = png::header(file)?;
+        let kind = match (ty.dtype(), ty.shape()) {
+            (Dtype::U8, [_, _, 1 | 3 | 4]) => Kind::Image,
+            (Dtype::U16, [_, _, 1]) => Kind::Depth,
+            _ => Kind::Vector,
+        };
+        return Ok(Look {
+            kind,
+            ty,
+            carried: false,
+        });
+    }
+    let jpeg = jpeg::without_padding(file).ok_or("is neither a whole JPEG file nor a PNG file")?;
+    let header = jpeg::header(jpeg)
+        .filter(|header| matches!(header.components, 1 | 3))
+        .ok_or("is a JPEG file that is neither grey nor colour of 8 bits")?;
+    let shape = [header.height, header.width, header.components];
+    let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
+    Ok(Look {
+        kind: Kind::Image,
+        ty,
+        carried: true,
+    })
+}
+
+/// Adds a picture to the frames.
+pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Result<(), String> {
+    if message.get("encoding").is_some() {
+        let raw = Raw::of(message)?;
+        if raw.look != *look {
+            return Err(format!(
+                "is a picture of {}, the first is of {}",
+                raw.look.ty, look.ty
+            ));
+        }
+        if let FrameBuf::Values(values) = out {
+            raw.read(values);
+        }
+        return Ok(());
+    }
+    let file = file(message)?;
+    let found = look_file(file)?;
+    if found != *look {
+        return Err(format!(
+            "is a picture of {}, the first is of {}",
+            found.ty, look.ty
+        ));
+    }
+    match out {
+        FrameBuf::Bytes(files) => files.push(jpeg::without_padding(file).unwrap_or(file).to_vec()),
+        FrameBuf::Values(values) => values.append(&mut png::decode(file)?.1),
+    }
+    Ok(())
+}
+
+fn data<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
+    match message.get("data") {
+        Some(Value::Numbers(Dtype::U8, bytes)) => Ok(bytes),
+        _ => Err("has no bytes in `data`".to_owned()),
+    }
+}
+
+/// How `compressed_depth_image_transport` starts: what it did, and two numbers for depth in floats.
+const DEPTH_HEAD_BYTES: usize = 12;
+
+fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
+    let bytes = data(message)?;
+    let behind = bytes.get(DEPTH_HEAD_BYTES..).unwrap_or_default();
+    let format = message
+        .get("format")
+        .map(Value::to_json)
+        .unwrap_or_default();
+    let is_depth = format
+        .as_str()
+        .is_some_and(|format| format.starts_with("16UC1; compressedDepth"));
+    match is_depth && png::is_png(behind) {
+        true => Ok(behind),
+        false => Ok(bytes),
+    }
+}
+
+/// A raw picture.
+struct Raw<'v> {
+    look: Look,
+    data: &'v [u8],
+    step: usize,
+    row_bytes: usize,
+    is_big: bool,
+    /// Whether blue stands before red.
+    is_blue_first: bool,
+}
+
+impl<'v> Raw<'v> {
+    fn of(message: &'v Value<'_>) -> Result<Self, String> {
+        let size = |name: &str| {
+            let size = message.get(name).and_then(Value::to_i64);
+            let size = size.and_then(|size| usize::try_from(size).ok());
+            size.ok_or_else(|| format!("is a picture without `{name}`"))
+        };
+        let Some(Value::Text(encoding)) = message.get("encoding") else {
+            return Err("is a picture without `encoding`".to_owned());
+        };
+        let (height, width) = (size("height")?, size("width")?);
+        let (dtype, colours) = layout(encoding)?;
+        let shape = match colours {
+            Some(colours) => vec![height, width, colours],
+            None => vec![height, width],
+        };
+        let ty =
+            ValueType::new(dtype, &shape).map_err(|error| format!("is a picture with {error}"))?;
+        if ty.elements() == 0 {
+            return Err("is a picture without pixels".to_owned());
+        }
+        let kind = if colours.is_some() {
+            Kind::Image
+        } else {
+            Kind::Depth
+        };
+        let row_bytes = ty.frame_bytes() / height;
+        let step = match size("step").unwrap_or(0) {
+            0 => row_bytes,
+            step => step,
+        };
+        let (data, wanted) = (
+            data(message)?,
+            step.saturating_mul(height - 1).saturating_add(row_bytes),
+        );
+        if step < row_bytes || data.len() < wanted {
+            return Err(format!(
+                "is a picture of {ty} in {} bytes with rows of {step}, which does not fit",
+                data.len()
+            ));
+        }
+        Ok(Self {
+            look: Look {
+                kind,
+                ty,
+                carried: false,
+            },
+            data,
+            step,
+            row_bytes,
+            is_big: message
+                .get("is_bigendian")
+                .and_then(Value::to_i64)
+                .unwrap_or(0)
+                != 0,
+            is_blue_first: encoding.starts_with("bgr"),
+        })
+    }
+
+    fn read(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        for row in self.data.chunks(self.step).take(self.look.ty.shape()[0]) {
+            out.extend(&row[..self.row_bytes]);
+        }
+        let (pixels, size) = (&mut out[start..], self.look.ty.dtype().size());
+        if self.is_big && size > 1 {
+            pixels.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+        }
+        if self.is_blue_first {
+            let colours = self.look.ty.shape().last().copied().unwrap_or(3);
+            pixels
+                .chunks_exact_mut(colours)
+                .for_each(|pixel| pixel.swap(0, 2));
+        }
+    }
+}
+
+/// The numbers of an encoding and how many colours it has; none for depth.
+fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
+    Ok(match encoding {
+        "rgb8" | "bgr8" | "8UC3" => (Dtype::U8, Some(3)),
+        "rgba8" | "bgra8" | "8UC4" => (Dtype::U8, Some(4)),
+        "mono8" | "8UC1" | "bayer_rggb8" | "bayer_bggr8" | "bayer_gbrg8" | "bayer_grbg8" => {
+            (Dtype::U8, Some(1))
+        }
+        "mono16" | "16UC1" => (Dtype::U16, None),
+        "32FC1" => (Dtype::F32, None),
+        other => {
+            return Err(format!(
+                "is a picture in {other:?}; known are rgb8, bgr8, rgba8, bgra8, mono8, bayer_*8, mono16, 16UC1, 32FC1"
+            ));
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+
+    fn image(
+        encoding: &'static str,
+        size: (u32, u32, u32),
+        is_big: u8,
+        data: &'static [u8],
+    ) -> Value<'static> {
+        let number =
+            |value: u32| Value::Number(Dtype::U32, Cow::Owned(value.to_le_bytes().to_vec()));
+        Value::Message(vec![
+            ("height".into(), number(size.0)),
+            ("width".into(), number(size.1)),
+            ("encoding".into(), Value::Text(encoding.into())),
+            ("is_bigendian".into(), number(u32::from(is_big))),
+            ("step".into(), number(size.2)),
+            (
+                "data".into(),
+                Value::Numbers(Dtype::U8, Cow::Borrowed(data)),
+            ),
+        ])
+    }
+
+    fn pixels(image: &Value<'_>) -> Vec<u8> {
+        let mut out = FrameBuf::default();
+        read(image, &look(image).unwrap(), &mut out).unwrap();
+        match out {
+            FrameBuf::Values(values) => values,
+            FrameBuf::Bytes(_) => panic!("pixels are numbers"),
+        }
+    }
+
+    #[test]
+    fn rows_lose_their_padding_and_numbers_their_order() {
+        let bgr = image("bgr8", (2, 1, 4), 0, &[3, 2, 1, 0xee, 6, 5, 4]);
+        assert_eq!(pixels(&bgr), [1, 2, 3, 4, 5, 6]);
+        let depth = image("16UC1", (1, 2, 4), 1, &[1, 2, 3, 4]);
+        assert_eq!(pixels(&depth), [2, 1, 4, 3]);
+        assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
+    }
+
+    #[test]
+    fn a_depth_file_stands_behind_the_head_of_its_transport() {
+        let mut bytes = vec![0; DEPTH_HEAD_BYTES];
+        let mut encoder = ::png::Encoder::new(&mut bytes, 2, 1);
+        encoder.set_color(::png::ColorType::Grayscale);
+        encoder.set_depth(::png::BitDepth::Sixteen);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&[1, 2, 3, 4]).unwrap();
+        writer.finish().unwrap();
+        let message = |format: &'static str| {
+            let data = Value::Numbers(Dtype::U8, Cow::Borrowed(&*bytes));
+            let format = Value::Text(format.into());
+            Value::Message(vec![("format".into(), format), ("data".into(), data)])
+        };
+        let depth = message("16UC1; compressedDepth png");
+        assert_eq!(look(&depth).unwrap().kind, Kind::Depth);
+        assert_eq!(pixels(&depth), [2, 1, 4, 3]);
+        // Floats are stored as something else there, which is not known.
+        assert!(look(&message("32FC1; compressedDepth png")).is_err());
+    }
+
+    #[test]
+    fn sizes_that_lie_are_refused() {
+        for (size, data) in [
+            ((2, 1, 4), &[0; 6][..]),
+            ((1, 2, 5), &[0; 6]),
+            ((u32::MAX, u32::MAX, u32::MAX), &[0; 6]),
+            ((0, 2, 6), &[0; 6]),
+        ] {
+            assert!(look(&image("rgb8", size, 0, data)).is_err(), "{size:?}");
+        }
+        assert!(
+            look(&image("yuv422", (1, 2, 6), 0, &[0; 6]))
+                .unwrap_err()
+                .contains("yuv422")
+        );
+    }
+}

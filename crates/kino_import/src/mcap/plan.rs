@@ -1,0 +1,287 @@
+//! The plan: topics and times become episodes of streams, and what is left becomes defects.
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Map, Value as Json};
+
+use super::Part;
+use super::entries::Place;
+use super::mapping::{Clock, Mapping, Stream, Task};
+use super::streams::{Planned, TopicStream};
+use super::topic::{Entry, Topic};
+use super::walk::Contents;
+use crate::defect::{Action, Defect};
+use crate::error::ImportError;
+use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+
+/// What becomes of each topic. Of two streams of one name, the second is left out.
+pub(super) fn plan(topics: &[Topic], mapping: &Mapping) -> Vec<Planned> {
+    let mut names = HashSet::new();
+    let plan = |topic: &Topic| {
+        let wanted: Vec<&Stream> = mapping
+            .streams
+            .iter()
+            .filter(|stream| stream.topic == topic.name)
+            .collect();
+        let mut planned = topic.plan(&wanted, mapping.keeps_others());
+        let Planned { streams, lost, .. } = &mut planned;
+        streams.retain(|stream| {
+            let is_new = names.insert(stream.name.clone());
+            if !is_new {
+                lost.push((
+                    String::new(),
+                    format!("stream `{}` is already that of another topic", stream.name),
+                ));
+            }
+            is_new
+        });
+        planned
+    };
+    topics.iter().map(plan).collect()
+}
+
+/// One episode that is being planned.
+pub(super) struct Planning<'a> {
+    /// The name of its file.
+    pub(super) file: &'a str,
+    pub(super) id: String,
+    /// When its messages were logged.
+    pub(super) span: &'a RangeInclusive<i64>,
+}
+
+/// The messages of a topic by one clock: their times, their places, how many stood in the wrong order.
+struct Timed {
+    times: Arc<[i64]>,
+    places: Arc<[Place]>,
+    moved: usize,
+}
+
+impl Planning<'_> {
+    /// The episode, what is behind its streams, and its defects, from topics and their messages in it.
+    pub(super) fn episode<'t>(
+        &self,
+        topics: impl Iterator<Item = (&'t Topic, &'t Planned, &'t [Entry])>,
+    ) -> (EpisodePlan, Vec<Part>, Vec<Defect>) {
+        let (mut streams, mut defects) = (Vec::new(), Vec::new());
+        for (topic, planned, entries) in topics {
+            let Ok(decoder) = &topic.decoder else {
+                continue;
+            };
+            let mut clocks: BTreeMap<Clock, Timed> = BTreeMap::new();
+            for stream in &planned.streams {
+                let timed = clocks
+                    .entry(stream.clock)
+                    .or_insert_with(|| in_time(entries, stream.clock));
+                if timed.times.is_empty() {
+                    continue;
+                }
+                let part = Part {
+                    decoder: Arc::clone(decoder),
+                    pick: stream.pick.clone(),
+                    look: stream.look.clone(),
+                    places: Arc::clone(&timed.places),
+                };
+                streams.push((to_plan(stream, topic, &timed.times), part));
+            }
+            for timed in clocks.values().filter(|timed| timed.moved > 0) {
+                let what = format!(
+                    "goes back in time: {} of {} messages stand behind a later one; kept, put in the order of time",
+                    timed.moved,
+                    timed.times.len()
+                );
+                let place = format!("{}:{}", self.file, topic.name);
+                defects.push(Defect::new(place, what, Action::Kept).of(&self.id));
+            }
+        }
+        streams.sort_by(|a, b| a.0.name.cmp(&b.0.name));
+        let (streams, parts) = streams.into_iter().unzip();
+        let object = match *self.span == (i64::MIN..=i64::MAX) {
+            true => "/".to_owned(),
+            false => format!("/ from {} ns to {} ns", self.span.start(), self.span.end()),
+        };
+        let episode = EpisodePlan {
+            id: self.id.clone(),
+            splits: Vec::new(),
+            attributes: Map::new(),
+            task: None,
+            success: None,
+            licence: None,
+            file: 0,
+            object,
+            streams,
+        };
+        (episode, parts, defects)
+    }
+}
+
+/// Messages in the order of a clock.
+fn in_time(entries: &[Entry], clock: Clock) -> Timed {
+    let entries = entries.iter();
+    let mut timed: Vec<_> = entries
+        .map(|entry| (entry.time(clock), entry.place))
+        .collect();
+    let mut latest = i64::MIN;
+    let is_moved = |(time, _): &&(i64, Place)| {
+        let is_moved = *time < latest;
+        latest = latest.max(*time);
+        is_moved
+    };
+    let moved = timed.iter().filter(is_moved).count();
+    // Stable: messages of one time stay in the order of the file.
+    timed.sort_by_key(|(time, _)| *time);
+    let (times, places): (Vec<_>, Vec<_>) = timed.into_iter().unzip();
+    Timed {
+        times: times.into(),
+        places: places.into(),
+        moved,
+    }
+}
+
+fn to_plan(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamPlan {
+    let mut attributes = stream.attributes.clone();
+    let unit = match attributes.remove("unit") {
+        Some(Json::String(unit)) => Some(unit),
+        other => {
+            attributes.extend(other.map(|other| ("unit".to_owned(), other)));
+            None
+        }
+    };
+    attributes.insert("topic".to_owned(), Json::from(topic.name.as_str()));
+    if !topic.schema.name.is_empty() {
+        attributes.insert("message".to_owned(), Json::from(topic.schema.name.as_str()));
+    }
+    let clock = match stream.clock {
+        Clock::Header => "header",
+        Clock::Log => "log",
+        Clock::Publish => "publish",
+    };
+    attributes.insert("clock".to_owned(), Json::from(clock));
+    StreamPlan {
+        name: stream.name.clone(),
+        kind: stream.kind,
+        frame: stream.frame.clone(),
+        frames: times.len() as u64,
+        clock: ClockPlan::Explicit(Arc::clone(times)),
+        shift_of: None,
+        carried: stream.look.as_ref().is_some_and(|look| look.carried),
+        unit,
+        attributes,
+    }
+}
+
+/// What was done in an episode, as the mapping says: its text, or the first that a topic gave inside or before it.
+pub(super) fn task(
+    mapping: &Mapping,
+    contents: &Contents,
+    span: &RangeInclusive<i64>,
+) -> Option<String> {
+    match mapping.task.as_ref()? {
+        Task::Text(text) => Some(text.clone()),
+        Task::Topic(_) => {
+            let marks = contents.marks.first()?;
+            let inside = marks.iter().find(|(time, _)| span.contains(time));
+            let before = || marks.iter().rev().find(|(time, _)| time < span.start());
+            inside.or_else(before).map(|(_, text)| text.clone())
+        }
+    }
+}
+
+/// When something went wrong.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum When {
+    /// At this time of logging.
+    At(i64),
+    /// Where the file ends, or nobody knows.
+    AtTheEnd,
+    /// In all messages of a topic.
+    Always,
+}
+
+/// What is wrong with a file and its topics; `blame` names the episode of a time.
+pub(super) fn faults(
+    file: &str,
+    contents: &Contents,
+    planned: &[Planned],
+    blame: impl Fn(When) -> Option<String>,
+) -> Vec<Defect> {
+    let mut out = Vec::new();
+    let mut push = |place: &str, what: String, action, when| {
+        let defect = Defect::new(format!("{file}:{place}"), what, action);
+        out.push(match blame(when) {
+            Some(episode) => defect.of(&episode),
+            None => defect,
+        });
+    };
+    for fault in &contents.faults {
+        let action = if fault.is_loss {
+            Action::Skipped
+        } else {
+            Action::Kept
+        };
+        let when = fault.log_ns.map_or(When::AtTheEnd, When::At);
+        push(&fault.place, fault.what.clone(), action, when);
+    }
+    for (topic, planned) in contents.topics.iter().zip(planned) {
+        let place = &topic.name;
+        let all = topic.unread.0 + topic.entries.len() as u64;
+        match (&topic.decoder, &topic.unread) {
+            (Err(_), (0, _)) => {}
+            (Err(what), _) => push(
+                place,
+                format!("{all} messages are not imported: {what}"),
+                Action::Skipped,
+                When::Always,
+            ),
+            (Ok(_), (unread, Some((log_ns, what)))) => {
+                let what = format!("{unread} of {all} messages are not imported; the first {what}");
+                push(place, what, Action::Skipped, When::At(*log_ns));
+            }
+            (Ok(_), _) => {}
+        }
+        for (path, what) in &planned.lost {
+            let place = match path.is_empty() {
+                true => place.clone(),
+                false => format!("{place}, field `{path}`"),
+            };
+            push(&place, what.clone(), Action::Skipped, When::Always);
+        }
+        for what in &planned.notes {
+            push(place, what.clone(), Action::Noted, When::Always);
+        }
+        if !topic.entries.is_empty() && planned.streams.is_empty() && planned.lost.is_empty() {
+            push(
+                place,
+                "is not imported: the mapping leaves it out, or it has no values".to_owned(),
+                Action::Noted,
+                When::Always,
+            );
+        }
+    }
+    out
+}
+
+/// How many messages lie outside of all episodes, in words.
+pub(super) fn outside(topics: &[Topic], inside: &[Vec<Vec<Entry>>]) -> Option<String> {
+    let all: usize = topics.iter().map(|topic| topic.entries.len()).sum();
+    let inside: usize = inside.iter().flatten().map(Vec::len).sum();
+    let outside = all - inside;
+    (outside > 0)
+        .then(|| format!("{outside} messages lie outside of the episodes and are not imported"))
+}
+
+/// An error that says why no episode is left.
+pub(super) fn nothing_left(paths: &[PathBuf], defects: &[Defect]) -> ImportError {
+    let why = match defects {
+        [] => String::new(),
+        [first, ..] => format!(" ({}: {})", first.place, first.what),
+    };
+    ImportError::NotFound {
+        path: paths.first().cloned().unwrap_or_default(),
+        what: format!("no episode to import{why}"),
+        next: "check that this is the recording, and that its mapping names what is in it"
+            .to_owned(),
+    }
+}

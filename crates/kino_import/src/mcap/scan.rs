@@ -1,0 +1,303 @@
+//! One pass through a file, from its first byte to its last.
+//!
+//! ```text
+//! 89 M C A P 30 0D 0A │ u8 kind │ u64 len │ body … │ u8 kind │ …     │ 89 M C A P 30 0D 0A
+//!                       schemas, sources of messages, blocks, messages, attachments, metadata, footer
+//! ```
+//!
+//! A recorder that is killed leaves a file without its end. Everything is read in the order in which it was written,
+//! so such a file gives all that was finished. Where there is an end, its list of topics comes first: a damaged block
+//! then costs its messages only, and not the schemas of all messages behind it. The index of blocks at the end is not
+//! needed: the walk looks at every message anyway, for the stamp inside of it.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use super::blocks::{Block, Compression, MAX_BLOCK_BYTES, Stored};
+use super::bytes::{Bytes, to_time, to_usize};
+use super::entries::{Event, Fault, Place, name, plain};
+use super::summary;
+
+/// How a file starts, and ends.
+pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
+
+/// A kind and a length stand before everything.
+pub(super) const HEAD_BYTES: u64 = 9;
+
+/// What stands before the payload of a message: its channel, a number, two times.
+const MESSAGE_HEAD_BYTES: usize = 22;
+
+/// Neighbouring messages outside of blocks are read together up to this many bytes.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// A small file may have this many messages, however well they are compressed.
+const MIN_MESSAGES: u64 = 1 << 20;
+
+/// Reads the whole file and tells what it meets; returns the blocks.
+pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Block>> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    summary::tell_channels(&mut file, len, tell)?;
+    let mut scan = Scan {
+        file: BufReader::with_capacity(1 << 20, file),
+        at: 0,
+        len,
+        crc: crc32fast::Hasher::new(),
+        blocks: Vec::new(),
+        is_run: false,
+        messages: 0,
+        faults: 0,
+        tell,
+    };
+    let mut magic = Vec::new();
+    scan.read(MAGIC.len() as u64, &mut magic)?;
+    if magic != MAGIC {
+        scan.fault(0, "is not the start of an MCAP file", None);
+        return Ok(scan.blocks);
+    }
+    scan.all()?;
+    Ok(scan.blocks)
+}
+
+struct Scan<'a> {
+    file: BufReader<File>,
+    /// Where the next byte is.
+    at: u64,
+    len: u64,
+    /// Over everything so far.
+    crc: crc32fast::Hasher,
+    blocks: Vec<Block>,
+    /// Whether the last block is a run of messages that may still grow.
+    is_run: bool,
+    messages: u64,
+    faults: u64,
+    tell: &'a mut dyn FnMut(Event<'_>),
+}
+
+impl Scan<'_> {
+    fn all(&mut self) -> io::Result<()> {
+        let (mut head, mut body) = (Vec::new(), Vec::new());
+        loop {
+            let start = self.at;
+            if start == self.len {
+                let what = "is the end of the file, and there is no footer: whoever recorded it was stopped";
+                self.fault(start, what, Some(false));
+                return Ok(());
+            }
+            if self.len - start < HEAD_BYTES {
+                self.cut(start, "an entry");
+                return Ok(());
+            }
+            let crc = self.crc.clone();
+            self.read(HEAD_BYTES, &mut head)?;
+            let mut parts = Bytes::new(&head);
+            let (Ok(kind), Ok(len)) = (parts.u8(), parts.u64()) else {
+                return Ok(());
+            };
+            if len > self.len - self.at {
+                self.cut(start, name(kind));
+                return Ok(());
+            }
+            if kind == 0 {
+                self.fault(
+                    start,
+                    "is no kind of entry; nothing behind it is read",
+                    None,
+                );
+                return Ok(());
+            }
+            if len > MAX_BLOCK_BYTES {
+                let what = format!(
+                    "is {} of {len} bytes; at most {MAX_BLOCK_BYTES} are read at once",
+                    name(kind)
+                );
+                self.fault(start, &what, None);
+                self.skip(len)?;
+                continue;
+            }
+            self.read(len, &mut body)?;
+            if kind == 0x02 {
+                self.footer()?;
+                return Ok(());
+            }
+            if kind == 0x0f {
+                self.check_data(start, &body, crc);
+                continue;
+            }
+            if let Err(what) = self.entry(kind, start, &body) {
+                self.fault(start, &format!("is {}, which {what}", name(kind)), None);
+            }
+        }
+    }
+
+    /// One entry that is not in a block.
+    fn entry(&mut self, kind: u8, start: u64, body: &[u8]) -> Result<(), String> {
+        match kind {
+            0x05 => {
+                let block = self.run(start, start + HEAD_BYTES + body.len() as u64);
+                let offset = start + HEAD_BYTES - self.blocks[block].start;
+                self.message(block, to_usize(offset), body)
+            }
+            0x06 => self.block(start, body),
+            0x0b => {
+                let count = Bytes::new(body).u64()?;
+                if count != self.messages && self.faults == 0 {
+                    let what = format!(
+                        "says that the file has {count} messages, it has {}",
+                        self.messages
+                    );
+                    self.fault(start, &what, Some(false));
+                }
+                Ok(())
+            }
+            _ => plain(kind, body, self.tell),
+        }
+    }
+
+    /// The block that a message outside of blocks is read with.
+    fn run(&mut self, start: u64, end: u64) -> usize {
+        let last = self.blocks.last_mut();
+        match last.filter(|run| self.is_run && end - run.start <= RUN_BYTES) {
+            Some(run) => {
+                run.len = end - run.start;
+                run.stored = run.len;
+            }
+            None => {
+                self.is_run = true;
+                self.blocks.push(Block {
+                    start,
+                    stored: end - start,
+                    len: end - start,
+                    compression: Compression::None,
+                });
+            }
+        }
+        self.blocks.len() - 1
+    }
+
+    fn block(&mut self, start: u64, body: &[u8]) -> Result<(), String> {
+        self.is_run = false;
+        let stored = Stored::parse(body)?;
+        let bytes = match stored.unpack() {
+            Ok(bytes) => bytes,
+            Err(what) => {
+                let what = format!("is a block that {what}; its messages are not imported");
+                self.tell_fault(start, &what, true, Some(to_time(stored.start_ns)));
+                return Ok(());
+            }
+        };
+        let before = stored.bytes.as_ptr().addr() - body.as_ptr().addr();
+        self.blocks.push(Block {
+            start: start + HEAD_BYTES + before as u64,
+            stored: stored.bytes.len() as u64,
+            len: stored.len,
+            compression: stored.compression,
+        });
+        let mut rest = Bytes::new(&bytes);
+        while !rest.is_empty() {
+            let (kind, len) = (rest.u8()?, rest.u64()?);
+            let offset = bytes.len() - rest.len();
+            let body = rest.take(to_usize(len))?;
+            match kind {
+                0x05 => self.message(self.blocks.len() - 1, offset, body)?,
+                0x03 | 0x04 => plain(kind, body, self.tell)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, block: usize, offset: usize, body: &[u8]) -> Result<(), String> {
+        let mut parts = Bytes::new(body);
+        let (channel, _sequence) = (parts.u16()?, parts.u32()?);
+        let (log_ns, publish_ns) = (to_time(parts.u64()?), to_time(parts.u64()?));
+        let data = parts.take(parts.len())?;
+        let number = |place| u32::try_from(place).map_err(|_| "lies too far".to_owned());
+        let place = Place {
+            block: number(block)?,
+            offset: number(offset + MESSAGE_HEAD_BYTES)?,
+            len: number(data.len())?,
+        };
+        // Times alone have some entropy: only a bomb has a message for every two bytes, and entries are kept.
+        if self.messages > MIN_MESSAGES + self.len / 2 {
+            return Err("has more messages than a file of this size holds".to_owned());
+        }
+        self.messages += 1;
+        (self.tell)(Event::Message {
+            channel,
+            log_ns,
+            publish_ns,
+            data,
+            place,
+        });
+        Ok(())
+    }
+
+    fn footer(&mut self) -> io::Result<()> {
+        let (start, mut magic) = (self.at, Vec::new());
+        self.read(MAGIC.len() as u64, &mut magic)?;
+        if magic != MAGIC {
+            let what = "is not the end of an MCAP file, though a footer stands before it";
+            self.fault(start, what, Some(false));
+        }
+        Ok(())
+    }
+
+    /// Compares the checksum of everything before the end of the data.
+    fn check_data(&mut self, start: u64, body: &[u8], crc: crc32fast::Hasher) {
+        let stored = Bytes::new(body).u32().unwrap_or(0);
+        let computed = crc.finalize();
+        // A damaged block is named already.
+        if stored != 0 && stored != computed && self.faults == 0 {
+            let what = format!(
+                "ends data that is damaged: checksum {stored:08x}, computed {computed:08x}"
+            );
+            self.fault(start, &what, Some(false));
+        }
+    }
+
+    fn cut(&mut self, start: u64, what: &str) {
+        let before = match self.messages {
+            1 => "the message before it is imported".to_owned(),
+            messages => format!("the {messages} messages before it are imported"),
+        };
+        let what = format!("starts {what} in the middle of which the file ends; {before}");
+        self.fault(start, &what, None);
+    }
+
+    /// A fault; with `Some(false)` one that loses nothing.
+    fn fault(&mut self, at: u64, what: &str, is_loss: Option<bool>) {
+        self.tell_fault(at, what, is_loss.unwrap_or(true), None);
+    }
+
+    fn tell_fault(&mut self, at: u64, what: &str, is_loss: bool, log_ns: Option<i64>) {
+        self.faults += 1;
+        (self.tell)(Event::Fault(Fault {
+            place: format!("byte {at}"),
+            what: what.to_owned(),
+            is_loss,
+            log_ns,
+        }));
+    }
+
+    /// Reads the next `len` bytes, fewer only where the file ends.
+    fn read(&mut self, len: u64, out: &mut Vec<u8>) -> io::Result<()> {
+        out.clear();
+        self.at += self.file.by_ref().take(len).read_to_end(out)? as u64;
+        self.crc.update(out);
+        Ok(())
+    }
+
+    fn skip(&mut self, len: u64) -> io::Result<()> {
+        let (end, mut part) = (self.at + len, Vec::new());
+        while self.at < end {
+            let before = self.at;
+            self.read((end - before).min(RUN_BYTES), &mut part)?;
+            if self.at == before {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

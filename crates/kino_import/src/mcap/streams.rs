@@ -1,0 +1,343 @@
+//! Which streams a topic has: those that a mapping names, or one per field of its messages.
+//!
+//! | leaf | becomes |
+//! |---|---|
+//! | a part of a known message (see `picks.rs`) | part of its stream |
+//! | a number, a list of numbers of one length, text | a stream `topic/field` |
+//! | names of joints, of frames; in known messages whatever never changes | an attribute |
+//! | a list that changes its length, something that is not in every message | a defect |
+
+use kino_codec::FrameType;
+use kino_dataset::Kind;
+use serde_json::{Map, Value as Json};
+
+use super::leaf::{Leaf, MAX_LEAVES, Shape};
+use super::mapping::{self, Clock};
+use super::message::is_stamp;
+use super::picks::{Pick, join, known};
+use super::pixels::Look;
+use super::ros2::short;
+use super::topic::Topic;
+
+/// The longest name of a stream.
+const MAX_NAME_BYTES: usize = 255;
+
+/// A stream of a topic.
+#[derive(Debug, Clone)]
+pub(super) struct TopicStream {
+    pub(super) name: String,
+    pub(super) kind: Kind,
+    pub(super) frame: FrameType,
+    pub(super) look: Option<Look>,
+    pub(super) pick: Pick,
+    pub(super) clock: Clock,
+    pub(super) attributes: Map<String, Json>,
+}
+
+/// What becomes of a topic.
+#[derive(Debug, Default)]
+pub(super) struct Planned {
+    pub(super) streams: Vec<TopicStream>,
+    /// Fields that are not imported, and why.
+    pub(super) lost: Vec<(String, String)>,
+    /// What is worth knowing.
+    pub(super) notes: Vec<String>,
+}
+
+impl Topic {
+    /// Plans the streams that a mapping names, or all of them.
+    pub(super) fn plan(&self, wanted: &[&mapping::Stream], keeps_others: bool) -> Planned {
+        let mut out = Planned::default();
+        if self.entries.is_empty() {
+            return out;
+        }
+        if self.has_stamps() && !self.has_time {
+            out.notes
+                .push("has stamps that are all zero: the times of logging are used".to_owned());
+        }
+        if self.leaves.len() > MAX_LEAVES {
+            out.lost.push((
+                String::new(),
+                format!("has more than {MAX_LEAVES} fields; pick some in a mapping file"),
+            ));
+            return out;
+        }
+        for stream in wanted {
+            self.plan_wanted(stream, &mut out);
+        }
+        if wanted.is_empty() && keeps_others {
+            self.plan_all(&mut out);
+        }
+        out
+    }
+
+    fn plan_wanted(&self, wanted: &mapping::Stream, out: &mut Planned) {
+        let fields = wanted.fields();
+        let main = || {
+            known(&short(&self.schema.name))
+                .into_iter()
+                .map(|(_, pick)| pick)
+                .next()
+        };
+        let pick = match as_picture(wanted) {
+            Some(pick) => Some(pick),
+            None if fields.is_empty() => main(),
+            None => Some(Pick::Fields(fields)),
+        };
+        let Some(pick) = pick else {
+            let what = format!(
+                "stream `{}` needs a `field`: {}",
+                wanted.name,
+                self.fields()
+            );
+            out.lost.push((String::new(), what));
+            return;
+        };
+        let clock = wanted.clock.unwrap_or_else(|| self.clock());
+        if clock == Clock::Header && !self.has_stamps() {
+            let what = format!(
+                "stream `{}` wants the clock of headers, and not every message has one",
+                wanted.name
+            );
+            out.lost.push((String::new(), what));
+            return;
+        }
+        match self.stream(wanted.name.clone(), pick, clock) {
+            Ok(mut stream) => {
+                let (mut used, mut attributes) = (Vec::new(), Map::new());
+                stream.pick.use_up(&mut used);
+                self.constants(&used, &mut attributes);
+                stream.attributes = attributes;
+                let kind = wanted.kind.map_or(stream.kind, mapping::Kind::to_kind);
+                if kind != stream.kind {
+                    let (is, says) = (stream.kind.name(), kind.name());
+                    let what = format!("stream `{}` is {is}, the mapping says {says}", wanted.name);
+                    out.lost.push((String::new(), what));
+                    return;
+                }
+                out.streams.push(stream);
+            }
+            Err(what) => out
+                .lost
+                .push((String::new(), format!("stream `{}`: {what}", wanted.name))),
+        }
+    }
+
+    fn plan_all(&self, out: &mut Planned) {
+        let base = self.name.trim_matches('/');
+        let (clock, known) = (self.clock(), known(&short(&self.schema.name)));
+        let is_known = !known.is_empty();
+        let mut used = Vec::new();
+        for (end, pick) in known {
+            match self.stream(join(base, end, '/'), pick.clone(), clock) {
+                Ok(stream) => {
+                    pick.use_up(&mut used);
+                    out.streams.push(stream);
+                }
+                // A message that only has the name of a known one has its fields all the same.
+                Err(_) if matches!(pick, Pick::Fields(_)) => {}
+                Err(what) => {
+                    pick.use_up(&mut used);
+                    out.lost.push((String::new(), what));
+                }
+            }
+        }
+        let mut attributes = Map::new();
+        for (path, leaf) in self.in_order() {
+            if used.contains(path) || self.has_stamps() && is_stamp(path) {
+                continue;
+            }
+            let is_label = matches!(leaf.shape, Shape::Texts) || path.ends_with("frame_id");
+            let constant = leaf
+                .constant
+                .as_ref()
+                .filter(|_| leaf.seen == self.entries.len());
+            if let Some(constant) = constant.filter(|_| is_known || is_label) {
+                attributes.insert(path.clone(), constant.to_json());
+                continue;
+            }
+            if matches!(leaf.shape, Shape::Numbers(_)) && leaf.lens == (0, 0) {
+                out.notes
+                    .push(format!("`{path}` is empty in every message"));
+                continue;
+            }
+            match self.stream(
+                join(base, path, '/'),
+                Pick::Fields(vec![path.clone()]),
+                clock,
+            ) {
+                Ok(stream) => out.streams.push(stream),
+                Err(what) => out.lost.push((path.clone(), what)),
+            }
+        }
+        for (name, value) in &self.metadata {
+            attributes
+                .entry(name.clone())
+                .or_insert_with(|| Json::from(value.as_str()));
+        }
+        for stream in &mut out.streams {
+            stream.attributes = attributes.clone();
+        }
+    }
+
+    /// Texts that never change and are not used otherwise, as attributes.
+    fn constants(&self, used: &[String], attributes: &mut Map<String, Json>) {
+        for (path, leaf) in self.in_order() {
+            let is_label = matches!(leaf.shape, Shape::Text | Shape::Texts);
+            if let Some(value) = leaf
+                .constant
+                .as_ref()
+                .filter(|_| is_label && !used.contains(path))
+            {
+                attributes.insert(path.clone(), value.to_json());
+            }
+        }
+    }
+
+    fn in_order(&self) -> Vec<(&String, &Leaf)> {
+        let mut leaves: Vec<_> = self.leaves.iter().collect();
+        leaves.sort_by_key(|(_, leaf)| leaf.order);
+        leaves
+    }
+
+    fn stream(&self, name: String, pick: Pick, clock: Clock) -> Result<TopicStream, String> {
+        let is_path = name.split('/').all(|part| !matches!(part, "" | "." | ".."));
+        let is_odd = |c: char| c.is_control() || c == '\\';
+        if !is_path || name.len() > MAX_NAME_BYTES || name.contains(is_odd) {
+            return Err(format!("{name:?} cannot be the name of a stream"));
+        }
+        let (kind, frame, look) = match &pick {
+            Pick::Picture(inside) => {
+                let picture = self
+                    .pictures
+                    .iter()
+                    .find(|picture| picture.inside == *inside);
+                let picture = picture.ok_or("has no picture")?;
+                if let Some(wrong) = &picture.wrong {
+                    return Err(wrong.clone());
+                }
+                let look = picture.look.clone().ok_or("has no picture")?;
+                (look.kind, FrameType::Values(look.ty.clone()), Some(look))
+            }
+            Pick::Fields(paths) => {
+                let frame = self.frame(paths)?;
+                let kind = if frame == FrameType::Text {
+                    Kind::Text
+                } else {
+                    Kind::Vector
+                };
+                (kind, frame, None)
+            }
+        };
+        Ok(TopicStream {
+            name,
+            kind,
+            frame,
+            look,
+            pick,
+            clock,
+            attributes: Map::new(),
+        })
+    }
+
+    /// The type of fields one behind the other.
+    fn frame(&self, paths: &[String]) -> Result<FrameType, String> {
+        let (mut dtypes, mut elements) = (Vec::new(), 0_usize);
+        let mut is_one = paths.len() == 1;
+        for path in paths {
+            let leaf = self
+                .leaves
+                .get(path)
+                .ok_or_else(|| format!("has no field `{path}`: {}", self.fields()))?;
+            let all = self.entries.len();
+            if leaf.seen < all {
+                return Err(format!(
+                    "is in {} of {all} messages, a stream has a value for each",
+                    leaf.seen
+                ));
+            }
+            if leaf.is_mixed {
+                return Err("has values of several types".to_owned());
+            }
+            match leaf.shape {
+                Shape::Text if is_one => return Ok(FrameType::Text),
+                Shape::Text => {
+                    return Err(format!(
+                        "field `{path}` is text, which stands alone in a stream"
+                    ));
+                }
+                Shape::Texts => {
+                    return Err("is a list of texts that changes, which no frame can be".to_owned());
+                }
+                Shape::Other => {
+                    return Err("is neither a number nor text, nor a list of numbers".to_owned());
+                }
+                Shape::Number(dtype) => dtypes.push(dtype),
+                Shape::Numbers(dtype) => {
+                    let (fewest, most) = leaf.lens;
+                    if fewest != most {
+                        return Err(format!(
+                            "has lists of {fewest} to {most} numbers, a stream has one length"
+                        ));
+                    }
+                    dtypes.push(dtype);
+                    is_one = false;
+                }
+            }
+            elements = elements.saturating_add(leaf.lens.0);
+        }
+        let Some(&dtype) = dtypes.first() else {
+            return Err("has no field".to_owned());
+        };
+        if dtypes.iter().any(|other| *other != dtype) {
+            return Err(
+                "has fields of several types of numbers; give each a stream of its own".to_owned(),
+            );
+        }
+        if elements == 0 {
+            return Err("is empty in every message".to_owned());
+        }
+        let shape = [elements];
+        let shape = if is_one { &[][..] } else { &shape[..] };
+        FrameType::values(dtype, shape).map_err(|error| error.to_string())
+    }
+
+    /// The fields that there are, for whoever named another.
+    fn fields(&self) -> String {
+        let names: Vec<_> = self
+            .in_order()
+            .into_iter()
+            .take(20)
+            .map(|(path, _)| format!("`{path}`"))
+            .collect();
+        format!("its fields are {}", names.join(", "))
+    }
+}
+
+impl Pick {
+    /// Lists the fields that are in the stream.
+    fn use_up(&self, used: &mut Vec<String>) {
+        match self {
+            Self::Picture(inside) => used.push(join(inside, "data", '.')),
+            Self::Fields(paths) => used.extend(paths.iter().cloned()),
+        }
+    }
+}
+
+/// The picture that a mapping names by its kind.
+pub(super) fn as_picture(stream: &mapping::Stream) -> Option<Pick> {
+    let is_picture = matches!(
+        stream.kind,
+        Some(mapping::Kind::Image | mapping::Kind::Depth)
+    );
+    let fields = stream.fields();
+    match fields.as_slice() {
+        _ if !is_picture => None,
+        [] => Some(Pick::Picture(String::new())),
+        [data] if data == "data" => Some(Pick::Picture(String::new())),
+        [field] => Some(Pick::Picture(
+            field.strip_suffix(".data").unwrap_or(field).to_owned(),
+        )),
+        _ => None,
+    }
+}

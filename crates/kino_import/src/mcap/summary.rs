@@ -1,0 +1,70 @@
+//! The end of a file: its schemas and topics once more, for readers that start there.
+//!
+//! ```text
+//! … │ schemas │ topics │ indices … │ 02 │ u64 20 │ u64 start │ u64 offsets │ u32 crc │ 89 M C A P 30 0D 0A
+//!   └ start                                                                └ over all from start to here
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::bytes::{Bytes, to_usize};
+use super::entries::{Event, plain};
+use super::scan::{HEAD_BYTES, MAGIC};
+
+/// The last bytes of a file: the footer, and how every file ends.
+const END_BYTES: u64 = HEAD_BYTES + 20 + 8;
+
+/// The checksum of the footer and how every file ends.
+const BEHIND_BYTES: usize = 12;
+
+/// An end of more bytes than this is left alone.
+const MAX_SUMMARY_BYTES: u64 = 64 << 20;
+
+/// Tells of the schemas and channels at the end of the file, if it has an end that is sound, and goes back to its
+/// start. What is wrong with the end is found by the scan.
+pub(super) fn tell_channels(
+    file: &mut File,
+    len: u64,
+    tell: &mut dyn FnMut(Event<'_>),
+) -> io::Result<()> {
+    if let Some(summary) = read(file, len)? {
+        let mut rest = Bytes::new(&summary);
+        while let (Ok(kind), Ok(len)) = (rest.u8(), rest.u64()) {
+            let Ok(body) = rest.take(to_usize(len)) else {
+                break;
+            };
+            // What does not parse here is met again, and named, by the scan.
+            if matches!(kind, 0x03 | 0x04) && plain(kind, body, tell).is_err() {
+                break;
+            }
+        }
+    }
+    file.seek(SeekFrom::Start(0)).map(drop)
+}
+
+/// The bytes from the start of the summary to the checksum of the footer.
+fn read(file: &mut File, len: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(footer) = len.checked_sub(END_BYTES) else {
+        return Ok(None);
+    };
+    let mut end = Vec::new();
+    file.seek(SeekFrom::Start(footer))?;
+    file.take(END_BYTES).read_to_end(&mut end)?;
+    let mut parts = Bytes::new(&end);
+    let (Ok(0x02), Ok(20), Ok(start), Ok(_)) = (parts.u8(), parts.u64(), parts.u64(), parts.u64())
+    else {
+        return Ok(None);
+    };
+    let stored = parts.u32().unwrap_or(0);
+    let is_sound = end.ends_with(MAGIC) && start > 0 && start < footer;
+    if !is_sound || footer - start > MAX_SUMMARY_BYTES {
+        return Ok(None);
+    }
+    let mut summary = Vec::new();
+    file.seek(SeekFrom::Start(start))?;
+    file.take(len - start).read_to_end(&mut summary)?;
+    summary.truncate(summary.len().saturating_sub(BEHIND_BYTES));
+    let is_intact = stored == 0 || stored == crc32fast::hash(&summary);
+    Ok(is_intact.then_some(summary))
+}

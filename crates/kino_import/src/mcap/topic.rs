@@ -1,0 +1,173 @@
+//! One topic of a file while it is walked: where its messages are, and what all of them have in common.
+//!
+//! ```text
+//! message ──decode──▶ values ─┬─ stamp ──▶ entry: three times, and where the payload is
+//!                             └─ leaves ─▶ their types, their lengths, whether they ever change
+//! ```
+//!
+//! Payloads are not kept: an entry has 40 bytes, whatever the message has.
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::decoder::{Decoder, Schema};
+use super::entries::Place;
+use super::leaf::{self, Leaf};
+use super::mapping::{self, Clock};
+use super::message::{Value, stamp};
+use super::picks::{Pick, known};
+use super::pixels::{self, Look};
+use super::ros2::short;
+use super::streams::as_picture;
+
+/// A message: when, and where.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) log_ns: i64,
+    pub(super) publish_ns: i64,
+    /// The time in the message, 0 if it has none.
+    pub(super) stamp_ns: i64,
+    pub(super) place: Place,
+}
+
+/// A topic.
+#[derive(Debug)]
+pub(super) struct Topic {
+    pub(super) name: String,
+    pub(super) schema: Schema,
+    pub(super) encoding: String,
+    pub(super) decoder: Result<Arc<Decoder>, String>,
+    pub(super) metadata: BTreeMap<String, String>,
+    pub(super) entries: Vec<Entry>,
+    /// How many messages cannot be read, and what the first of them says.
+    pub(super) unread: (u64, Option<(i64, String)>),
+    stamps: usize,
+    pub(super) has_time: bool,
+    pub(super) leaves: BTreeMap<String, Leaf>,
+    pub(super) pictures: Vec<Picture>,
+}
+
+/// The pictures of a topic.
+#[derive(Debug)]
+pub(super) struct Picture {
+    /// The message that it is in.
+    pub(super) inside: String,
+    pub(super) look: Option<Look>,
+    /// Why the pictures are not one stream.
+    pub(super) wrong: Option<String>,
+}
+
+impl Topic {
+    pub(super) fn new(
+        name: &str,
+        encoding: &str,
+        schema: &Schema,
+        wanted: &[&mapping::Stream],
+    ) -> Self {
+        let pictures = known(&short(&schema.name))
+            .into_iter()
+            .map(|(_, pick)| pick);
+        let wanted = wanted.iter().filter_map(|stream| as_picture(stream));
+        let mut pictures: Vec<_> = pictures
+            .chain(wanted)
+            .filter_map(|pick| match pick {
+                Pick::Picture(inside) => Some(inside),
+                Pick::Fields(_) => None,
+            })
+            .collect();
+        pictures.sort();
+        pictures.dedup();
+        let pictures = pictures.into_iter();
+        Self {
+            name: name.to_owned(),
+            schema: schema.clone(),
+            encoding: encoding.to_owned(),
+            decoder: Decoder::new(encoding, schema).map(Arc::new),
+            metadata: BTreeMap::new(),
+            entries: Vec::new(),
+            unread: (0, None),
+            stamps: 0,
+            has_time: false,
+            leaves: BTreeMap::new(),
+            pictures: pictures
+                .map(|inside| Picture {
+                    inside,
+                    look: None,
+                    wrong: None,
+                })
+                .collect(),
+        }
+    }
+
+    /// Takes a message in; returns its value for whoever watches a field.
+    pub(super) fn add(&mut self, mut entry: Entry, data: &[u8], watch: &mut dyn FnMut(&Value<'_>)) {
+        let Ok(decoder) = &self.decoder else {
+            self.unread.0 += 1;
+            return;
+        };
+        let decoder = Arc::clone(decoder);
+        let value = decoder.decode(data).and_then(|value| {
+            let mut looks = Vec::new();
+            for picture in &self.pictures {
+                let inside = value.get(&picture.inside).ok_or("has no picture")?;
+                looks.push(pixels::look(inside)?);
+            }
+            Ok((value, looks))
+        });
+        let (value, looks) = match value {
+            Ok(found) => found,
+            Err(what) => {
+                self.unread.0 += 1;
+                self.unread.1.get_or_insert((entry.log_ns, what));
+                return;
+            }
+        };
+        let number = self.entries.len();
+        for (picture, look) in self.pictures.iter_mut().zip(looks) {
+            match &picture.look {
+                None => picture.look = Some(look),
+                Some(first) if *first == look => {}
+                Some(first) => {
+                    let what = format!(
+                        "message {number} is a picture of {}, the first is of {}",
+                        look.ty, first.ty
+                    );
+                    picture.wrong.get_or_insert(what);
+                }
+            }
+        }
+        if let Some(stamp_ns) = stamp(&value) {
+            entry.stamp_ns = stamp_ns;
+            self.stamps += 1;
+            self.has_time |= stamp_ns != 0;
+        }
+        let leaves = &mut self.leaves;
+        value.leaves(&mut String::new(), &mut |path, value| {
+            leaf::note(leaves, path, value)
+        });
+        self.entries.push(entry);
+        watch(&value);
+    }
+
+    /// Whose time the frames have if nobody says.
+    pub(super) fn clock(&self) -> Clock {
+        match self.has_stamps() && self.has_time {
+            true => Clock::Header,
+            false => Clock::Log,
+        }
+    }
+
+    /// Whether every message has a stamp.
+    pub(super) fn has_stamps(&self) -> bool {
+        self.stamps == self.entries.len()
+    }
+}
+
+impl Entry {
+    pub(super) fn time(&self, clock: Clock) -> i64 {
+        match clock {
+            Clock::Header => self.stamp_ns,
+            Clock::Log => self.log_ns,
+            Clock::Publish => self.publish_ns,
+        }
+    }
+}

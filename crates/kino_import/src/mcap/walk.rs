@@ -1,0 +1,262 @@
+//! The walk: everything that a file holds, as topics, marks, attributes and faults.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use serde_json::{Map, Value as Json};
+
+use super::blocks::Block;
+use super::decoder::Schema;
+use super::entries::{Event, Fault};
+use super::mapping::{Mapping, Stream, Watch};
+use super::message::Value;
+use super::scan::scan;
+use super::split::Mark;
+use super::topic::{Entry, Topic};
+use crate::error::{ImportError, Result};
+
+/// A text attachment of at most this many bytes becomes an attribute.
+const SMALL_BYTES: usize = 1 << 20;
+
+/// What a file holds.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) blocks: Vec<Block>,
+    pub(super) topics: Vec<Topic>,
+    pub(super) attributes: Map<String, Json>,
+    pub(super) faults: Vec<Fault>,
+    /// What the watched fields said, in the order of [`Mapping::watches`].
+    pub(super) marks: Vec<Vec<Mark>>,
+}
+
+/// Walks files, as many at a time as there are processors; the answers are in the order of the files.
+pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Contents>> {
+    let next = AtomicUsize::new(0);
+    let walked = Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let idx = next.fetch_add(1, Ordering::Relaxed);
+            let Some(path) = paths.get(idx) else {
+                return;
+            };
+            let contents = walk(path, mapping);
+            let mut walked = walked.lock().unwrap_or_else(PoisonError::into_inner);
+            walked.push((idx, contents));
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 1..threads.min(paths.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut walked = walked.into_inner().unwrap_or_else(PoisonError::into_inner);
+    walked.sort_by_key(|(idx, _)| *idx);
+    walked.into_iter().map(|(_, contents)| contents).collect()
+}
+
+/// Looks at every message of a file.
+fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
+    let watches = mapping.watches();
+    let mut walk = Walk {
+        contents: Contents {
+            marks: vec![Vec::new(); watches.len()],
+            ..Contents::default()
+        },
+        schemas: HashMap::new(),
+        channels: HashMap::new(),
+        unknown: (0, None),
+        mapping,
+        watches,
+    };
+    let blocks = scan(path, &mut |event| walk.take(event));
+    walk.contents.blocks = blocks.map_err(|source| ImportError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    let (unknown, log_ns) = walk.unknown;
+    if unknown > 0 {
+        walk.fault(
+            "messages",
+            format!("{unknown} messages are of channels that are not in the file"),
+            log_ns,
+        );
+    }
+    Ok(walk.contents)
+}
+
+struct Walk<'a> {
+    contents: Contents,
+    schemas: HashMap<u16, Schema>,
+    /// Channels, by their number: a place among the topics, or nothing where that cannot be.
+    channels: HashMap<u16, Option<usize>>,
+    /// Messages whose channel is not known, and the time of the first.
+    unknown: (u64, Option<i64>),
+    mapping: &'a Mapping,
+    watches: Vec<Watch>,
+}
+
+impl Walk<'_> {
+    fn take(&mut self, event: Event<'_>) {
+        match event {
+            Event::Schema {
+                id,
+                name,
+                encoding,
+                data,
+            } => {
+                let schema = Schema {
+                    name: name.to_owned(),
+                    encoding: encoding.to_owned(),
+                    data: data.to_owned(),
+                };
+                self.schemas.entry(id).or_insert(schema);
+            }
+            Event::Channel {
+                id,
+                schema,
+                topic,
+                encoding,
+                metadata,
+            } => {
+                if !self.channels.contains_key(&id) {
+                    let place = self.channel(schema, topic, encoding, metadata);
+                    self.channels.insert(id, place);
+                }
+            }
+            Event::Message {
+                channel,
+                log_ns,
+                publish_ns,
+                data,
+                place,
+            } => match self.channels.get(&channel) {
+                Some(Some(topic)) => {
+                    let entry = Entry {
+                        log_ns,
+                        publish_ns,
+                        stamp_ns: 0,
+                        place,
+                    };
+                    self.message(*topic, entry, data);
+                }
+                // The channel is in the list of faults.
+                Some(None) => {}
+                None => {
+                    self.unknown.0 += 1;
+                    self.unknown.1.get_or_insert(log_ns);
+                }
+            },
+            Event::Metadata { name, values } => {
+                let values: Map<_, _> = values
+                    .into_iter()
+                    .map(|(name, value)| (name, Json::from(value)))
+                    .collect();
+                self.contents
+                    .attributes
+                    .insert(name.to_owned(), Json::Object(values));
+            }
+            Event::Attachment {
+                name,
+                media_type,
+                data,
+            } => self.attachment(name, media_type, data),
+            Event::Fault(fault) => self.contents.faults.push(fault),
+        }
+    }
+
+    /// The topic of a channel; several channels may send to one.
+    fn channel(
+        &mut self,
+        schema: u16,
+        topic: &str,
+        encoding: &str,
+        metadata: BTreeMap<String, String>,
+    ) -> Option<usize> {
+        let none = Schema::default();
+        let schema = self.schemas.get(&schema).unwrap_or(&none);
+        let known = self
+            .contents
+            .topics
+            .iter()
+            .position(|known| known.name == topic);
+        if let Some(place) = known {
+            let known = &self.contents.topics[place];
+            if (&known.schema, &*known.encoding) == (schema, encoding) {
+                return Some(place);
+            }
+            let what = format!(
+                "is sent as `{}` and as `{}`; the messages of the second kind are not imported",
+                known.schema.name, schema.name
+            );
+            self.fault(topic, what, None);
+            return None;
+        }
+        let wanted: Vec<&Stream> = self
+            .mapping
+            .streams
+            .iter()
+            .filter(|stream| stream.topic == topic)
+            .collect();
+        let mut found = Topic::new(topic, encoding, schema, &wanted);
+        found.metadata = metadata;
+        self.contents.topics.push(found);
+        Some(self.contents.topics.len() - 1)
+    }
+
+    fn message(&mut self, topic: usize, entry: Entry, data: &[u8]) {
+        let topic = &mut self.contents.topics[topic];
+        let (name, log_ns) = (topic.name.clone(), entry.log_ns);
+        let (watches, marks) = (&self.watches, &mut self.contents.marks);
+        topic.add(entry, data, &mut |value| {
+            let watched = watches
+                .iter()
+                .zip(marks.iter_mut())
+                .filter(|(watch, _)| watch.topic == name);
+            for (watch, marks) in watched {
+                match value.get(&watch.field).map(Value::to_json) {
+                    None | Some(Json::Null) => {}
+                    Some(Json::String(text)) => marks.push((log_ns, text)),
+                    Some(other) => marks.push((log_ns, other.to_string())),
+                }
+            }
+        });
+    }
+
+    /// Small texts are attributes; anything else has no place.
+    fn attachment(&mut self, name: &str, media_type: &str, data: &[u8]) {
+        let is_text = media_type.starts_with("text/")
+            || media_type.ends_with("json")
+            || media_type.ends_with("yaml");
+        let text = str::from_utf8(data)
+            .ok()
+            .filter(|_| is_text && data.len() <= SMALL_BYTES);
+        match text {
+            Some(text) => {
+                self.contents
+                    .attributes
+                    .insert(format!("attachment {name}"), Json::from(text));
+            }
+            None => {
+                let what = format!(
+                    "is an attachment of {} bytes ({media_type}), which has no place",
+                    data.len()
+                );
+                self.fault(name, what, None);
+            }
+        }
+    }
+
+    fn fault(&mut self, place: &str, what: String, log_ns: Option<i64>) {
+        self.contents.faults.push(Fault {
+            place: place.to_owned(),
+            what,
+            is_loss: true,
+            log_ns,
+        });
+    }
+}

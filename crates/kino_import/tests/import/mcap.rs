@@ -1,0 +1,458 @@
+//! MCAP recordings as the mcap libraries read them: `fixtures/mcap/expected.json`.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use kino_codec::FrameType;
+use kino_dataset::{Dataset, Kind};
+use kino_import::{
+    Action, ClockPlan, FrameBuf, ImportOptions, OnDefect, PackOptions, Source, StreamPlan, pack,
+};
+use serde_json::{Value, json};
+
+use crate::{defects, fixture, open, position, read_all};
+
+const FILES: [&str; 7] = [
+    "json",
+    "protobuf",
+    "ros2_lz4",
+    "ros2_none",
+    "ros2_plain",
+    "ros2_session",
+    "ros2_zstd",
+];
+
+fn path(name: &str) -> PathBuf {
+    fixture(&format!("mcap/{name}.mcap"))
+}
+
+fn expected(name: &str) -> Value {
+    let text = fs::read(fixture("mcap/expected.json")).unwrap();
+    let mut all: Value = serde_json::from_slice(&text).unwrap();
+    all["sources"][format!("{name}.mcap")].take()
+}
+
+fn with_mapping(path: &Path, mapping: &str) -> Box<dyn Source> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mapping.toml");
+    fs::write(&file, mapping).unwrap();
+    let options = ImportOptions {
+        mapping: Some(file),
+        ..ImportOptions::default()
+    };
+    kino_import::open(path, &options).unwrap()
+}
+
+fn digest(bytes: &[u8]) -> String {
+    blake3::hash(bytes).to_hex()[..32].to_owned()
+}
+
+const BY_MARKS: &str =
+    "[episodes]\nby = \"topic\"\ntopic = \"/episode\"\nstart = \"start\"\nstop = \"stop\"";
+
+fn opened(name: &str) -> Box<dyn Source> {
+    match name {
+        "ros2_session" => with_mapping(&path(name), BY_MARKS),
+        name => open(&path(name)),
+    }
+}
+
+/// The fields that stand one behind the other in the stream of a message.
+fn columns(schema: &str) -> Option<Vec<String>> {
+    let (inside, parts): (_, &[(&str, &str)]) = match schema {
+        "geometry_msgs/msg/PoseStamped" | "foxglove.PoseInFrame" => {
+            ("pose", &[("position", "xyz"), ("orientation", "xyzw")])
+        }
+        "geometry_msgs/msg/WrenchStamped" => ("wrench", &[("force", "xyz"), ("torque", "xyz")]),
+        _ => return None,
+    };
+    let axes = parts.iter().flat_map(|(part, axes)| {
+        axes.chars()
+            .map(move |axis| format!("{inside}.{part}.{axis}"))
+    });
+    Some(axes.collect())
+}
+
+fn times(plan: &StreamPlan) -> &[i64] {
+    match &plan.clock {
+        ClockPlan::Explicit(times) => times,
+        clock => panic!("{} has the clock {clock:?}", plan.name),
+    }
+}
+
+/// Compares a topic, field by field; returns how many fields were compared.
+fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Value) -> usize {
+    let base = topic.trim_start_matches('/');
+    let plans = &source.episodes()[episode].streams;
+    let ours = plans
+        .iter()
+        .filter(|plan| plan.attributes["topic"] == topic);
+    for plan in ours.clone() {
+        assert_eq!(
+            expected["timestamps_ns"],
+            json!(times(plan)),
+            "{}",
+            plan.name
+        );
+        assert_eq!(expected["clock"], plan.attributes["clock"], "{}", plan.name);
+    }
+    let attributes = &ours.clone().next().unwrap().attributes;
+    let find = |name: &str| {
+        let idx = plans.iter().position(|plan| plan.name == name);
+        idx.map(|idx| (&plans[idx], read_all(source, episode, idx, 3)))
+    };
+    let mut compared = 0;
+    if let Some(picture) = expected.get("pixels") {
+        let (plan, found) = find(base).unwrap();
+        let ty = plan.frame.as_values().unwrap();
+        assert_eq!(picture["shape"], json!(ty.shape()), "{topic}");
+        assert_eq!(picture["dtype"], ty.dtype().name(), "{topic}");
+        match found {
+            FrameBuf::Bytes(files) => assert_eq!(
+                picture["encoded_blake3"],
+                digest(&files.concat()),
+                "{topic}"
+            ),
+            FrameBuf::Values(values) => {
+                let rgb = picture.get("rgb_blake3").unwrap_or(&picture["blake3"]);
+                assert_eq!(*rgb, digest(&values), "{topic}");
+            }
+        }
+        compared += 1;
+    }
+    let columns = columns(expected["schema"].as_str().unwrap_or_default());
+    for (field, expected) in expected["fields"].as_object().unwrap() {
+        let column = columns.iter().flatten().position(|column| column == field);
+        if let Some(column) = column {
+            let (_, FrameBuf::Values(values)) = find(base).unwrap() else {
+                panic!("{topic} is numbers")
+            };
+            let row = columns.as_ref().unwrap().len() * 8;
+            let column: Vec<u8> = values
+                .chunks(row)
+                .flat_map(|row| &row[column * 8..column * 8 + 8])
+                .copied()
+                .collect();
+            assert_eq!(expected["blake3"], digest(&column), "{topic} {field}");
+        } else if let Some((plan, found)) = find(&format!("{base}/{field}")).or_else(|| {
+            find(base).filter(|_| {
+                field == "data"
+                    && expected["ragged"].is_null()
+                    && attributes.get("encoding").is_none()
+            })
+        }) {
+            compare_stream(&format!("{topic} {field}"), plan, &found, expected);
+        } else if let Some(value) = attributes.get(field) {
+            compare_constant(&format!("{topic} {field}"), value, expected);
+        } else {
+            // What is in no stream and no attribute is in the report, or empty, or the bytes of a picture.
+            let place = format!("{topic}, field `{field}`");
+            let is_listed = source.describe().defects.iter().any(|defect| {
+                defect.place.ends_with(&place)
+                    || defect.what == format!("`{field}` is empty in every message")
+            });
+            assert!(is_listed || field == "data", "{topic} {field} is nowhere");
+            continue;
+        }
+        compared += 1;
+    }
+    compared
+}
+
+fn compare_stream(name: &str, plan: &StreamPlan, found: &FrameBuf, expected: &Value) {
+    match (found, &plan.frame) {
+        (FrameBuf::Values(values), FrameType::Values(ty)) => {
+            assert_eq!(expected["dtype"], ty.dtype().name(), "{name}");
+            assert_eq!(expected["shape"], json!(ty.shape()), "{name}");
+            assert_eq!(expected["blake3"], digest(values), "{name}");
+        }
+        (FrameBuf::Bytes(texts), FrameType::Text) => {
+            let wanted = expected["texts"].as_array().unwrap();
+            for (frame, text) in texts.iter().enumerate() {
+                let wanted = wanted.get(frame).unwrap_or(&wanted[0]).as_str().unwrap();
+                assert_eq!(str::from_utf8(text).unwrap(), wanted, "{name}");
+            }
+        }
+        (found, frame) => panic!("{name} is {frame} and reads as {found:?}"),
+    }
+}
+
+fn compare_constant(name: &str, value: &Value, expected: &Value) {
+    if let Some(texts) = expected.get("texts") {
+        assert_eq!(*texts, json!([value]), "{name}");
+    } else if expected["ragged"] == true {
+        let texts = expected["items"]["texts"].as_array().unwrap();
+        assert_eq!(
+            json!(texts[..value.as_array().unwrap().len()]),
+            *value,
+            "{name}"
+        );
+    } else {
+        let bytes = match expected["dtype"].as_str().unwrap() {
+            "uint32" => u32::try_from(value.as_u64().unwrap())
+                .unwrap()
+                .to_le_bytes()
+                .to_vec(),
+            "uint8" => vec![u8::try_from(value.as_u64().unwrap()).unwrap()],
+            other => panic!("{name} is a constant of {other}"),
+        };
+        let frames = usize::try_from(expected["frames"].as_u64().unwrap()).unwrap();
+        assert_eq!(expected["blake3"], digest(&bytes.repeat(frames)), "{name}");
+    }
+}
+
+#[test]
+fn every_field_of_every_file_is_what_the_mcap_libraries_read() {
+    let mut compared = 0;
+    for name in FILES {
+        let (source, expected) = (opened(name), expected(name));
+        let episodes = expected["episodes"].as_array().unwrap();
+        assert_eq!(source.episodes().len(), episodes.len(), "{name}");
+        for (idx, expected) in episodes.iter().enumerate() {
+            for (topic, expected) in expected["streams"].as_object().unwrap() {
+                compared += compare_topic(source.as_ref(), idx, topic, expected);
+            }
+        }
+        for (metadata, values) in expected["attributes"].as_object().unwrap() {
+            assert_eq!(source.describe().attributes[metadata], *values, "{name}");
+        }
+    }
+    assert_eq!(compared, 303);
+}
+
+#[test]
+fn what_has_no_place_is_listed_and_nothing_else() {
+    let lost = |name: &str| defects(opened(name).as_ref(), Action::Skipped);
+    let arm = |name: &str| {
+        [
+            format!(
+                "{name}.mcap:/arm, field `contacts`: has lists of 0 to 3 numbers, a stream has one length"
+            ),
+            format!(
+                "{name}.mcap:/arm, field `flags`: has lists of 0 to 2 numbers, a stream has one length"
+            ),
+        ]
+    };
+    assert_eq!(lost("ros2_zstd"), arm("ros2_zstd"));
+    assert_eq!(lost("json"), [""; 0]);
+    assert_eq!(
+        lost("protobuf"),
+        [
+            "protobuf.mcap:/reading, field `raw`: has lists of 0 to 11 numbers, a stream has one length"
+        ]
+    );
+    assert_eq!(
+        defects(open(&path("ros2_lz4")).as_ref(), Action::Kept),
+        [
+            "ros2_lz4.mcap:/joint_states: goes back in time: 1 of 20 messages stand behind a later one; kept, put in the \
+          order of time"
+        ]
+    );
+    assert_eq!(
+        defects(open(&path("ros2_zstd")).as_ref(), Action::Noted),
+        ["ros2_zstd.mcap:/joint_states: `effort` is empty in every message"]
+    );
+}
+
+#[test]
+fn names_and_units_and_notes_are_attributes() {
+    let source = open(&path("ros2_zstd"));
+    let joints = position(source.as_ref(), 0, "joint_states/position");
+    let joints = &source.episodes()[0].streams[joints];
+    assert_eq!(
+        joints.attributes["name"],
+        json!(["shoulder", "elbow", "wrist", "grïpper"])
+    );
+    assert_eq!(
+        source.describe().attributes["attachment notes.txt"],
+        "a note"
+    );
+    let source = open(&path("json"));
+    let joints = position(source.as_ref(), 0, "state/joints");
+    assert_eq!(
+        source.episodes()[0].streams[joints].unit.as_deref(),
+        Some("rad")
+    );
+}
+
+#[test]
+fn a_dataset_gives_back_the_stamps_and_the_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ros2_zstd", "ros2_lz4", "protobuf", "json"] {
+        let (source, expected) = (open(&path(name)), expected(name));
+        let target = folder.path().join(name);
+        let options = PackOptions {
+            on_defect: OnDefect::Keep,
+            ..PackOptions::default()
+        };
+        pack(source.as_ref(), &target, options, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let dataset = Dataset::open(&target).unwrap();
+        let episode = dataset.find(name).unwrap();
+        for (idx, plan) in source.episodes()[0].streams.iter().enumerate() {
+            let stream = episode.stream(&plan.name).unwrap();
+            let wanted =
+                &expected["episodes"][0]["streams"][plan.attributes["topic"].as_str().unwrap()];
+            let times = stream.times_ns(0..stream.len()).unwrap();
+            assert_eq!(wanted["timestamps_ns"], json!(times), "{}", plan.name);
+            match read_all(source.as_ref(), 0, idx, 4) {
+                FrameBuf::Values(values) => {
+                    assert_eq!(stream.read(0..stream.len()).unwrap(), values)
+                }
+                FrameBuf::Bytes(files) if plan.carried => {
+                    let pixels = stream.read(0..stream.len()).unwrap();
+                    assert_eq!(wanted["pixels"]["blake3"], digest(&pixels), "{}", plan.name);
+                    assert_eq!(stream.read_bitstream(0).unwrap(), files.into_iter().next());
+                }
+                FrameBuf::Bytes(texts) => {
+                    let found = stream.read_text(0..stream.len()).unwrap();
+                    assert!(
+                        found
+                            .iter()
+                            .map(String::as_bytes)
+                            .eq(texts.iter().map(Vec::as_slice))
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn episodes_are_found_by_marks_and_by_gaps() {
+    let marked = with_mapping(&path("ros2_session"), BY_MARKS);
+    let gaps = with_mapping(
+        &path("ros2_session"),
+        "[episodes]\nby = \"gap\"\ngap_s = 2.0",
+    );
+    for source in [&marked, &gaps] {
+        let ids: Vec<_> = source
+            .episodes()
+            .iter()
+            .map(|episode| &*episode.id)
+            .collect();
+        assert_eq!(ids, ["ros2_session/0", "ros2_session/1"]);
+    }
+    for (a, b) in marked.episodes().iter().zip(gaps.episodes()) {
+        let streams = |episode: &kino_import::EpisodePlan| {
+            let streams = episode.streams.iter();
+            streams
+                .map(|stream| (stream.name.clone(), stream.clock.clone()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(streams(a), streams(b));
+    }
+    let faults = |source: &dyn Source| -> Vec<_> {
+        let faults = source
+            .describe()
+            .defects
+            .iter()
+            .filter(|defect| defect.is_fault());
+        faults.map(|defect| defect.episode.clone()).collect()
+    };
+    assert_eq!(
+        faults(marked.as_ref()),
+        [None, None],
+        "fields of both episodes"
+    );
+    let whole = open(&path("ros2_session"));
+    let here = || Some("ros2_session".to_owned());
+    assert_eq!(faults(whole.as_ref()), [here(), here()]);
+    assert_eq!(whole.episodes()[0].id, "ros2_session");
+    assert_eq!(whole.episodes().len(), 1);
+}
+
+#[test]
+fn a_mapping_picks_fields_clocks_and_the_task() {
+    let mapping = r#"
+        task = { topic = "/instruction" }
+        [[stream]]
+        name = "state"
+        topic = "/joint_states"
+        fields = ["position", "velocity"]
+        clock = "publish"
+        [[stream]]
+        name = "wrist_camera"
+        topic = "/jpeg"
+        kind = "image"
+        [[stream]]
+        name = "tool"
+        topic = "/tool/pose"
+        [[stream]]
+        name = "ghost"
+        topic = "/ghost"
+        [[stream]]
+        name = "odd"
+        topic = "/arm"
+        field = "nothing"
+        [[stream]]
+        name = "late"
+        topic = "/gripper/closed"
+        clock = "header"
+        [[stream]]
+        name = "words"
+        topic = "/arm"
+        field = "status"
+        kind = "text"
+    "#;
+    let source = with_mapping(&path("ros2_zstd"), mapping);
+    let episode = &source.episodes()[0];
+    let names: Vec<_> = episode.streams.iter().map(|stream| &*stream.name).collect();
+    assert_eq!(names, ["state", "tool", "wrist_camera"]);
+    assert_eq!(episode.task.as_deref(), Some("öffne 1 0"));
+    let state = &episode.streams[0];
+    assert_eq!(state.frame.as_values().unwrap().shape(), [8]);
+    assert_eq!(
+        (episode.streams[2].kind, episode.streams[2].carried),
+        (Kind::Image, true)
+    );
+    let expected = expected("ros2_zstd");
+    let joints = &expected["episodes"][0]["streams"]["/joint_states"];
+    let published: Vec<u8> = times(state)
+        .iter()
+        .flat_map(|time| time.to_le_bytes())
+        .collect();
+    assert_eq!(joints["publish_ns"]["blake3"], digest(&published));
+    let lost = defects(source.as_ref(), Action::Skipped);
+    let whys = [
+        "has no field `nothing`: its fields are `mode`",
+        "stream `words` is vector, the mapping says text",
+        "stream `late` wants the clock of headers, and not every message has one",
+        "no file has the topic `/ghost`",
+    ];
+    assert_eq!(lost.len(), whys.len(), "{lost:?}");
+    for why in whys {
+        assert!(
+            lost.iter().any(|lost| lost.contains(why)),
+            "{why}: {lost:?}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_has_an_episode_per_file() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ros2_none", "ros2_plain"] {
+        fs::copy(path(name), folder.path().join(format!("{name}.mcap"))).unwrap();
+    }
+    let source = open(folder.path());
+    let ids: Vec<_> = source
+        .episodes()
+        .iter()
+        .map(|episode| &*episode.id)
+        .collect();
+    assert_eq!(ids, ["ros2_none", "ros2_plain"]);
+    assert_eq!(
+        source.describe().attributes["ros2_none"]["robot"]["name"],
+        "töy"
+    );
+    for (idx, name) in ["ros2_none", "ros2_plain"].into_iter().enumerate() {
+        let expected = expected(name);
+        for (topic, expected) in expected["episodes"][0]["streams"].as_object().unwrap() {
+            compare_topic(source.as_ref(), idx, topic, expected);
+        }
+    }
+}

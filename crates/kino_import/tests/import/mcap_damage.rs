@@ -1,0 +1,316 @@
+//! MCAP files that are cut, damaged, or lie.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kino_import::{Action, FrameBuf, ImportOptions, Source};
+
+use crate::{defects, fixture, read_all};
+
+fn bytes(name: &str) -> Vec<u8> {
+    fs::read(fixture(&format!("mcap/{name}.mcap"))).unwrap()
+}
+
+/// Opens these bytes as a file.
+fn open(folder: &Path, bytes: &[u8]) -> Result<Box<dyn Source>, String> {
+    let path: PathBuf = folder.join("some.mcap");
+    fs::write(&path, bytes).unwrap();
+    let options = ImportOptions {
+        format: Some("mcap".to_owned()),
+        ..ImportOptions::default()
+    };
+    kino_import::open(&path, &options).map_err(|error| error.to_string())
+}
+
+/// Reads every frame that a source says that it has.
+fn read_everything(source: &dyn Source) -> u64 {
+    let mut frames = 0;
+    for (episode, plan) in source.episodes().iter().enumerate() {
+        for (stream, plan) in plan.streams.iter().enumerate() {
+            let mut block = FrameBuf::default();
+            if source
+                .read(episode, stream, 0..plan.frames, &mut block)
+                .is_ok()
+            {
+                frames += plan.frames;
+            }
+        }
+    }
+    frames
+}
+
+fn frames(source: &dyn Source) -> u64 {
+    let streams = source
+        .episodes()
+        .iter()
+        .flat_map(|episode| &episode.streams);
+    streams.map(|stream| stream.frames).sum()
+}
+
+#[test]
+fn a_file_without_its_end_gives_what_was_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes("ros2_zstd");
+    let source = open(folder.path(), &whole[..whole.len() / 2]).unwrap();
+    let lost = defects(source.as_ref(), Action::Skipped);
+    let cut = lost
+        .iter()
+        .find(|defect| defect.contains("in the middle of which the file ends"))
+        .unwrap();
+    assert!(cut.contains("messages before it are imported"), "{cut}");
+    assert_eq!(
+        source.describe().defects[0].episode.as_deref(),
+        Some("some")
+    );
+    let all = open(folder.path(), &whole).unwrap();
+    assert!(frames(source.as_ref()) > 0 && frames(source.as_ref()) < frames(all.as_ref()));
+}
+
+#[test]
+fn every_cut_is_an_answer_and_frames_only_grow() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["ros2_plain", "json"] {
+        let (whole, mut last) = (bytes(name), 0);
+        for len in (0..whole.len()).step_by(97) {
+            match open(folder.path(), &whole[..len]) {
+                Ok(source) => {
+                    let faults = source
+                        .describe()
+                        .defects
+                        .iter()
+                        .filter(|defect| defect.is_fault());
+                    assert!(faults.count() > 0, "{name} {len}");
+                    assert_eq!(
+                        read_everything(source.as_ref()),
+                        frames(source.as_ref()),
+                        "{name} {len}"
+                    );
+                    last = frames(source.as_ref());
+                }
+                Err(error) => assert!(error.contains("no episode"), "{error}"),
+            }
+        }
+        assert!(last > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_block_is_left_out_by_its_checksum() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = bytes("ros2_none");
+    let all = frames(open(folder.path(), &whole).unwrap().as_ref());
+    let mut broken = whole.clone();
+    broken[4000] ^= 1;
+    let source = open(folder.path(), &broken).unwrap();
+    let lost = defects(source.as_ref(), Action::Skipped);
+    assert!(
+        lost.iter()
+            .any(|defect| defect.contains("is damaged: checksum")),
+        "{lost:?}"
+    );
+    assert!(frames(source.as_ref()) < all);
+}
+
+#[test]
+fn no_flipped_bit_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, step) in [
+        ("json", 3),
+        ("protobuf", 41),
+        ("ros2_plain", 37),
+        ("ros2_lz4", 67),
+        ("ros2_zstd", 83),
+    ] {
+        let whole = bytes(name);
+        for at in (0..whole.len()).step_by(step) {
+            let mut broken = whole.clone();
+            broken[at] ^= 1 << (at % 8);
+            if let Ok(source) = open(folder.path(), &broken) {
+                read_everything(source.as_ref());
+            }
+        }
+    }
+}
+
+const MAGIC: &[u8] = b"\x89MCAP0\r\n";
+
+/// An entry of a file.
+fn entry(kind: u8, body: &[u8]) -> Vec<u8> {
+    [&[kind][..], &(body.len() as u64).to_le_bytes(), body].concat()
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [
+        &u32::try_from(text.len()).unwrap().to_le_bytes()[..],
+        text.as_bytes(),
+    ]
+    .concat()
+}
+
+fn schema(encoding: &str, data: &str) -> Vec<u8> {
+    entry(
+        3,
+        &[
+            &1u16.to_le_bytes()[..],
+            &text("toy/Thing"),
+            &text(encoding),
+            &text(data),
+        ]
+        .concat(),
+    )
+}
+
+fn channel(encoding: &str) -> Vec<u8> {
+    let ids = [0, 0, 1, 0];
+    entry(
+        4,
+        &[
+            &ids[..],
+            &text("/thing"),
+            &text(encoding),
+            &0u32.to_le_bytes(),
+        ]
+        .concat(),
+    )
+}
+
+fn message(data: &[u8]) -> Vec<u8> {
+    let times = [[5; 8], [6; 8]].concat();
+    entry(5, &[&[0, 0, 0, 0, 0, 0][..], &times, data].concat())
+}
+
+fn block(len: u64, compression: &str, stored: &[u8]) -> Vec<u8> {
+    let head = [
+        &[0; 16][..],
+        &len.to_le_bytes(),
+        &[0; 4],
+        &text(compression),
+    ]
+    .concat();
+    entry(
+        6,
+        &[&head[..], &(stored.len() as u64).to_le_bytes(), stored].concat(),
+    )
+}
+
+/// A file of one good topic and of something else.
+fn file(more: &[u8]) -> Vec<u8> {
+    let good = [
+        schema("ros2msg", "uint8 x"),
+        channel("cdr"),
+        message(&[0, 1, 0, 0, 7]),
+    ]
+    .concat();
+    [MAGIC, &good, more, &entry(2, &[0; 20]), MAGIC].concat()
+}
+
+fn only_loss(more: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let source = open(folder.path(), &file(more)).unwrap();
+    assert!(frames(source.as_ref()) >= 1);
+    let mut lost = defects(source.as_ref(), Action::Skipped);
+    assert_eq!(lost.len(), 1, "{lost:?}");
+    lost.remove(0)
+}
+
+#[test]
+fn absurd_lengths_bombs_and_strangers_are_named() {
+    let mut endless = entry(6, &[]);
+    endless[1..9].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert!(only_loss(&endless).contains("in the middle of which the file ends"));
+    // A mebibyte per kibibyte, and it says that it is smaller, or absurdly large.
+    let bomb = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
+    assert!(
+        only_loss(&block(100, "zstd", &bomb)).contains("says that it has 100 bytes and has more")
+    );
+    assert!(only_loss(&block(u64::MAX, "zstd", &bomb)).contains("at most 268435456"));
+    assert!(only_loss(&block(10, "brotli", &[1, 2])).contains("compressed by \"brotli\""));
+    let inner = block(5, "", &[5, 0xff, 0xff, 0xff, 0xff]);
+    assert!(only_loss(&inner).contains("ends too early"));
+    let stranger = [&[9, 0][..], &[0; 20], &[1]].concat();
+    assert!(
+        only_loss(&entry(5, &stranger))
+            .contains("1 messages are of channels that are not in the file")
+    );
+    assert!(
+        only_loss(&message(&[0, 1]))
+            .contains("1 of 2 messages are not imported; the first ends too early")
+    );
+    assert!(only_loss(&[0; 9]).contains("no kind of entry"));
+}
+
+#[test]
+fn stamps_that_nobody_set_are_not_a_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let stamped = [&[0, 1, 0, 0][..], &[0; 8], &[7]].concat();
+    let parts = [
+        schema("ros2msg", "builtin_interfaces/Time stamp\nuint8 x"),
+        channel("cdr"),
+        message(&stamped),
+    ];
+    let bytes = [MAGIC, &parts.concat(), &entry(2, &[0; 20]), MAGIC].concat();
+    let source = open(folder.path(), &bytes).unwrap();
+    let stream = &source.episodes()[0].streams[0];
+    assert_eq!(
+        (&*stream.name, &stream.attributes["clock"]),
+        ("thing/x", &"log".into())
+    );
+    let notes = defects(source.as_ref(), Action::Noted);
+    assert!(notes[0].contains("all zero"), "{notes:?}");
+    assert_eq!(source.episodes()[0].streams.len(), 1);
+}
+
+#[test]
+fn a_bomb_of_messages_ends() {
+    let many = message(&[0, 1, 0, 0, 7]).repeat(1_100_000);
+    let bomb = zstd::encode_all(&many[..], 1).unwrap();
+    let lost = only_loss(&block(many.len() as u64, "zstd", &bomb));
+    assert!(
+        lost.contains("more messages than a file of this size holds"),
+        "{lost}"
+    );
+}
+
+#[test]
+fn schemas_that_are_wrong_or_endless_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    for (encoding, schema_encoding, data, word) in [
+        ("cdr", "ros2msg", "float65 x", "`float65`"),
+        ("cdr", "ros2msg", "Thing again", "inside each other"),
+        ("cdr", "ros2msg", "Thing[3] again", "inside each other"),
+        ("cdr", "ros2msg", "float64[99999999999] x", "ends too early"),
+        ("cdr", "ros2idl", "struct X {}", "\"ros2idl\""),
+        ("ros1", "ros1msg", "float64 x", "\"ros1\""),
+        ("protobuf", "protobuf", "\u{7f}", "the schema `toy/Thing`"),
+        ("json", "jsonschema", "{", "is not JSON"),
+    ] {
+        let parts = [
+            schema(schema_encoding, data),
+            channel(encoding),
+            message(&[0, 1, 0, 0, 7, 7, 7, 7]),
+        ];
+        let bytes = [MAGIC, &parts.concat(), &entry(2, &[0; 20]), MAGIC].concat();
+        let error = match open(folder.path(), &bytes) {
+            Err(error) => error,
+            Ok(source) => panic!("{data:?} has {} episodes", source.episodes().len()),
+        };
+        assert!(
+            error.contains("no episode") && error.contains(word),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn reading_frames_that_are_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = open(folder.path(), &file(&[])).unwrap();
+    assert_eq!(
+        read_all(source.as_ref(), 0, 0, 1),
+        FrameBuf::Values(vec![7])
+    );
+    let mut out = FrameBuf::default();
+    for (episode, stream, frames) in [(1, 0, 0..1), (0, 1, 0..1), (0, 0, 0..2)] {
+        assert!(source.read(episode, stream, frames, &mut out).is_err());
+    }
+}
