@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::formats;
+use crate::plans::is_rate;
 use crate::source::Source;
 use crate::video::Videos;
 
@@ -28,7 +29,7 @@ pub struct ImportOptions {
 /// about it is for [`pack`](crate::pack()) to decide.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
     if let Some(rate_hz) = options.rate_hz
-        && !(rate_hz.is_finite() && rate_hz > 0.0)
+        && !is_rate(&rate_hz)
     {
         return Err(invalid(format!(
             "rate {rate_hz} Hz is not a rate; pass a number above zero"

@@ -25,7 +25,7 @@ use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::read_ahead::{Piece, ReadAhead, lost_thread};
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
-use crate::survey::survey;
+use crate::survey::{cores, survey};
 
 /// How to pack.
 #[derive(Debug, Clone)]
@@ -98,10 +98,7 @@ pub fn pack(
         on_defect,
     } = options;
     check_types(source)?;
-    let threads = match writer.threads {
-        0 => thread::available_parallelism().map_or(1, usize::from),
-        threads => threads,
-    };
+    let threads = cores(writer.threads);
     let defects = judge(survey(source, threads)?, on_defect)?;
     let left_out = left_out(&defects);
     let info = source.describe();
@@ -236,21 +233,8 @@ impl Packing<'_> {
         if !resumed.contains(&format!("{}{}", self.prefix, plan.id)) {
             match self.streams(writer, ahead, episode) {
                 Err(ImportError::Corrupt {
-                    object,
-                    what,
-                    file,
-                    next,
-                    source,
-                }) => {
-                    if self.on_defect == OnDefect::Error {
-                        return Err(ImportError::Corrupt {
-                            object,
-                            what,
-                            file,
-                            next,
-                            source,
-                        });
-                    }
+                    object, what, file, ..
+                }) if self.on_defect != OnDefect::Error => {
                     // A picture that cannot be read: the episode leaves no trace but its defect.
                     ahead.skip(episode);
                     let place = format!("{}:{object}", file.display());

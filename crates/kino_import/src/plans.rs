@@ -1,13 +1,15 @@
-//! What every importer does with its plans: find a stream, know the usual names, and give each stream one type.
+//! What every importer does with its plans: find a stream, know the usual names, give each stream a clock and one type,
+//! and say why nothing is left.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::Path;
 
 use kino_codec::FrameType;
 
 use crate::defect::{Action, Defect};
-use crate::error::{Result, invalid};
-use crate::source::{EpisodePlan, StreamPlan};
+use crate::error::{ImportError, Result, invalid};
+use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
 
 /// What a number of frames per second is called, in formats that leave it open.
 pub(crate) const RATES: &[&str] = &[
@@ -67,6 +69,29 @@ pub(crate) fn find<'a>(
         )));
     }
     Ok(stream)
+}
+
+/// Gives every stream of an episode the same regular clock.
+pub(crate) fn set_rate(episode: &mut EpisodePlan, rate_hz: f64) {
+    for stream in &mut episode.streams {
+        stream.clock = ClockPlan::Regular { rate_hz };
+    }
+}
+
+/// A number that can be a rate.
+pub(crate) fn is_rate(rate_hz: &f64) -> bool {
+    rate_hz.is_finite() && *rate_hz > 0.0
+}
+
+/// An error that says why no episode is left: the first fault that was found.
+pub(crate) fn nothing_left(path: &Path, defects: &[Defect], next: &str) -> ImportError {
+    let first = defects.iter().find(|defect| defect.is_fault());
+    let why = first.map(|first| format!(" ({}: {})", first.place, first.what));
+    ImportError::NotFound {
+        path: path.to_owned(),
+        what: format!("no episode to import{}", why.unwrap_or_default()),
+        next: next.to_owned(),
+    }
 }
 
 /// Frames as places in a list; a list in memory has no more places than fit.

@@ -14,7 +14,17 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan, block_frames};
 
+/// So many threads, or one per core for 0.
+pub(crate) fn cores(threads: usize) -> usize {
+    match threads {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads,
+    }
+}
+
 /// Everything that is wrong with a source: what its walk noticed, then what its values and times show, by episode.
+///
+/// Looks with so many threads, one per core if 0.
 pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
     let episodes = source.episodes().len();
     let found = Mutex::new(Vec::new());
@@ -37,7 +47,7 @@ pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
                 }
             }
         };
-        let threads = threads.clamp(1, episodes.max(1));
+        let threads = cores(threads).clamp(1, episodes.max(1));
         for _ in 1..threads {
             scope.spawn(look);
         }

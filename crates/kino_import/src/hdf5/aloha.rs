@@ -18,6 +18,7 @@ use crate::hdf5::plan::{self, Frame};
 use crate::hdf5::walk::Node;
 use crate::hdf5::{Contents, stem};
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::source::EpisodePlan;
 
 /// ACT's `DT = 0.02`.
@@ -50,7 +51,7 @@ fn episode(
         return Ok(());
     }
     let fps = root.attributes.get("fps").and_then(Value::as_f64);
-    let fps = fps.filter(|fps| fps.is_finite() && *fps > 0.0);
+    let fps = fps.filter(plans::is_rate);
     let frame = Frame {
         file,
         object: "",

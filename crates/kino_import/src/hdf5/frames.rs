@@ -19,7 +19,7 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 /// How many texts of any length are read in one go: a small file can name one long text very often.
 const TEXTS: u64 = 64;
 
-/// Reads frames of a stream.
+/// Reads frames of a stream, which has them.
 pub(crate) fn read(
     file: &H5File,
     leaf: &Leaf,
@@ -27,12 +27,6 @@ pub(crate) fn read(
     frames: Range<u64>,
     out: &mut FrameBuf,
 ) -> Result<()> {
-    if frames.start > frames.end || frames.end > stream.frames {
-        return Err(invalid(format!(
-            "frames {frames:?} of stream `{}` do not exist; it has {}",
-            stream.name, stream.frames
-        )));
-    }
     *out = match (&stream.frame, stream.carried) {
         (FrameType::Values(ty), true) => FrameBuf::Bytes(read_jpegs(file, leaf, ty, frames)?),
         (FrameType::Values(_), false) => FrameBuf::Values(read_numbers(file, leaf, frames)?),

@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use file::H5File;
 use walk::{Leaf, Node};
@@ -134,7 +135,9 @@ impl Hdf5Source {
             }
         }
         if source.episodes.is_empty() {
-            return Err(nothing_left(&paths, &source.info.defects));
+            let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+            let next = "check that this is the recording; demos behind soft or external links are not followed";
+            return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
@@ -204,36 +207,9 @@ impl Source for Hdf5Source {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = self.episodes.get(episode);
-        let (Some(plan), Some(leaves)) = (plan, self.leaves.get(episode)) else {
-            return Err(invalid(format!(
-                "episode {episode} does not exist; there are {}",
-                self.episodes.len()
-            )));
-        };
-        let (Some(stream), Some(leaf)) = (plan.streams.get(stream), leaves.get(stream)) else {
-            return Err(invalid(format!(
-                "stream {stream} of episode `{}` does not exist; there are {}",
-                plan.id,
-                leaves.len()
-            )));
-        };
-        frames::read(&self.files[plan.file], leaf, stream, frames, out)
-    }
-}
-
-/// An error that says why no episode is left.
-fn nothing_left(paths: &[PathBuf], defects: &[Defect]) -> ImportError {
-    let why = match defects {
-        [] => String::new(),
-        [first, ..] => format!(" ({}: {})", first.place, first.what),
-    };
-    ImportError::NotFound {
-        path: paths.first().cloned().unwrap_or_default(),
-        what: format!("no episode to import{why}"),
-        next:
-            "check that this is the recording; demos behind soft or external links are not followed"
-                .to_owned(),
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let file = &self.files[self.episodes[episode].file];
+        frames::read(file, &self.leaves[episode][stream], plan, frames, out)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::hdf5::plan::{self, Frame, Streams};
 use crate::hdf5::walk::{Leaf, Node};
 use crate::hdf5::{Contents, frames, number_order};
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::source::EpisodePlan;
 
 /// A longer list of demos is damage.
@@ -124,8 +125,7 @@ fn is_per_frame(name: &str) -> bool {
 fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) -> Result<f64> {
     let control_freq = || {
         let kwargs = data.get("env_args")?.get("env_kwargs")?;
-        let rate_hz = kwargs.get("control_freq")?.as_f64()?;
-        (rate_hz.is_finite() && rate_hz > 0.0).then_some(rate_hz)
+        kwargs.get("control_freq")?.as_f64().filter(plans::is_rate)
     };
     options.rate_hz.or_else(control_freq).ok_or_else(|| {
         invalid(format!(

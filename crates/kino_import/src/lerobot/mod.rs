@@ -27,17 +27,14 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::defect::Defect;
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use cameras::Cameras;
 use frames::Columns;
 use plan::Origin;
 use walk::{Files, Walk};
-
-/// No more than this is read in one go.
-const MAX_READ_BYTES: u64 = 1 << 30;
 
 /// Episodes of a LeRobot dataset.
 pub(crate) struct LeRobotSource {
@@ -77,7 +74,8 @@ impl LeRobotSource {
         } = walk;
         cameras.finish_walk();
         if episodes.is_empty() {
-            return Err(nothing_left(root, &defects));
+            let next = "give the folder that holds `meta` and `data`";
+            return Err(plans::nothing_left(root, &defects, next));
         }
         Ok(Self {
             root: root.to_owned(),
@@ -106,18 +104,6 @@ fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
     files.list.iter().map(file).collect()
 }
 
-fn nothing_left(root: &Path, defects: &[Defect]) -> ImportError {
-    let why = match defects {
-        [] => String::new(),
-        [first, ..] => format!(" ({}: {})", first.place, first.what),
-    };
-    ImportError::NotFound {
-        path: root.to_owned(),
-        what: format!("no episode to import{why}"),
-        next: "give the folder that holds `meta` and `data`".to_owned(),
-    }
-}
-
 impl Source for LeRobotSource {
     fn describe(&self) -> &SourceInfo {
         &self.info
@@ -134,29 +120,12 @@ impl Source for LeRobotSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = self.episodes.get(episode);
-        let plan = plan.and_then(|plan| plan.streams.get(stream));
-        let (Some(plan), Some((rows, origins))) = (plan, self.origins.get(episode)) else {
-            return Err(invalid(format!(
-                "stream {stream} of episode {episode} does not exist"
-            )));
-        };
-        if frames.start > frames.end || frames.end > plan.frames {
-            return Err(invalid(format!(
-                "frames {frames:?} of stream `{}` do not exist; it has {}",
-                plan.name, plan.frames
-            )));
-        }
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let (rows, origins) = &self.origins[episode];
         let bytes = plan
             .frame
             .as_values()
             .map_or(0, |ty| ty.frame_bytes() as u64);
-        if bytes.saturating_mul(frames.end - frames.start) > MAX_READ_BYTES {
-            return Err(invalid(format!(
-                "frames {frames:?} of `{}` are more than a gibibyte; read fewer at a time",
-                plan.name
-            )));
-        }
         *out = match &origins[stream] {
             Origin::Tasks(runs) => {
                 FrameBuf::Bytes(frames.map(|frame| task_at(runs, frame)).collect())

@@ -122,7 +122,9 @@ impl McapSource {
         let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, "mcap");
         source.info.defects.extend(mixed);
         if source.episodes.is_empty() {
-            return Err(plan::nothing_left(paths, &source.info.defects));
+            let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
+            let next = "check that this is the recording, and that its mapping names what is in it";
+            return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -14,7 +13,6 @@ use super::streams::{Planned, TopicStream};
 use super::topic::{Entry, Topic};
 use super::walk::Contents;
 use crate::defect::{Action, Defect};
-use crate::error::ImportError;
 use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
 
 /// What becomes of each topic. Of two streams of one name, the second is left out.
@@ -270,18 +268,4 @@ pub(super) fn outside(topics: &[Topic], inside: &[Vec<Vec<Entry>>]) -> Option<St
     let outside = all - inside;
     (outside > 0)
         .then(|| format!("{outside} messages lie outside of the episodes and are not imported"))
-}
-
-/// An error that says why no episode is left.
-pub(super) fn nothing_left(paths: &[PathBuf], defects: &[Defect]) -> ImportError {
-    let why = match defects {
-        [] => String::new(),
-        [first, ..] => format!(" ({}: {})", first.place, first.what),
-    };
-    ImportError::NotFound {
-        path: paths.first().cloned().unwrap_or_default(),
-        what: format!("no episode to import{why}"),
-        next: "check that this is the recording, and that its mapping names what is in it"
-            .to_owned(),
-    }
 }

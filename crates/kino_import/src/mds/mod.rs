@@ -29,7 +29,7 @@ use crate::error::{ImportError, Result, invalid};
 use crate::open::ImportOptions;
 use crate::plans::{self, RATES};
 use crate::recent::Recent;
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use index::{Column, ShardInfo};
 use plan::Part;
 use shard::{HASHES, Hashes, Shard};
@@ -123,7 +123,8 @@ impl MdsSource {
             source.add(&folder, split.as_deref())?;
         }
         if source.episodes.is_empty() {
-            return Err(nothing_left(path, &source.info.defects));
+            let next = "give the folder that has `index.json` and the shards; steps need a column `episode`";
+            return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         let place = path.file_name().unwrap_or_default().to_string_lossy();
@@ -238,16 +239,14 @@ impl MdsSource {
                     .iter()
                     .find_map(|name| episode.attributes.get(*name)?.as_f64())
             };
-            let said = || said().filter(|rate_hz| rate_hz.is_finite() && *rate_hz > 0.0);
+            let said = || said().filter(plans::is_rate);
             let Some(rate_hz) = options.rate_hz.or_else(said) else {
                 return Err(invalid(format!(
                     "{}: MDS has no times and no rate; pass --rate HZ (in Python rate_hz=)",
                     path.display()
                 )));
             };
-            for stream in &mut episode.streams {
-                stream.clock = ClockPlan::Regular { rate_hz };
-            }
+            plans::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -295,17 +294,5 @@ impl Source for MdsSource {
         }
         *out = reading.finish().map_err(wrong)?;
         Ok(())
-    }
-}
-
-fn nothing_left(path: &Path, defects: &[Defect]) -> ImportError {
-    let why = defects
-        .first()
-        .map(|first| format!(" ({}: {})", first.place, first.what));
-    ImportError::NotFound {
-        path: path.to_owned(),
-        what: format!("no episode to import{}", why.unwrap_or_default()),
-        next: "give the folder that has `index.json` and the shards; steps need a column `episode`"
-            .to_owned(),
     }
 }

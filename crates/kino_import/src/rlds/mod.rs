@@ -27,7 +27,7 @@ use crate::error::{ImportError, Result, invalid};
 use crate::open::ImportOptions;
 use crate::plans::{self, RATES};
 use crate::recent::Recent;
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use example::Example;
 use plan::{Part, Planned};
 use schema::Leaf;
@@ -131,7 +131,8 @@ impl RldsSource {
             source.add(shard, &mut next)?;
         }
         if source.episodes.is_empty() {
-            return Err(nothing_left(path, &source.info.defects));
+            let next = "give the folder that has `features.json` and the `*.tfrecord-*` files";
+            return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         let place = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -246,7 +247,7 @@ impl RldsSource {
                 let last = name.rsplit('/').next().unwrap_or(name);
                 RATES.contains(&last).then_some(value)?.as_f64()
             });
-            let said = said.filter(|rate_hz| rate_hz.is_finite() && *rate_hz > 0.0);
+            let said = said.filter(plans::is_rate);
             let Some(rate_hz) = options.rate_hz.or(said) else {
                 let name = self.info.attributes.get("name").and_then(Value::as_str);
                 let name = name.unwrap_or_default();
@@ -260,9 +261,7 @@ impl RldsSource {
                     known.unwrap_or_default()
                 )));
             };
-            for stream in &mut episode.streams {
-                stream.clock = ClockPlan::Regular { rate_hz };
-            }
+            plans::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -352,14 +351,4 @@ fn refuse_gzip(path: &Path) -> Result<()> {
         "is packed with gzip as a whole, so that no episode in it can be found without unpacking it",
         "unpack it first: `gzip -dc FILE > FILE.unpacked`, and put the result in its place",
     ))
-}
-
-fn nothing_left(path: &Path, defects: &[Defect]) -> ImportError {
-    let first = defects.iter().find(|defect| defect.is_fault());
-    let why = first.map(|first| format!(" ({}: {})", first.place, first.what));
-    ImportError::NotFound {
-        path: path.to_owned(),
-        what: format!("no episode to import{}", why.unwrap_or_default()),
-        next: "give the folder that has `features.json` and the `*.tfrecord-*` files".to_owned(),
-    }
 }

@@ -27,7 +27,7 @@ use crate::open::ImportOptions;
 use crate::picture;
 use crate::plans::{self, RATES, places};
 use crate::recent::Recent;
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo};
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use cell::{Cell, Place, Reader};
 use plan::{Fields, Part, Planned};
 use samples::Samples;
@@ -96,7 +96,8 @@ impl TarSource {
             false => source.add_episodes(&samples.keys, &samples.fields),
         }
         if source.episodes.is_empty() {
-            return Err(nothing_left(path, &source.info.defects));
+            let next = "name samples `<episode>_<step>.<field>`, one per step, or `<episode>.<field>`, one per episode";
+            return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         let place = path.file_name().unwrap_or_default().to_string_lossy();
@@ -212,9 +213,7 @@ impl TarSource {
                     path.display()
                 )));
             };
-            for stream in &mut episode.streams {
-                stream.clock = ClockPlan::Regular { rate_hz };
-            }
+            plans::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -224,7 +223,7 @@ impl TarSource {
 fn rate_in(value: &Value, depth: usize) -> Option<f64> {
     let object = value.as_object().filter(|_| depth < 4)?;
     let here = RATES.iter().find_map(|name| object.get(*name)?.as_f64());
-    here.filter(|rate_hz| rate_hz.is_finite() && *rate_hz > 0.0)
+    here.filter(plans::is_rate)
         .or_else(|| object.values().find_map(|value| rate_in(value, depth + 1)))
 }
 
@@ -291,16 +290,5 @@ impl Source for TarSource {
                 .map_err(|what| wrong(format!("frame {frame} {what}")))?;
         }
         Ok(())
-    }
-}
-
-fn nothing_left(path: &Path, defects: &[Defect]) -> ImportError {
-    let why = defects
-        .first()
-        .map(|first| format!(" ({}: {})", first.place, first.what));
-    ImportError::NotFound {
-        path: path.to_owned(),
-        what: format!("no episode to import{}", why.unwrap_or_default()),
-        next: "name samples `<episode>_<step>.<field>`, one per step, or `<episode>.<field>`, one per episode".to_owned(),
     }
 }
