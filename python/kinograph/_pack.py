@@ -1,43 +1,20 @@
-"""Packing recordings of other tools."""
+"""Packing recordings of other tools, and episodes that a program makes."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from kinograph import _core
+from kinograph._defects import Defect, OnDefect, Packed
+from kinograph._errors import InvalidArgumentError
+from kinograph._pack_episodes import pack_episodes
 from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_count, to_options
-
-#: What to do with the defects of a recording.
-OnDefect: TypeAlias = Literal["error", "drop-episode", "keep"]
-
-
-class Defect(NamedTuple):
-    """Something in a recording that is not as it should be, or that is worth knowing.
-
-    ``action`` is what was done: ``"note"`` (nothing is wrong), ``"kept"``, ``"lost"`` (the object was left out) or
-    ``"dropped"`` (its whole episode was). ``lost`` is true for the last two.
-    """
-
-    place: str
-    what: str
-    episode: str | None
-    action: str
-    lost: bool
-
-
-class Packed(NamedTuple):
-    """What packing made, and what was amiss in the source."""
-
-    version: int
-    id: str
-    episodes: int
-    defects: list[Defect]
 
 
 def pack(  # noqa: PLR0913 (each is a keyword of its own)
-    source: str | os.PathLike[str],
+    source: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
     target: str | os.PathLike[str],
     *,
     mode: Mode = "new",
@@ -55,11 +32,10 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     prefix: str = "",
     progress: Callable[[int, int], object] | None = None,
 ) -> Packed:
-    """Pack a recording of another tool, a file or a folder of files, into a dataset.
+    """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
 
-    Reads HDF5 in the layouts of robomimic (and LIBERO) and of ACT (ALOHA), and LeRobot datasets v2.0, v2.1 and v3.0
-    (their videos need ``pip install 'kinograph[video]'``). Nothing is left out in silence: see
-    ``defects`` of the result.
+    Formats are in ``docs/import.md``; the videos of LeRobot datasets need ``pip install 'kinograph[video]'``. Nothing is
+    left out in silence: see ``defects`` of the result.
 
     >>> import pathlib
     >>> recording = pathlib.Path(kinograph.__file__).parents[2] / "tests" / "data" / "lift_3demos.hdf5"
@@ -72,16 +48,50 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     Streams bear the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
     unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
 
-    :param rate_hz: frames per second, instead of what the recording says.
+    An iterable gives one dict per episode, with ``streams`` and the other keywords of :meth:`Writer.add_episode`:
+
+    >>> def episodes():
+    ...     for number in range(2):
+    ...         yield {"id": f"take_{number}", "streams": {"actions": np.zeros((50, 7))}, "task": "wave"}
+    >>> kinograph.pack(episodes(), "takes.kino", rate_hz=20.0).episodes
+    2
+
+    They lie on disk in the order in which they come. ``mode="resume"`` passes over the ids that an interrupted pack had
+    finished; the iterable has to give the same episodes again.
+
+    :param rate_hz: frames per second, instead of what the recording says, or for episodes that say nothing.
     :param format: the recording's format, instead of the one it is recognised as; ``kinograph pack --help`` lists them.
     :param mapping: a TOML file that says which part of the recording is which stream.
     :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` leaves out the
         episodes that have one, ``"keep"`` keeps all that can be kept.
     :param seed: fixes the order in which episodes lie on disk.
     :param prefix: what the ids of the episodes begin with, so that two recordings with a ``demo_0`` go into one dataset.
-    :param progress: called with the bytes of frames done and in all; what it raises ends the packing, which
+    :param progress: called with the bytes of frames done and in all (of an iterable, with the episodes done, and in all
+        where it has a length); what it raises ends the packing, which
         ``mode="resume"`` can take up again.
     """
+    if not isinstance(source, str | os.PathLike):
+        if format is not None or mapping is not None:
+            raise InvalidArgumentError(
+                "format and mapping are for files; an iterable gives episodes"
+            )
+        return pack_episodes(
+            source,
+            target,
+            mode=mode,
+            rate_hz=rate_hz,
+            on_defect=on_defect,
+            prefix=prefix,
+            progress=progress,
+            writer_options={
+                "plan": plan,
+                "quality": quality,
+                "shard_bytes": shard_bytes,
+                "memory_bytes": memory_bytes,
+                "threads": threads,
+                "attributes": attributes,
+            },
+        )
     writer = to_options(
         mode=mode,
         plan=plan,

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -21,10 +22,11 @@ def lift_kino(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/windows.md", "docs/order.md", "docs/loader.md"]
+    "page", ["README.md", "docs/windows.md", "docs/order.md", "docs/loader.md", "docs/import.md"]
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, lift_kino, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "tests/data/lift_3demos.hdf5", tmp_path / "demos.hdf5")
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
     assert blocks
     names = {"kinograph": kinograph, "np": np, "ds": kinograph.open(lift_kino)}

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ImportError, Result, invalid};
+use crate::folder::{self, FolderSource};
 use crate::hdf5::Hdf5Source;
 use crate::lerobot::{self, LeRobotSource};
 use crate::mcap::{self, McapSource};
@@ -16,6 +17,7 @@ use crate::open::ImportOptions;
 use crate::rlds::{self, RldsSource};
 use crate::source::Source;
 use crate::webdataset::{self, TarSource};
+use crate::zarr::{self, ZarrSource};
 
 /// A format that can be imported.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +31,7 @@ pub struct Format {
 }
 
 /// Every format, the most particular first: the first that recognises a path opens it.
-pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, WEBDATASET, MCAP, HDF5];
+pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, ZARR, WEBDATASET, MCAP, HDF5, FOLDER];
 
 const LEROBOT: Format = Format {
     name: "lerobot",
@@ -50,6 +52,13 @@ const MDS: Format = Format {
     looks_like: "`index.json` and `*.mds` shards of mosaicml-streaming",
     recognise: mds::recognise,
     open: |path, options| Ok(Box::new(MdsSource::open(path, options)?)),
+};
+
+const ZARR: Format = Format {
+    name: "zarr",
+    looks_like: "a replay buffer of diffusion_policy or UMI: a `*.zarr` folder or a `*.zarr.zip` file",
+    recognise: zarr::is_store,
+    open: |path, options| Ok(Box::new(ZarrSource::open(path, options)?)),
 };
 
 const WEBDATASET: Format = Format {
@@ -94,6 +103,14 @@ const HDF5: Format = Format {
         }
         Ok(Box::new(Hdf5Source::open(&files, options)?))
     },
+};
+
+/// The least particular: it takes any folder of arrays, tables or pictures.
+const FOLDER: Format = Format {
+    name: "folder",
+    looks_like: "npz or csv files, or folders of npy, csv and pictures, one per episode",
+    recognise: folder::is_folder,
+    open: |path, options| Ok(Box::new(FolderSource::open(path, options)?)),
 };
 
 const HDF5_ENDINGS: &[&str] = &["hdf5", "h5"];

@@ -14,13 +14,15 @@
 //! | layout | what it looks like | rate |
 //! |---|---|---|
 //! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
-//! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or given |
 //! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | given, `fps`, or 50 Hz |
+//! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or given |
 //! | RLDS | `features.json`, `<name>-<split>.tfrecord-00000-of-00001` | given, or an attribute of the episode |
 //! | WebDataset | `*.tar` of `ep0_t3.front.jpg` or `ep0.front.3.jpg` | given, or in a `.json` of the episode |
 //! | npz per demo | a tar of `demo_<i>.npz` and `env_args.json` | given, or `env_args`' `control_freq` |
 //! | MDS | `index.json` and `shard.00000.mds`, a sample per step or per episode | given, or a column of the episode |
 //! | MCAP | `*.mcap` of ROS 2, protobuf or JSON messages | none: every frame has its own time |
+//! | diffusion_policy, UMI | zarr folder or zip: `data/<key>`, `meta/episode_ends` | given, or 60 Hz for UMI |
+//! | plain folders | npz, npy, csv and pictures, with a mapping | given, or times of a field |
 //!
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
 //! what a file claims.
@@ -28,6 +30,7 @@
 mod clock;
 mod defect;
 mod error;
+mod folder;
 mod formats;
 mod hdf5;
 mod jpeg;
@@ -49,6 +52,7 @@ mod survey;
 mod tar;
 mod video;
 mod webdataset;
+mod zarr;
 mod zip;
 
 pub use defect::{Action, Defect, OnDefect};

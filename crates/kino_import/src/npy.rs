@@ -1,18 +1,22 @@
-//! `.npy` files: one array of numpy's.
+//! Arrays as numpy writes them: the names of element types, the header of an npy file, and a file whole.
 //!
 //! ```text
-//! 93 NUMPY | u8 major | u8 minor | u16 or u32 length | {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), } | values
+//! "\x93NUMPY" | u8 major | u8 minor | u16 or u32 len | {'descr': '<f4', 'fortran_order': False, 'shape': (12, 7), } | values …
 //! ```
 //!
-//! Objects are refused: they are pickles, and a pickle is a program.
+//! Element names (`<f4`, `|u1`, `<U8`) are those of zarr too. Python objects are refused: they are pickles, and a
+//! pickle is a program.
 
 use kino_codec::Dtype;
 
-/// A longer header is damage.
-const MAX_HEADER_LEN: usize = 1 << 16;
+/// A header longer than this is none: numpy's own limit for one that it trusts is 10000.
+const MAX_HEADER_BYTES: usize = 16 << 10;
+
+/// numpy knows no more axes.
+const MAX_AXES: usize = 64;
 
 /// An array without values has at most this many places for them: `(1 << 60, 0)` is damage, not data.
-const MAX_EMPTY: usize = 1 << 20;
+const MAX_EMPTY: u64 = 1 << 20;
 
 /// An array of numbers, little-endian and row-major.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,213 +34,277 @@ pub(crate) enum Npy {
     Texts(Vec<String>, Vec<usize>),
 }
 
-/// What one element is.
+/// Reads a file that has nothing behind its values. What comes back is no larger than the file.
+pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
+    let header = Header::parse(file)?;
+    let values = file.get(header.start..).unwrap_or_default();
+    if header.values_bytes() != Some(values.len() as u64) {
+        return Err(format!(
+            "has {} bytes of values, which are not {:?} of {} bytes each",
+            values.len(),
+            header.shape,
+            header.element.size()
+        ));
+    }
+    let places = header
+        .shape
+        .iter()
+        .try_fold(1u64, |places, &dim| places.checked_mul(dim.max(1)));
+    let dims = header.shape.iter().map(|&dim| usize::try_from(dim).ok());
+    let shape: Option<Vec<usize>> = dims.collect();
+    let is_absurd = values.is_empty() && places.is_none_or(|places| places > MAX_EMPTY);
+    let Some(shape) = shape.filter(|_| !is_absurd) else {
+        return Err(format!("has no values and the shape {:?}", header.shape));
+    };
+    let mut values = match header.is_fortran && shape.len() > 1 {
+        true => from_fortran(values, &header.shape, header.element.size()),
+        false => values.to_vec(),
+    };
+    match header.element.dtype() {
+        Some(dtype) => {
+            header.element.to_little(&mut values)?;
+            Ok(Npy::Numbers(Array {
+                dtype,
+                shape,
+                values,
+            }))
+        }
+        None => Ok(Npy::Texts(header.element.texts(&values)?, shape)),
+    }
+}
+
+/// What one element of an array is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Element {
-    Number(Dtype),
-    /// So many code points of four bytes.
-    Text(usize),
-    /// So many bytes.
-    Bytes(usize),
+pub(crate) enum Element {
+    /// A number.
+    Number { dtype: Dtype, is_big: bool },
+    /// Text of at most this many code points of 32 bits, padded with zeros.
+    Wide { chars: usize, is_big: bool },
+    /// UTF-8 text of at most this many bytes, padded with zeros.
+    Narrow { bytes: usize },
 }
 
 impl Element {
-    fn size(self) -> Option<usize> {
+    /// From a name like `<f4`, or why there is no such element here.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        let unknown = || {
+            match name.contains('O') {
+            true => "holds pickled Python objects, which are programs and are not run; save numbers or texts instead".to_owned(),
+            false => format!("holds values of the type {name:?}, which have no place in a stream"),
+        }
+        };
+        let (order, rest) = name.split_at_checked(1).ok_or_else(unknown)?;
+        let is_big = match order {
+            "<" | "|" | "=" => false,
+            ">" => true,
+            _ => return Err(unknown()),
+        };
+        let (kind, size) = rest.split_at_checked(1).ok_or_else(unknown)?;
+        let size: usize = size.parse().map_err(|_| unknown())?;
+        let number = |dtype| Ok(Self::Number { dtype, is_big });
+        match (kind, size) {
+            ("b", 1) => number(Dtype::Bool),
+            ("i", 1) => number(Dtype::I8),
+            ("i", 2) => number(Dtype::I16),
+            ("i", 4) => number(Dtype::I32),
+            ("i", 8) => number(Dtype::I64),
+            ("u", 1) => number(Dtype::U8),
+            ("u", 2) => number(Dtype::U16),
+            ("u", 4) => number(Dtype::U32),
+            ("u", 8) => number(Dtype::U64),
+            ("f", 2) => number(Dtype::F16),
+            ("f", 4) => number(Dtype::F32),
+            ("f", 8) => number(Dtype::F64),
+            ("U", 1..=0xff_ffff) => Ok(Self::Wide {
+                chars: size,
+                is_big,
+            }),
+            ("S", 1..=0xff_ffff) => Ok(Self::Narrow { bytes: size }),
+            _ => Err(unknown()),
+        }
+    }
+
+    /// How many bytes an element has.
+    pub(crate) fn size(self) -> usize {
         match self {
-            Self::Number(dtype) => Some(dtype.size()),
-            Self::Text(len) => len.checked_mul(4),
-            Self::Bytes(len) => Some(len),
+            Self::Number { dtype, .. } => dtype.size(),
+            Self::Wide { chars, .. } => chars * 4,
+            Self::Narrow { bytes } => bytes,
+        }
+    }
+
+    /// The type of a number.
+    pub(crate) fn dtype(self) -> Option<Dtype> {
+        match self {
+            Self::Number { dtype, .. } => Some(dtype),
+            Self::Wide { .. } | Self::Narrow { .. } => None,
+        }
+    }
+
+    /// Turns numbers into little-endian ones, or says what is wrong with them.
+    pub(crate) fn to_little(self, bytes: &mut [u8]) -> Result<(), String> {
+        let Self::Number { dtype, is_big } = self else {
+            return Err("is text where numbers are expected".to_owned());
+        };
+        if is_big && dtype.size() > 1 {
+            for number in bytes.chunks_exact_mut(dtype.size()) {
+                number.reverse();
+            }
+        }
+        match dtype == Dtype::Bool && bytes.iter().any(|&byte| byte > 1) {
+            true => Err("holds a bool that is neither 0 nor 1".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// The texts of an array of texts.
+    pub(crate) fn texts(self, bytes: &[u8]) -> Result<Vec<String>, String> {
+        let text = |(number, bytes): (usize, &[u8])| {
+            self.text(bytes)
+                .ok_or_else(|| format!("holds a text that is not Unicode, the {number}th"))
+        };
+        bytes
+            .chunks_exact(self.size())
+            .enumerate()
+            .map(text)
+            .collect()
+    }
+
+    fn text(self, bytes: &[u8]) -> Option<String> {
+        match self {
+            Self::Number { .. } => None,
+            Self::Narrow { .. } => {
+                let end = bytes.iter().rposition(|&byte| byte != 0);
+                let text = &bytes[..end.map_or(0, |end| end + 1)];
+                std::str::from_utf8(text).ok().map(str::to_owned)
+            }
+            Self::Wide { is_big, .. } => {
+                let (code_points, _) = bytes.as_chunks::<4>();
+                let code_points = code_points.iter().map(|&bytes| match is_big {
+                    true => u32::from_be_bytes(bytes),
+                    false => u32::from_le_bytes(bytes),
+                });
+                let text: Option<String> = code_points.map(char::from_u32).collect();
+                text.map(|text| text.trim_end_matches('\0').to_owned())
+            }
         }
     }
 }
 
-/// Parses a file. What comes back is no larger than the file.
-pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
-    let (text, values) = header(file).ok_or("is not a `.npy` file, or its header is cut short")?;
-    let descr = quoted(after(text, "descr")?)?;
-    let (element, is_big) = element(descr)?;
-    let is_fortran = match after(text, "fortran_order")? {
-        flag if flag.starts_with("True") => true,
-        flag if flag.starts_with("False") => false,
-        _ => return Err("has a header without a `fortran_order`".to_owned()),
-    };
-    let shape = shape(after(text, "shape")?)?;
-    let count = shape
-        .iter()
-        .try_fold(1usize, |count, &len| count.checked_mul(len));
-    let bytes = count.and_then(|count| count.checked_mul(element.size()?));
-    let size = element.size().unwrap_or(0);
-    if bytes != Some(values.len()) {
-        return Err(format!(
-            "has {} bytes of values, which are not {shape:?} of {descr:?}",
-            values.len()
-        ));
-    }
-    let places = shape
-        .iter()
-        .try_fold(1usize, |places, &len| places.checked_mul(len.max(1)));
-    if values.is_empty() && places.is_none_or(|places| places > MAX_EMPTY) {
-        return Err(format!("has no values and the shape {shape:?}"));
-    }
-    let mut values = match is_fortran && shape.len() > 1 {
-        true => row_major(values, &shape, size),
-        false => values.to_vec(),
-    };
-    let word = match element {
-        Element::Number(dtype) => dtype.size(),
-        Element::Text(_) => 4,
-        Element::Bytes(_) => 1,
-    };
-    if is_big && word > 1 {
-        values.chunks_exact_mut(word).for_each(<[u8]>::reverse);
-    }
-    match element {
-        Element::Number(Dtype::Bool) if values.iter().any(|&byte| byte > 1) => {
-            Err("holds a bool that is neither 0 nor 1".to_owned())
-        }
-        Element::Number(dtype) => Ok(Npy::Numbers(Array {
-            dtype,
-            shape,
-            values,
-        })),
-        Element::Text(_) | Element::Bytes(_) if size == 0 => {
-            Ok(Npy::Texts(vec![String::new(); count.unwrap_or(0)], shape))
-        }
-        Element::Text(_) => {
-            let texts = values.chunks_exact(size).map(wide_text);
-            Ok(Npy::Texts(texts.collect::<Result<_, _>>()?, shape))
-        }
-        Element::Bytes(_) => {
-            let texts = values.chunks_exact(size).map(|text| {
-                let end = text
-                    .iter()
-                    .rposition(|&byte| byte != 0)
-                    .map_or(0, |at| at + 1);
-                let text = std::str::from_utf8(&text[..end]);
-                text.map(str::to_owned)
-                    .map_err(|_| "holds bytes that are not UTF-8 text")
-            });
-            Ok(Npy::Texts(texts.collect::<Result<_, _>>()?, shape))
-        }
-    }
+/// The header of an npy file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) element: Element,
+    pub(crate) shape: Vec<u64>,
+    /// Whether the first axis changes fastest.
+    pub(crate) is_fortran: bool,
+    /// Where the values start.
+    pub(crate) start: usize,
 }
 
-/// The header's text and the values behind it.
-fn header(file: &[u8]) -> Option<(&str, &[u8])> {
-    let rest = file.strip_prefix(b"\x93NUMPY")?;
-    let (version, rest) = rest.split_first_chunk::<2>()?;
-    let (len, rest) = match version[0] {
-        1 => {
-            let (len, rest) = rest.split_first_chunk::<2>()?;
-            (usize::from(u16::from_le_bytes(*len)), rest)
-        }
-        2 | 3 => {
-            let (len, rest) = rest.split_first_chunk::<4>()?;
-            (usize::try_from(u32::from_le_bytes(*len)).ok()?, rest)
-        }
-        _ => return None,
-    };
-    if len > MAX_HEADER_LEN {
-        return None;
+impl Header {
+    /// How many bytes of a file are enough to hold a header.
+    pub(crate) const ENOUGH_BYTES: usize = MAX_HEADER_BYTES;
+
+    /// Reads a header from the first bytes of a file, or says why it is none.
+    pub(crate) fn parse(file: &[u8]) -> Result<Self, String> {
+        let none = || "is no npy array: its header is damaged or cut short".to_owned();
+        let rest = file.strip_prefix(b"\x93NUMPY").ok_or_else(none)?;
+        let (&[major, _], rest) = rest.split_first_chunk::<2>().ok_or_else(none)?;
+        let (len, rest) = match major {
+            1 => {
+                let (len, rest) = rest.split_first_chunk().ok_or_else(none)?;
+                (usize::from(u16::from_le_bytes(*len)), rest)
+            }
+            2 | 3 => {
+                let (len, rest) = rest.split_first_chunk().ok_or_else(none)?;
+                let len = u32::from_le_bytes(*len);
+                (usize::try_from(len).map_err(|_| none())?, rest)
+            }
+            major => {
+                return Err(format!(
+                    "is an npy array of version {major}, known are 1 to 3"
+                ));
+            }
+        };
+        let start = file.len() - rest.len() + len;
+        let text = rest.get(..len).ok_or_else(none)?;
+        let text = std::str::from_utf8(text).map_err(|_| none())?;
+        let element = value_of(text, "descr").ok_or_else(none)?;
+        let Some(element) = element.strip_prefix(['\'', '"']) else {
+            return Err("holds compound values".to_owned());
+        };
+        let element = element.split(['\'', '"']).next().ok_or_else(none)?;
+        let is_fortran = match value_of(text, "fortran_order").ok_or_else(none)? {
+            flag if flag.starts_with("True") => true,
+            flag if flag.starts_with("False") => false,
+            _ => return Err(none()),
+        };
+        let shape = value_of(text, "shape").ok_or_else(none)?;
+        Ok(Self {
+            element: Element::parse(element)?,
+            shape: parse_shape(shape).ok_or_else(none)?,
+            is_fortran,
+            start,
+        })
     }
-    let (text, values) = rest.split_at_checked(len)?;
-    Some((std::str::from_utf8(text).ok()?, values))
-}
 
-/// What stands behind a key of the header.
-fn after<'a>(text: &'a str, key: &str) -> Result<&'a str, String> {
-    let key = format!("'{key}':");
-    let rest = text.split_once(&key).map(|(_, rest)| rest.trim_start());
-    rest.ok_or_else(|| format!("has a header without {key}"))
-}
-
-fn quoted(text: &str) -> Result<&str, String> {
-    let inner = text
-        .strip_prefix('\'')
-        .and_then(|text| text.split('\'').next());
-    inner.ok_or_else(|| "holds structures of several values".to_owned())
-}
-
-/// `<f4`: byte order, kind, size.
-fn element(descr: &str) -> Result<(Element, bool), String> {
-    let unknown = || format!("holds elements of the type {descr:?}");
-    let order = descr.get(..1).ok_or_else(unknown)?;
-    let (kind, size) = (descr.get(1..2).ok_or_else(unknown)?, &descr[2..]);
-    if kind == "O" {
-        return Err("holds pickled objects, which are programs and are not run; save numbers or texts instead".to_owned());
-    }
-    let size: usize = size.parse().map_err(|_| unknown())?;
-    let element = match (kind, size) {
-        ("b", 1) => Element::Number(Dtype::Bool),
-        ("u", 1) => Element::Number(Dtype::U8),
-        ("u", 2) => Element::Number(Dtype::U16),
-        ("u", 4) => Element::Number(Dtype::U32),
-        ("u", 8) => Element::Number(Dtype::U64),
-        ("i", 1) => Element::Number(Dtype::I8),
-        ("i", 2) => Element::Number(Dtype::I16),
-        ("i", 4) => Element::Number(Dtype::I32),
-        ("i", 8) => Element::Number(Dtype::I64),
-        ("f", 2) => Element::Number(Dtype::F16),
-        ("f", 4) => Element::Number(Dtype::F32),
-        ("f", 8) => Element::Number(Dtype::F64),
-        ("U", size) => Element::Text(size),
-        ("S", size) => Element::Bytes(size),
-        _ => return Err(unknown()),
-    };
-    Ok((element, order == ">"))
-}
-
-/// `(3, 4)`.
-fn shape(text: &str) -> Result<Vec<usize>, String> {
-    let wrong = || "has a header without a shape".to_owned();
-    let inner = text.strip_prefix('(').ok_or_else(wrong)?;
-    let (inner, _) = inner.split_once(')').ok_or_else(wrong)?;
-    let lens = inner
-        .split(',')
-        .map(str::trim)
-        .filter(|len| !len.is_empty());
-    lens.map(|len| len.parse().map_err(|_| wrong())).collect()
-}
-
-/// Elements with the first axis running fastest, in the order of the last running fastest.
-fn row_major(values: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
-    let mut strides = Vec::with_capacity(shape.len());
-    let mut stride = size;
-    for len in shape {
-        strides.push(stride);
-        stride *= len;
-    }
-    let (mut out, mut at) = (Vec::with_capacity(values.len()), vec![0; shape.len()]);
-    while out.len() < values.len() {
-        let start: usize = at
+    /// How many bytes the values have, `None` if more than can be counted.
+    pub(crate) fn values_bytes(&self) -> Option<u64> {
+        let size = u64::try_from(self.element.size()).ok()?;
+        self.shape
             .iter()
-            .zip(&strides)
-            .map(|(at, stride)| at * stride)
-            .sum();
-        out.extend(&values[start..start + size]);
-        for axis in (0..shape.len()).rev() {
-            at[axis] += 1;
-            if at[axis] < shape[axis] {
+            .try_fold(size, |bytes, &dim| bytes.checked_mul(dim))
+    }
+}
+
+/// What stands behind `'key':` in the text of a Python dict.
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("'{key}'"))?;
+    Some(rest.trim_start().strip_prefix(':')?.trim_start())
+}
+
+/// `(12, 7)`, `(12,)` or `()`.
+fn parse_shape(text: &str) -> Option<Vec<u64>> {
+    let (dims, _) = text.strip_prefix('(')?.split_once(')')?;
+    let dims = dims.split(',').map(str::trim).filter(|dim| !dim.is_empty());
+    let shape: Vec<u64> = dims
+        .map(|dim| dim.trim_end_matches('L').parse().ok())
+        .collect::<Option<_>>()?;
+    (shape.len() <= MAX_AXES).then_some(shape)
+}
+
+/// Values whose first axis changes fastest, in the order in which the last one does.
+pub(crate) fn from_fortran(values: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
+    let dims: Vec<usize> = shape
+        .iter()
+        .map(|&dim| usize::try_from(dim).unwrap_or(0))
+        .collect();
+    let mut strides = Vec::with_capacity(dims.len());
+    let mut stride = size;
+    for &dim in &dims {
+        strides.push(stride);
+        stride = stride.saturating_mul(dim);
+    }
+    let mut out = Vec::with_capacity(values.len());
+    let (mut at, mut index) = (0, vec![0; dims.len()]);
+    while out.len() + size <= values.len() {
+        let Some(element) = values.get(at..at + size) else {
+            break;
+        };
+        out.extend_from_slice(element);
+        // The next index, as an odometer turns.
+        for axis in (0..dims.len()).rev() {
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < dims[axis] {
                 break;
             }
-            at[axis] = 0;
+            at -= strides[axis] * dims[axis];
+            index[axis] = 0;
         }
     }
     out
-}
-
-fn wide_text(text: &[u8]) -> Result<String, String> {
-    let points = text
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|point| u32::from_le_bytes(*point));
-    let mut points: Vec<u32> = points.collect();
-    while points.last() == Some(&0) {
-        points.pop();
-    }
-    let text: Option<String> = points.into_iter().map(char::from_u32).collect();
-    text.ok_or_else(|| "holds a text that is not Unicode".to_owned())
 }
 
 #[cfg(test)]
@@ -259,6 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn a_header_is_read() {
+        let file = file("'>f8'", true, "(12, 7)", &[]);
+        let expected = Header {
+            element: Element::Number {
+                dtype: Dtype::F64,
+                is_big: true,
+            },
+            shape: vec![12, 7],
+            is_fortran: true,
+            start: file.len(),
+        };
+        assert_eq!(Header::parse(&file), Ok(expected));
+    }
+
+    #[test]
     fn numbers_become_little_endian_and_row_major() {
         let array = numbers(&file("'>u2'", false, "(2,)", &[1, 2, 3, 4]));
         assert_eq!((array.dtype, array.shape), (Dtype::U16, vec![2]));
@@ -270,16 +353,27 @@ mod tests {
     }
 
     #[test]
+    fn fortran_order_is_turned_round() {
+        let values = [0, 3, 1, 4, 2, 5];
+        assert_eq!(from_fortran(&values, &[2, 3], 1), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(from_fortran(&[7, 8], &[], 2), [7, 8]);
+        assert_eq!(from_fortran(&[], &[0, 3], 2), [0; 0]);
+    }
+
+    #[test]
     fn texts_lose_their_padding() {
-        let wide: Vec<u8> = "ö\0"
-            .chars()
-            .flat_map(|c| u32::from(c).to_le_bytes())
-            .collect();
-        let texts = parse(&file("'<U2'", false, "(1,)", &wide)).unwrap();
-        assert_eq!(texts, Npy::Texts(vec!["ö".to_owned()], vec![1]));
+        let wide = |bytes: fn(char) -> [u8; 4]| "öx\0".chars().flat_map(bytes).collect::<Vec<_>>();
+        for (descr, bytes) in [
+            ("'<U3'", wide(|letter| u32::from(letter).to_le_bytes())),
+            ("'>U3'", wide(|letter| u32::from(letter).to_be_bytes())),
+        ] {
+            let texts = parse(&file(descr, false, "(1,)", &bytes)).unwrap();
+            assert_eq!(texts, Npy::Texts(vec!["öx".to_owned()], vec![1]), "{descr}");
+        }
         let texts = parse(&file("'|S3'", false, "(1, 2)", b"ab\0c\0\0")).unwrap();
         let expected = ["ab", "c"].map(str::to_owned).to_vec();
         assert_eq!(texts, Npy::Texts(expected, vec![1, 2]));
+        assert!(parse(&file("'|S4'", false, "(2,)", b"ab\0\0\xff\xfe\0\0")).is_err());
     }
 
     #[test]
@@ -303,19 +397,30 @@ mod tests {
             }
         }
         let error = parse(&file("'|O'", false, "(1,)", b"")).unwrap_err();
-        assert!(error.contains("pickled"), "{error}");
+        assert!(error.contains("pickled Python objects"), "{error}");
+        let error = parse(&file("[('a', '<f4')]", false, "(1,)", b"")).unwrap_err();
+        assert!(error.contains("compound"), "{error}");
     }
 
     #[test]
-    fn damage_is_an_error_or_an_answer_never_a_panic() {
-        let file = file("'<f4'", true, "(2, 3)", &[7; 24]);
-        for len in 0..file.len() {
-            assert!(parse(&file[..len]).is_err(), "{len}");
-        }
-        for bit in 0..file.len() * 8 {
-            let mut file = file.clone();
-            file[bit / 8] ^= 1 << (bit % 8);
-            let _ = parse(&file);
+    fn every_prefix_and_every_flipped_bit_is_an_answer_never_a_panic() {
+        for whole in [
+            file("'<f4'", true, "(2, 3)", &[7; 24]),
+            file("'<U2'", false, "(3,)", &[0; 24]),
+        ] {
+            assert!(parse(&whole).is_ok());
+            for len in 0..whole.len() {
+                assert!(parse(&whole[..len]).is_err(), "{len}");
+                assert_eq!(
+                    Header::parse(&whole[..len]).is_ok(),
+                    len + 24 >= whole.len()
+                );
+            }
+            for bit in 0..whole.len() * 8 {
+                let mut damaged = whole.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                let _ = parse(&damaged);
+            }
         }
     }
 }

@@ -5,20 +5,35 @@
 //! ```
 //!
 //! As many are kept as threads may read at the same time, at least four: with fewer, threads that work on episodes
-//! of their own would push out each other's.
+//! of their own would push out each other's. Or as many bytes as fit: a reader goes through a stream a block at a
+//! time, a block ends inside a piece, and without this the piece would be decoded again for the next block.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+/// Of things that are weighed, no more than this many bytes are kept, but for the newest two.
+const KEPT_BYTES: usize = 256 << 20;
+
+/// Of things that are weighed, no more than this many are kept.
+const KEPT_THINGS: usize = 64;
+
 /// A slot that is locked while its content is being read, so that nobody reads it a second time.
 type Slot<T> = Arc<Mutex<Option<Arc<T>>>>;
 
 /// The last few things that were read, by what they are known by.
 pub(crate) struct Recent<K, T> {
-    slots: Mutex<VecDeque<(K, Slot<T>)>>,
+    slots: Mutex<VecDeque<Entry<K, T>>>,
     limit: usize,
+    bytes_of: fn(&T) -> usize,
+}
+
+struct Entry<K, T> {
+    key: K,
+    slot: Slot<T>,
+    /// Zero until it is read.
+    bytes: usize,
 }
 
 impl<K, T> Default for Recent<K, T> {
@@ -27,6 +42,7 @@ impl<K, T> Default for Recent<K, T> {
         Self {
             slots: Mutex::default(),
             limit: threads.max(4),
+            bytes_of: |_| 0,
         }
     }
 }
@@ -37,28 +53,58 @@ impl<K, T> fmt::Debug for Recent<K, T> {
     }
 }
 
-impl<K: PartialEq, T> Recent<K, T> {
+impl<K: PartialEq + Clone, T> Recent<K, T> {
+    /// Keeps by weight, not by number: for things of which one may be tiny and the next a gibibyte.
+    pub(crate) fn by_bytes(bytes_of: fn(&T) -> usize) -> Self {
+        Self {
+            slots: Mutex::default(),
+            limit: KEPT_THINGS,
+            bytes_of,
+        }
+    }
+
     /// The thing of that key, which `load` reads if it is not here. What fails is not kept.
     pub(crate) fn get<E>(&self, key: K, load: impl FnOnce() -> Result<T, E>) -> Result<Arc<T>, E> {
-        let slot = self.slot(key);
+        let slot = self.slot(key.clone());
         let mut content = lock(&slot);
         if let Some(found) = &*content {
             return Ok(Arc::clone(found));
         }
         let loaded = Arc::new(load()?);
         *content = Some(Arc::clone(&loaded));
+        self.weigh(&key, (self.bytes_of)(&loaded));
         Ok(loaded)
     }
 
     fn slot(&self, key: K) -> Slot<T> {
         let mut slots = lock(&self.slots);
-        let known = slots.iter().position(|(known, _)| *known == key);
+        let known = slots.iter().position(|entry| entry.key == key);
         let entry = known.and_then(|at| slots.remove(at));
-        let entry = entry.unwrap_or_else(|| (key, Slot::default()));
-        let slot = Arc::clone(&entry.1);
+        let entry = entry.unwrap_or_else(|| Entry {
+            key,
+            slot: Slot::default(),
+            bytes: 0,
+        });
+        let slot = Arc::clone(&entry.slot);
         slots.push_front(entry);
         slots.truncate(self.limit);
         slot
+    }
+
+    /// Notes what a thing weighs, and lets the oldest go that are too much.
+    fn weigh(&self, key: &K, bytes: usize) {
+        let mut slots = lock(&self.slots);
+        if let Some(entry) = slots.iter_mut().find(|entry| entry.key == *key) {
+            entry.bytes = bytes;
+        }
+        let mut sum = 0usize;
+        let light = slots.iter().position(|entry| {
+            sum = sum.saturating_add(entry.bytes);
+            sum > KEPT_BYTES
+        });
+        if let Some(light) = light {
+            slots.truncate(light.max(2));
+        }
     }
 }
 
@@ -96,5 +142,28 @@ mod tests {
         let recent = Recent::default();
         assert_eq!(recent.get(3, || Err("no")).unwrap_err(), "no");
         assert_eq!(*recent.get(3, || Ok::<_, ()>(1)).unwrap(), 1);
+    }
+
+    #[test]
+    fn heavy_things_leave_early_but_for_the_newest_two() {
+        let recent = Recent::by_bytes(|bytes: &usize| *bytes);
+        let loads = std::cell::Cell::new(0);
+        let get = |key: usize, bytes: usize| {
+            let load = || {
+                loads.set(loads.get() + 1);
+                Ok::<_, ()>(bytes)
+            };
+            recent.get(key, load).unwrap();
+        };
+        (0..8).for_each(|key| get(key, KEPT_BYTES / 8));
+        (0..8).for_each(|key| get(key, 0));
+        assert_eq!(loads.get(), 8, "all fit");
+        get(8, KEPT_BYTES * 2);
+        get(9, KEPT_BYTES * 2);
+        get(8, 0);
+        get(9, 0);
+        assert_eq!(loads.get(), 10, "the newest two stay");
+        get(7, 1);
+        assert_eq!(loads.get(), 11, "the others are gone");
     }
 }

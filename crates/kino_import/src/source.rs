@@ -9,7 +9,7 @@
 //! Opening reads metadata only; frames are read a range at a time, so that a recording larger than memory
 //! can be packed.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -59,7 +59,7 @@ pub struct SourceInfo {
     pub defects: Vec<Defect>,
 }
 
-/// One file of a source.
+/// One file of a source, or one folder that is a whole.
 #[derive(Debug)]
 pub struct SourceFile {
     path: PathBuf,
@@ -92,22 +92,46 @@ impl SourceFile {
         self.len == 0
     }
 
-    /// Its BLAKE3 hash in hexadecimal, for lineage. Slow the first time: reads the whole file.
+    /// Its BLAKE3 hash in hexadecimal, for lineage; of a folder, that of the names and bytes in it. Slow the first
+    /// time: reads all of them.
     pub fn read_blake3(&self) -> Result<&str> {
         if let Some(hash) = self.hash.get() {
             return Ok(hash);
         }
         let mut hasher = blake3::Hasher::new();
-        File::open(&self.path)
-            .and_then(|file| hasher.update_reader(file).map(drop))
-            .map_err(|source| ImportError::Io {
-                path: self.path.clone(),
-                source,
-            })?;
+        let hashed = match self.path.is_dir() {
+            true => hash_folder(&self.path, &mut hasher),
+            false => File::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop)),
+        };
+        hashed.map_err(|source| ImportError::Io {
+            path: self.path.clone(),
+            source,
+        })?;
         Ok(self
             .hash
             .get_or_init(|| hasher.finalize().to_hex().to_string()))
     }
+}
+
+/// Hashes names, lengths and bytes of all that a folder holds, by name, so that a store of many small files has one hash.
+fn hash_folder(folder: &Path, hasher: &mut blake3::Hasher) -> std::io::Result<()> {
+    let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let name = entry.file_name();
+        hasher.update(name.as_encoded_bytes()).update(b"/");
+        // A link to a folder may lead round in a circle.
+        if entry.file_type()?.is_dir() {
+            hash_folder(&entry.path(), hasher)?;
+        } else if entry.path().is_file() {
+            let file = File::open(entry.path())?;
+            hasher.update(&file.metadata()?.len().to_le_bytes());
+            hasher.update_reader(file)?;
+        }
+        // Where a folder ends: no name is empty.
+        hasher.update(b"/");
+    }
+    Ok(())
 }
 
 /// One episode of a source.

@@ -25,6 +25,8 @@ use crate::open::ImportOptions;
 use crate::plans;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use file::H5File;
+pub(crate) use frames::{nest, number};
+pub(crate) use plan::kind_of;
 use walk::{Leaf, Node};
 
 /// Episodes of HDF5 files.

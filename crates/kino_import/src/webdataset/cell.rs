@@ -12,6 +12,9 @@ use crate::source::{FrameBuf, SourceFile};
 use crate::webdataset::names::Ending;
 use crate::{picture, zip};
 
+/// No array of an npz is larger than this when it is unpacked (1 GiB), whatever its zip says.
+const MAX_MEMBER_BYTES: u64 = 1 << 30;
+
 /// Where a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -56,12 +59,14 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
         Ending::Npy => npy::parse(bytes).map(Cell::Array),
         Ending::Npz => {
             let members = zip::members(bytes)?;
-            let member = members
+            let found = members
                 .iter()
-                .find(|member| Some(array_name(&member.name)) == array);
-            let member =
-                member.ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
-            npy::parse(&zip::read(bytes, member)?).map(Cell::Array)
+                .find(|(name, _)| Some(array_name(name)) == array);
+            let (name, member) =
+                found.ok_or_else(|| format!("has no array `{}`", array.unwrap_or_default()))?;
+            let file = zip::read(bytes, member, MAX_MEMBER_BYTES);
+            let file = file.map_err(|what| format!("`{name}` {what}"))?;
+            npy::parse(&file).map(Cell::Array)
         }
         Ending::Json | Ending::Text => text(bytes).map(Cell::Text),
         Ending::Picture => Ok(Cell::Picture(bytes.to_vec())),
@@ -84,8 +89,8 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
 pub(crate) fn array_names(npz: &[u8]) -> Result<Vec<String>, String> {
     let members = zip::members(npz)?;
     Ok(members
-        .iter()
-        .map(|member| array_name(&member.name).to_owned())
+        .keys()
+        .map(|name| array_name(name).to_owned())
         .collect())
 }
 

@@ -8,6 +8,7 @@
 mod damage;
 mod defects;
 mod expected;
+mod folder;
 mod layouts;
 mod lerobot;
 mod mcap;
@@ -17,6 +18,7 @@ mod oracle;
 mod pack;
 mod rlds;
 mod tars;
+mod zarr;
 
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,268 @@
+//! Fields: what a folder or file of one episode holds, and where each of it is.
+//!
+//! ```text
+//! take_3.npz               action, state                take_3/state.npy           state
+//! take_3.csv               time_s, joint.0              take_3/states.csv          states.csv/time_s, states.csv/joint.0
+//!                                                       take_3/front/000000.png …  front
+//! ```
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kino_codec::{Dtype, FrameType};
+
+use crate::error::Result;
+use crate::folder::glob;
+use crate::folder::read::{Ending, read_picture, read_range};
+use crate::folder::table::{self, Cell};
+use crate::npy::Header;
+use crate::picture::{self, Encoded};
+use crate::zip::Zip;
+
+/// One array, column or folder of pictures.
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    /// How long its first axis is; `None` if it has none.
+    pub(crate) rows: Option<u64>,
+    pub(crate) place: Place,
+}
+
+/// Where a field is.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// An npy file, or one inside an npz file.
+    Array {
+        path: PathBuf,
+        member: Option<String>,
+        header: Header,
+        /// Whether rows can be read without what is before.
+        is_plain: bool,
+    },
+    /// Columns of a csv file.
+    Columns {
+        path: PathBuf,
+        columns: Vec<usize>,
+        cell: Cell,
+        is_vector: bool,
+    },
+    /// Picture files, one per frame.
+    Pictures {
+        folder: PathBuf,
+        files: Vec<String>,
+        encoded: Encoded,
+    },
+}
+
+/// The fields of an episode.
+pub(crate) fn find(path: &Path) -> Result<Found> {
+    let mut found = Found::default();
+    if !path.is_dir() {
+        found.file(path, "")?;
+        return Ok(found);
+    }
+    for name in glob::find(path, "*") {
+        let inside = path.join(&name);
+        if inside.is_dir() {
+            found.pictures(&inside, name);
+        } else if let Some(stem) = name.strip_suffix(".npy") {
+            found.array(&inside, stem.to_owned());
+        } else {
+            found.file(&inside, &format!("{name}/"))?;
+        }
+    }
+    Ok(found)
+}
+
+/// What an episode holds.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) fields: Vec<Field>,
+    /// What has no place: its name, and why.
+    pub(crate) lost: Vec<(String, String)>,
+}
+
+impl Found {
+    fn file(&mut self, path: &Path, prefix: &str) -> Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        match path.extension().and_then(|ending| ending.to_str()) {
+            Some("npz") => self.arrays(path, prefix),
+            Some("csv") => self.columns(path, prefix),
+            Some("npy") => {
+                self.array(path, name.trim_end_matches(".npy").to_owned());
+                Ok(())
+            }
+            _ => {
+                let what = "is neither npz, npy, csv nor a folder of PNG or JPEG pictures";
+                self.lost
+                    .push((prefix.trim_end_matches('/').to_owned(), what.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    fn array(&mut self, path: &Path, name: String) {
+        let header = read_range(path, 0, Header::ENOUGH_BYTES as u64, Ending::MayBeNear);
+        let header = header.map_err(|error| error.to_string());
+        let len = fs::metadata(path).map_or(0, |file| file.len());
+        let header = header.and_then(|start| whole_header(&start, len));
+        self.push(name, header, |header| Place::Array {
+            path: path.to_owned(),
+            member: None,
+            is_plain: !header.is_fortran,
+            header,
+        });
+    }
+
+    fn arrays(&mut self, path: &Path, prefix: &str) -> Result<()> {
+        let zip = Zip::open(path)?;
+        for (member, about) in zip.members() {
+            let name = format!("{prefix}{}", member.trim_end_matches(".npy"));
+            let start = zip.read_start(member, Header::ENOUGH_BYTES);
+            let start = start.map_err(|error| error.to_string());
+            let header = start.and_then(|start| whole_header(&start, about.len));
+            self.push(name, header, |header| Place::Array {
+                path: path.to_owned(),
+                member: Some(member.clone()),
+                is_plain: about.is_plain() && !header.is_fortran,
+                header,
+            });
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        name: String,
+        header: Result<Header, String>,
+        place: impl FnOnce(Header) -> Place,
+    ) {
+        match header {
+            Err(what) => self.lost.push((name, what)),
+            Ok(header) => self.fields.push(Field {
+                name,
+                rows: header.shape.first().copied(),
+                place: place(header),
+            }),
+        }
+    }
+
+    fn columns(&mut self, path: &Path, prefix: &str) -> Result<()> {
+        let (columns, rows) = table::scan(path)?;
+        for (number, (name, cell)) in columns.into_iter().enumerate() {
+            self.fields.push(Field {
+                name: format!("{prefix}{name}"),
+                rows: Some(rows),
+                place: Place::Columns {
+                    path: path.to_owned(),
+                    columns: vec![number],
+                    cell,
+                    is_vector: false,
+                },
+            });
+        }
+        Ok(())
+    }
+
+    fn pictures(&mut self, folder: &Path, name: String) {
+        match pictures(folder) {
+            Ok((files, encoded)) => self.fields.push(Field {
+                name,
+                rows: Some(files.len() as u64),
+                place: Place::Pictures {
+                    folder: folder.to_owned(),
+                    files,
+                    encoded,
+                },
+            }),
+            Err(what) => self.lost.push((name, what)),
+        }
+    }
+}
+
+/// A header whose values are all there.
+fn whole_header(start: &[u8], len: u64) -> Result<Header, String> {
+    let header = Header::parse(start)?;
+    let end = header
+        .values_bytes()
+        .and_then(|bytes| bytes.checked_add(header.start as u64));
+    match end.is_some_and(|end| end <= len) {
+        true => Ok(header),
+        false => Err(format!(
+            "is cut short: it says that its shape is {:?}, and has {len} bytes",
+            header.shape
+        )),
+    }
+}
+
+fn pictures(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
+    let ending = |name: &str| {
+        let (_, ending) = name.rsplit_once('.')?;
+        match ending.to_ascii_lowercase().as_str() {
+            "png" => Some(false),
+            "jpg" | "jpeg" => Some(true),
+            _ => None,
+        }
+    };
+    let files = glob::find(folder, "*");
+    let Some(is_jpeg) = files.first().and_then(|name| ending(name)) else {
+        return Err("is a folder without PNG or JPEG pictures".to_owned());
+    };
+    if let Some(other) = files.iter().find(|name| ending(name) != Some(is_jpeg)) {
+        return Err(format!("is a folder of pictures that also has `{other}`"));
+    }
+    let first = read_picture(folder, &files[0]).map_err(|error| error.to_string())?;
+    let encoded = picture::look(&first).map_err(|what| format!("`{}` {what}", files[0]))?;
+    Ok((files, encoded))
+}
+
+impl Field {
+    /// The type of its frames, or why it has none.
+    pub(crate) fn frame(&self) -> Result<FrameType, String> {
+        let values = |dtype, shape: &[usize]| {
+            FrameType::values(dtype, shape).map_err(|error| error.to_string())
+        };
+        match &self.place {
+            Place::Pictures { encoded, .. } => match (encoded.ty.dtype(), encoded.ty.shape()) {
+                // Depth has one value per pixel, and no axis for it.
+                (Dtype::U16, &[height, width, 1]) => values(Dtype::U16, &[height, width]),
+                (dtype, shape) => values(dtype, shape),
+            },
+            Place::Columns {
+                cell,
+                columns,
+                is_vector,
+                ..
+            } => {
+                let shape = if *is_vector {
+                    vec![columns.len()]
+                } else {
+                    Vec::new()
+                };
+                match cell {
+                    Cell::Bool => values(Dtype::Bool, &shape),
+                    Cell::Whole => values(Dtype::I64, &shape),
+                    Cell::Float => values(Dtype::F64, &shape),
+                    Cell::Text => Ok(FrameType::Text),
+                }
+            }
+            Place::Array { header, .. } => {
+                let inner = header.shape.get(1..).unwrap_or_default();
+                match header.element.dtype() {
+                    Some(dtype) => {
+                        let dims = inner.iter().map(|&dim| usize::try_from(dim).ok());
+                        let dims: Option<Vec<_>> = dims.collect();
+                        values(dtype, &dims.ok_or("has an absurd shape")?)
+                    }
+                    None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
+                    None => Err(format!("has several texts per frame: {:?}", header.shape)),
+                }
+            }
+        }
+    }
+
+    /// Whether its frames come as JPEG files.
+    pub(crate) fn is_carried(&self) -> bool {
+        matches!(&self.place, Place::Pictures { encoded, .. } if encoded.carried)
+    }
+}

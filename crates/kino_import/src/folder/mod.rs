@@ -1,0 +1,258 @@
+//! Plain folders: npz, npy and csv files and pictures, with a small mapping where names do not say enough.
+//!
+//! ```text
+//! mapping.rs  glob.rs              fields.rs                             plan.rs                         read.rs table.rs
+//! what is what? which episodes? ─▶ arrays, columns, pictures of one ─▶ streams, clocks, attributes ─▶ frames
+//! ```
+
+mod fields;
+mod glob;
+mod mapping;
+mod plan;
+mod read;
+mod table;
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use kino_codec::FrameType;
+use serde_json::Map;
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::formats::{files_ending, has_ending};
+use crate::open::ImportOptions;
+use crate::recent::Recent;
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use fields::{Field, Place};
+use mapping::Mapping;
+use table::Cell;
+
+/// Files that are an episode each.
+const FILES: &[&str] = &["npz", "csv"];
+
+/// Episodes of a plain folder.
+#[derive(Debug)]
+pub(crate) struct FolderSource {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, where each stream is.
+    places: Vec<Vec<Place>>,
+    decoded: Recent<(usize, usize), Vec<u8>>,
+}
+
+/// Whether a path looks like a plain folder of recordings, or one file of them.
+pub(crate) fn is_folder(path: &Path) -> bool {
+    if path.is_file() {
+        return has_ending(path, FILES);
+    }
+    !files_ending(path, FILES).is_empty() || !folders_of_frames(path).is_empty()
+}
+
+/// The folders below `path` that hold arrays, tables or folders of pictures.
+fn folders_of_frames(path: &Path) -> Vec<String> {
+    const ENDINGS: &[&str] = &["npy", "npz", "csv"];
+    const PICTURES: &[&str] = &["png", "jpg", "jpeg"];
+    let mut folders = glob::find(path, "*");
+    folders.retain(|name| {
+        let folder = path.join(name);
+        let has_pictures = |inner: &String| !files_ending(&folder.join(inner), PICTURES).is_empty();
+        folder.is_dir()
+            && (!files_ending(&folder, ENDINGS).is_empty()
+                || glob::find(&folder, "*").iter().any(has_pictures))
+    });
+    folders
+}
+
+/// The folder that names are relative to, and the names of the episodes in it.
+fn list(path: &Path, mapping: &Mapping) -> (PathBuf, Vec<String>) {
+    if !path.is_dir() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let folder = path.parent().unwrap_or(Path::new("")).to_owned();
+        return (folder, vec![name.into_owned()]);
+    }
+    let names = match &mapping.episodes {
+        Some(pattern) => glob::find(path, pattern),
+        None => {
+            let of_ending = |ending: &str| glob::find(path, &format!("*.{ending}"));
+            let found = FILES.iter().map(|ending| of_ending(ending));
+            let found = found.into_iter().find(|found| !found.is_empty());
+            found.unwrap_or_else(|| folders_of_frames(path))
+        }
+    };
+    (path.to_owned(), names)
+}
+
+impl FolderSource {
+    /// Lists the episodes and reads the headers of their arrays, the first of their pictures, and their tables.
+    pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
+        let mapping = options.mapping.as_deref().map(Mapping::read).transpose()?;
+        let mapping = mapping.unwrap_or_default();
+        let (root, names) = list(path, &mapping);
+        let mut defects = Vec::new();
+        let mut found = Vec::new();
+        let ids = ids(&names);
+        for (name, id) in names.iter().zip(&ids) {
+            match fields::find(&root.join(name)) {
+                Ok(in_episode) => {
+                    for (field, what) in in_episode.lost {
+                        let place = format!("{name}:/{field}");
+                        defects.push(Defect::new(place, what, Action::Skipped).of(id));
+                    }
+                    found.push((name, id, in_episode.fields));
+                }
+                Err(ImportError::Corrupt { what, object, .. }) => {
+                    let place = format!("{name}:{object}");
+                    defects.push(Defect::new(place, what, Action::Dropped).of(id));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        agree(found.iter_mut().flat_map(|(_, _, fields)| fields));
+        let mut source = Self {
+            info: SourceInfo {
+                format: "folder",
+                files: Vec::new(),
+                attributes: Map::new(),
+                defects,
+            },
+            episodes: Vec::new(),
+            places: Vec::new(),
+            decoded: Recent::by_bytes(Vec::len),
+        };
+        let mut planner = plan::Planner::new(&mapping, options.rate_hz);
+        for (name, id, fields) in found {
+            let planned = planner.episode(name, id, fields, &mut source.info.defects)?;
+            let Some((mut episode, places)) = planned else {
+                continue;
+            };
+            episode.file = source.info.files.len();
+            let place = root.join(name);
+            let len =
+                fs::metadata(&place).map_or(0, |file| if file.is_dir() { 0 } else { file.len() });
+            source.info.files.push(SourceFile::new(place, len));
+            source.episodes.push(episode);
+            source.places.push(places);
+        }
+        planner.check_all_found()?;
+        if source.episodes.is_empty() {
+            let why = source.info.defects.first();
+            let why = why.map_or(String::new(), |first| {
+                format!(" ({}: {})", first.place, first.what)
+            });
+            return Err(ImportError::NotFound {
+                path: path.to_owned(),
+                what: format!("no episode to import{why}"),
+                next: "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`".to_owned(),
+            });
+        }
+        Ok(source)
+    }
+}
+
+/// Ids: names without their ending, unless two would be the same.
+fn ids(names: &[String]) -> Vec<String> {
+    let stem = |name: &String| match name.rsplit_once('.') {
+        Some((stem, ending)) if FILES.contains(&ending) || ending == "npy" => stem.to_owned(),
+        _ => name.clone(),
+    };
+    let stems: Vec<_> = names.iter().map(stem).collect();
+    match stems.iter().collect::<HashSet<_>>().len() == stems.len() {
+        true => stems,
+        false => names.to_vec(),
+    }
+}
+
+/// Columns of the same name hold the same in every episode: whole numbers are floats where one of them is.
+fn agree<'a>(fields: impl Iterator<Item = &'a mut Field>) {
+    let mut cells: HashMap<String, Cell> = HashMap::new();
+    let mut columns = Vec::new();
+    for field in fields {
+        if let Place::Columns { cell, .. } = &mut field.place {
+            let known = cells.entry(field.name.clone()).or_insert(*cell);
+            *known = known.or(*cell);
+            columns.push((field.name.clone(), cell));
+        }
+    }
+    for (name, cell) in columns {
+        *cell = cells.get(&name).copied().unwrap_or(*cell);
+    }
+}
+
+impl Source for FolderSource {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let place = self
+            .places
+            .get(episode)
+            .and_then(|places| places.get(stream));
+        let Some(place) = place else {
+            return Err(invalid(format!(
+                "stream {stream} of episode {episode} does not exist"
+            )));
+        };
+        let plan = &self.episodes[episode].streams[stream];
+        if frames.start > frames.end || frames.end > plan.frames {
+            return Err(invalid(format!(
+                "frames {frames:?} of stream `{}` do not exist; it has {}",
+                plan.name, plan.frames
+            )));
+        }
+        if matches!(place, Place::Pictures { .. }) {
+            let pictures = place.read_pictures(frames)?;
+            *out = match plan.carried {
+                true => FrameBuf::Bytes(pictures),
+                false => FrameBuf::Values(pictures.concat()),
+            };
+            return Ok(());
+        }
+        if let (FrameType::Text, Place::Columns { path, columns, .. }) = (&plan.frame, place) {
+            let column = columns.first().copied().unwrap_or_default();
+            *out = FrameBuf::Bytes(table::read_texts(path, column, frames)?);
+            return Ok(());
+        }
+        let row_bytes = match (place, &plan.frame) {
+            (Place::Array { header, .. }, FrameType::Text) => header.element.size() as u64,
+            (_, frame) => frame.as_values().map_or(1, |ty| ty.frame_bytes() as u64),
+        };
+        let values = match place.is_read_whole() {
+            false => place.read_rows(frames, row_bytes)?,
+            true => {
+                let whole = self.decoded.get((episode, stream), || place.read_whole())?;
+                let at = |frame: u64| {
+                    usize::try_from(frame.saturating_mul(row_bytes)).unwrap_or(usize::MAX)
+                };
+                let rows = whole.get(at(frames.start)..at(frames.end));
+                let wrong = || {
+                    let file = self.info.files[self.episodes[episode].file].path();
+                    ImportError::corrupt(file, &plan.name, "has fewer rows than before")
+                };
+                rows.ok_or_else(wrong)?.to_vec()
+            }
+        };
+        *out = match (&plan.frame, place) {
+            (FrameType::Text, Place::Array { header, path, .. }) => {
+                let texts = header.element.texts(&values);
+                let texts = texts.map_err(|what| ImportError::corrupt(path, &plan.name, what))?;
+                FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
+            }
+            _ => FrameBuf::Values(values),
+        };
+        Ok(())
+    }
+}

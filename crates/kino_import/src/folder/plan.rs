@@ -1,0 +1,392 @@
+//! The plan: which field of an episode becomes which stream, with which clock.
+//!
+//! | field of an episode of N frames | becomes |
+//! |---|---|
+//! | named by a `[[stream]]` of the mapping | that stream; columns of one pattern become one vector |
+//! | without such: first axis N | stream of the field's name |
+//! | another first axis, or none, and small | attribute |
+//! | another first axis, large | defect, skipped |
+
+use std::sync::Arc;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::Kind;
+use serde_json::{Map, Value};
+
+use crate::clock;
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::folder::fields::{Field, Place};
+use crate::folder::glob;
+use crate::folder::mapping::{Clock, Mapping, Wish, unit_ns};
+use crate::folder::table::Cell;
+use crate::hdf5::{kind_of, nest, number};
+use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+
+/// An array of at most this many elements can become an attribute.
+const SMALL_ELEMENTS: u64 = 4096;
+
+/// Plans one episode after another.
+pub(crate) struct Planner<'a> {
+    mapping: &'a Mapping,
+    rate_hz: Option<f64>,
+    /// Whether any episode had the field of each `[[stream]]`.
+    found: Vec<bool>,
+    has_noted: bool,
+}
+
+/// An episode and where its streams are; `None` if it is left out.
+type Planned = Option<(EpisodePlan, Vec<Place>)>;
+
+impl<'a> Planner<'a> {
+    pub(crate) fn new(mapping: &'a Mapping, rate_hz: Option<f64>) -> Self {
+        Self {
+            mapping,
+            rate_hz,
+            found: vec![false; mapping.streams.len()],
+            has_noted: false,
+        }
+    }
+
+    /// Plans the episode `id` in the file or folder `name`.
+    pub(crate) fn episode(
+        &mut self,
+        name: &str,
+        id: &str,
+        fields: Vec<Field>,
+        defects: &mut Vec<Defect>,
+    ) -> Result<Planned> {
+        let mut note = |field: &str, what: String, action| {
+            let place = format!("{name}:/{field}");
+            defects.push(Defect::new(place, what, action).of(id));
+        };
+        let (wanted, attributes) = match self.mapping.streams.is_empty() {
+            true => self.all(&fields, &mut note)?,
+            false => (self.wished(&fields, &mut note)?, Map::new()),
+        };
+        let mut streams: Vec<(StreamPlan, Place)> = Vec::new();
+        for (field, wish) in wanted {
+            let frames = field.rows.unwrap_or(0);
+            let times = match self.clock(&field, wish, &fields) {
+                Ok(times) => times,
+                Err(ImportError::Corrupt { what, object, .. }) => {
+                    note(&object, what, Action::Dropped);
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+            let frame = match field.frame() {
+                Ok(frame) => frame,
+                Err(what) => {
+                    note(&field.name, what, Action::Skipped);
+                    continue;
+                }
+            };
+            let stream_name = wish.map_or(&field.name, |wish| &wish.name);
+            let stream = StreamPlan {
+                name: stream_name.clone(),
+                kind: self.kind(stream_name, &frame, wish)?,
+                frame,
+                frames,
+                clock: times,
+                shift_of: None,
+                carried: field.is_carried(),
+                unit: wish.and_then(|wish| wish.unit.clone()),
+                attributes: Map::new(),
+            };
+            streams.push((stream, field.place));
+        }
+        if streams.is_empty() || streams.iter().all(|(stream, _)| stream.frames == 0) {
+            note("", "has no frames".to_owned(), Action::Dropped);
+            return Ok(None);
+        }
+        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        let (streams, places) = streams.into_iter().unzip();
+        let episode = EpisodePlan {
+            id: id.to_owned(),
+            splits: Vec::new(),
+            attributes,
+            task: self.mapping.task.clone(),
+            success: None,
+            licence: self.mapping.licence.clone(),
+            file: 0,
+            object: "/".to_owned(),
+            streams,
+        };
+        Ok(Some((episode, places)))
+    }
+
+    /// Every field of the usual length, and the others as attributes.
+    #[expect(clippy::type_complexity, reason = "read in one place")]
+    fn all(
+        &self,
+        fields: &[Field],
+        note: &mut dyn FnMut(&str, String, Action),
+    ) -> Result<(Vec<(Field, Option<&'a Wish>)>, Map<String, Value>)> {
+        let rows = common_rows(fields);
+        let (mut streams, mut attributes) = (Vec::new(), Map::new());
+        for field in fields {
+            if field.rows.is_some() && field.rows == rows {
+                streams.push((field.clone(), None));
+                continue;
+            }
+            match to_json(field) {
+                Ok(Some(value)) => drop(attributes.insert(field.name.clone(), value)),
+                Ok(None) => {
+                    let what = format!(
+                        "has {} frames, most fields have {}; give it a [[stream]] with a rate_hz in the mapping",
+                        field.rows.unwrap_or(0),
+                        rows.unwrap_or(0)
+                    );
+                    note(&field.name, what, Action::Skipped);
+                }
+                Err(ImportError::Corrupt { what, .. }) => note(&field.name, what, Action::Skipped),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((streams, attributes))
+    }
+
+    /// The fields that the mapping names.
+    fn wished(
+        &mut self,
+        fields: &[Field],
+        note: &mut dyn FnMut(&str, String, Action),
+    ) -> Result<Vec<(Field, Option<&'a Wish>)>> {
+        let mapping = self.mapping;
+        let mut streams = Vec::new();
+        for (number, wish) in mapping.streams.iter().enumerate() {
+            let found: Vec<_> = fields
+                .iter()
+                .filter(|field| glob::matches(&wish.from, &field.name))
+                .collect();
+            let Some(first) = found.first() else {
+                note(
+                    &wish.from,
+                    format!("is not there; line {} of the mapping names it", wish.line),
+                    Action::Skipped,
+                );
+                continue;
+            };
+            self.found[number] = true;
+            let is_vector =
+                wish.from.contains(['*', '?']) && matches!(first.place, Place::Columns { .. });
+            let field = match (is_vector, found.as_slice()) {
+                (false, [one]) => (*one).clone(),
+                (true, many) => joined(many).ok_or_else(|| {
+                    let what = format!(
+                        "{:?} names columns that are not all numbers of one table",
+                        wish.from
+                    );
+                    mapping.wrong(wish, &what)
+                })?,
+                (false, many) => {
+                    let what = format!(
+                        "{:?} names {} arrays; only columns can be joined",
+                        wish.from,
+                        many.len()
+                    );
+                    return Err(mapping.wrong(wish, &what));
+                }
+            };
+            streams.push((field, Some(wish)));
+        }
+        let is_named = |field: &&Field| {
+            mapping
+                .streams
+                .iter()
+                .any(|wish| glob::matches(&wish.from, &field.name))
+        };
+        let others: Vec<_> = fields.iter().filter(|field| !is_named(field)).collect();
+        if !others.is_empty() && !self.has_noted {
+            self.has_noted = true;
+            let names: Vec<_> = others
+                .iter()
+                .take(20)
+                .map(|field| field.name.as_str())
+                .collect();
+            let what = format!(
+                "has fields that the mapping does not name: {}",
+                names.join(", ")
+            );
+            note("", what, Action::Noted);
+        }
+        Ok(streams)
+    }
+
+    /// Refuses a mapping that names what no episode has.
+    pub(crate) fn check_all_found(&self) -> Result<()> {
+        let missing = self.mapping.streams.iter().zip(&self.found);
+        match missing.into_iter().find(|(_, found)| !**found) {
+            None => Ok(()),
+            Some((wish, _)) => {
+                let what = format!("no episode has {:?}", wish.from);
+                Err(self.mapping.wrong(wish, &what))
+            }
+        }
+    }
+
+    /// The times of a stream: its own in the mapping, the user's rate, the mapping's, or a field that names its unit.
+    fn clock(&self, field: &Field, wish: Option<&Wish>, fields: &[Field]) -> Result<ClockPlan> {
+        let own = wish.and_then(|wish| wish.clock.clone());
+        let given = own
+            .or(self.rate_hz.map(Clock::Rate))
+            .or(self.mapping.clock.clone());
+        let guessed = || {
+            fields
+                .iter()
+                .filter(|times| times.rows == field.rows)
+                .find_map(|times| {
+                    let name = times.name.rsplit('/').next()?;
+                    let (stem, unit) = name.rsplit_once('_')?;
+                    let is_time = matches!(stem, "time" | "timestamp" | "timestamps");
+                    is_time.then_some(Clock::Field(times.name.clone(), unit_ns(unit)?))
+                })
+        };
+        match given.or_else(guessed) {
+            Some(Clock::Rate(rate_hz)) => Ok(ClockPlan::Regular { rate_hz }),
+            Some(Clock::Field(name, unit_ns)) => {
+                let wrong =
+                    |what: String| ImportError::corrupt(std::path::Path::new(""), &name, what);
+                let times = fields.iter().find(|times| times.name == name);
+                let times = times.ok_or_else(|| {
+                    wrong("is not there; the mapping takes times from it".to_owned())
+                })?;
+                if times.rows != field.rows {
+                    return Err(wrong(format!(
+                        "has {} times, stream `{}` has {} frames",
+                        times.rows.unwrap_or(0),
+                        field.name,
+                        field.rows.unwrap_or(0)
+                    )));
+                }
+                let times = read_times(times, unit_ns).ok_or_else(|| {
+                    wrong("holds a time that is no number, or too large for nanoseconds".to_owned())
+                })?;
+                // Every other fault is for the survey to list.
+                match times.windows(2).any(|pair| pair[0] > pair[1]) {
+                    true => Err(wrong(clock::faults(&times).join(", "))),
+                    false => Ok(ClockPlan::Explicit(times)),
+                }
+            }
+            None => Err(invalid(
+                "nothing says when frames were taken; pass --rate HZ (in Python rate_hz=), or a mapping (--mapping) \
+                 with `timestamps = \"name of an array or column\"`",
+            )),
+        }
+    }
+
+    fn kind(&self, name: &str, frame: &FrameType, wish: Option<&Wish>) -> Result<Kind> {
+        let natural = kind_of(name, frame);
+        let Some((wish, wanted)) = wish.and_then(|wish| Some((wish, wish.kind?))) else {
+            return Ok(natural);
+        };
+        let fits = match (wanted, frame.as_values()) {
+            (Kind::Text, ty) => ty.is_none(),
+            (_, None) => false,
+            (Kind::Image, Some(_)) => natural == Kind::Image,
+            (Kind::Depth, Some(ty)) => {
+                let is_plane = matches!(ty.shape(), [_, _] | [_, _, 1]);
+                is_plane && (ty.dtype() == Dtype::U16 || ty.dtype().is_float())
+            }
+            (_, Some(_)) => true,
+        };
+        match fits {
+            true => Ok(wanted),
+            false => {
+                let what = format!("{:?} is {frame}, which is no {}", wish.from, wanted.name());
+                Err(self.mapping.wrong(wish, &what))
+            }
+        }
+    }
+}
+
+/// How many rows most fields have; the larger number if two are equally frequent.
+fn common_rows(fields: &[Field]) -> Option<u64> {
+    let lens: Vec<u64> = fields.iter().filter_map(|field| field.rows).collect();
+    let count = |rows: u64| lens.iter().filter(|&&other| other == rows).count();
+    lens.iter().copied().max_by_key(|&rows| (count(rows), rows))
+}
+
+/// Columns of one table as one vector.
+fn joined(fields: &[&Field]) -> Option<Field> {
+    let (mut all, mut joined_cell, mut table) = (Vec::new(), None::<Cell>, None);
+    for field in fields {
+        let Place::Columns {
+            path,
+            columns,
+            cell,
+            ..
+        } = &field.place
+        else {
+            return None;
+        };
+        if *cell == Cell::Text || table.is_some_and(|table| table != path) {
+            return None;
+        }
+        table = Some(path);
+        all.extend(columns);
+        joined_cell = Some(joined_cell.map_or(*cell, |known| known.or(*cell)));
+    }
+    let cell = joined_cell.filter(|cell| *cell != Cell::Text)?;
+    Some(Field {
+        name: fields.first()?.name.clone(),
+        rows: fields.first()?.rows,
+        place: Place::Columns {
+            path: table?.clone(),
+            columns: all,
+            cell,
+            is_vector: true,
+        },
+    })
+}
+
+/// A small array or value as JSON; `None` if it is large.
+fn to_json(field: &Field) -> Result<Option<Value>> {
+    let Place::Array { header, path, .. } = &field.place else {
+        return Ok(None);
+    };
+    let elements = header
+        .shape
+        .iter()
+        .fold(1u64, |all, &dim| all.saturating_mul(dim));
+    if elements > SMALL_ELEMENTS {
+        return Ok(None);
+    }
+    let bytes = field.place.read_whole()?;
+    let values = match header.element.dtype() {
+        Some(dtype) => bytes
+            .chunks_exact(dtype.size())
+            .map(|bytes| number(dtype, bytes))
+            .collect(),
+        None => {
+            let texts = header.element.texts(&bytes);
+            let texts = texts.map_err(|what| ImportError::corrupt(path, &field.name, what))?;
+            texts.into_iter().map(Value::from).collect()
+        }
+    };
+    Ok(Some(nest(values, &header.shape)))
+}
+
+/// Times in nanoseconds; `None` if one is no number, or too large.
+fn read_times(field: &Field, unit_ns: i64) -> Option<Arc<[i64]>> {
+    let frame = field.frame().ok()?;
+    let ty = frame.as_values().filter(|ty| ty.elements() == 1)?;
+    let bytes = field.place.read_whole().ok()?;
+    let times = bytes.chunks_exact(ty.dtype().size()).map(|bytes| {
+        let value = number(ty.dtype(), bytes);
+        match value.as_i64() {
+            Some(whole) if !ty.dtype().is_float() => whole.checked_mul(unit_ns),
+            #[expect(clippy::cast_precision_loss, reason = "units are small")]
+            _ => to_ns(value.as_f64()? * unit_ns as f64),
+        }
+    });
+    times.collect()
+}
+
+/// The nearest whole number of nanoseconds.
+fn to_ns(ns: f64) -> Option<i64> {
+    // 2^63 is the first float that is too large.
+    #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+    (ns.abs() < 9.2e18).then(|| ns.round() as i64)
+}

@@ -1,0 +1,186 @@
+//! Reading: what is behind a field, whole, by rows or by pictures.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::Path;
+
+use crate::error::{ImportError, Result, invalid};
+use crate::folder::fields::Place;
+use crate::folder::table::{self, Cell};
+use crate::npy::{self, Header};
+use crate::zip::Zip;
+use crate::{picture, png};
+
+/// No more than this is read in one go, or inflated.
+const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// A picture file larger than this is none.
+const MAX_PICTURE_BYTES: u64 = 256 << 20;
+
+impl Place {
+    /// Whether all of it is read at once, and worth keeping for the next frames.
+    pub(crate) fn is_read_whole(&self) -> bool {
+        match self {
+            Self::Array { is_plain, .. } => !is_plain,
+            Self::Columns { cell, .. } => *cell != Cell::Text,
+            Self::Pictures { .. } => false,
+        }
+    }
+
+    /// All numbers, or all padded texts, little-endian and in C order.
+    pub(crate) fn read_whole(&self) -> Result<Vec<u8>> {
+        match self {
+            Self::Columns {
+                path,
+                columns,
+                cell,
+                ..
+            } => table::read_numbers(path, columns, *cell),
+            Self::Pictures { .. } => Ok(Vec::new()),
+            Self::Array {
+                path,
+                member,
+                header,
+                ..
+            } => {
+                let wrong = |what: String| {
+                    ImportError::corrupt(path, member.as_deref().unwrap_or("/"), what)
+                };
+                let len = header.values_bytes().unwrap_or(u64::MAX);
+                if len > MAX_READ_BYTES {
+                    let next = "write it in C order with `np.save`, or with `np.savez` instead of `np.savez_compressed`";
+                    let what = format!("is an array of {len} bytes that must be read whole");
+                    return Err(ImportError::unsupported(
+                        path,
+                        member.as_deref().unwrap_or("/"),
+                        &what,
+                        next,
+                    ));
+                }
+                let start = header.start;
+                let mut values = match member {
+                    None => read_range(path, start as u64, len, Ending::IsFar)?,
+                    Some(member) => {
+                        let most = len.saturating_add(Header::ENOUGH_BYTES as u64);
+                        let mut file = Zip::open(path)?.read(member, most)?.unwrap_or_default();
+                        file.drain(..start.min(file.len()));
+                        file
+                    }
+                };
+                values.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+                if values.len() as u64 != len {
+                    return Err(wrong("is cut short".to_owned()));
+                }
+                if header.is_fortran && header.shape.len() > 1 {
+                    values = npy::from_fortran(&values, &header.shape, header.element.size());
+                }
+                if header.element.dtype().is_some() {
+                    header.element.to_little(&mut values).map_err(wrong)?;
+                }
+                Ok(values)
+            }
+        }
+    }
+
+    /// Rows of an array that need not be read whole.
+    pub(crate) fn read_rows(&self, rows: Range<u64>, row_bytes: u64) -> Result<Vec<u8>> {
+        let Self::Array {
+            path,
+            member,
+            header,
+            ..
+        } = self
+        else {
+            return Ok(Vec::new());
+        };
+        let start = header.start as u64 + rows.start * row_bytes;
+        let len = (rows.end - rows.start).saturating_mul(row_bytes);
+        if len > MAX_READ_BYTES {
+            return Err(invalid(
+                "more than a gibibyte is asked for; read fewer frames at a time",
+            ));
+        }
+        let mut values = match member {
+            None => read_range(path, start, len, Ending::IsFar)?,
+            Some(member) => Zip::open(path)?.read_range(member, start, len)?,
+        };
+        if header.element.dtype().is_some() {
+            let wrong =
+                |what: String| ImportError::corrupt(path, member.as_deref().unwrap_or("/"), what);
+            header.element.to_little(&mut values).map_err(wrong)?;
+        }
+        Ok(values)
+    }
+
+    /// Pictures: JPEG files as they are, or the pixels of PNG files.
+    pub(crate) fn read_pictures(&self, frames: Range<u64>) -> Result<Vec<Vec<u8>>> {
+        let Self::Pictures {
+            folder,
+            files,
+            encoded,
+        } = self
+        else {
+            return Ok(Vec::new());
+        };
+        let as_idx = |frame: u64| usize::try_from(frame).unwrap_or(usize::MAX);
+        let files = files
+            .get(as_idx(frames.start)..as_idx(frames.end))
+            .unwrap_or_default();
+        let picture = |name: &String| {
+            let file = read_picture(folder, name)?;
+            let wrong = |what: String| ImportError::corrupt(folder, name, what);
+            if picture::look(&file).map_err(wrong)? != *encoded {
+                let what = "is a picture of another size than the first";
+                return Err(wrong(what.to_owned()));
+            }
+            match encoded.carried {
+                true => Ok(file),
+                false => png::decode(&file).map(|(_, pixels)| pixels).map_err(wrong),
+            }
+        };
+        files.iter().map(picture).collect()
+    }
+}
+
+/// Reads one file of a folder of pictures.
+pub(crate) fn read_picture(folder: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = folder.join(name);
+    let len = fs::metadata(&path).map_or(0, |file| file.len());
+    if len > MAX_PICTURE_BYTES {
+        return Err(ImportError::corrupt(
+            &path,
+            "/",
+            format!("is a picture of {len} bytes"),
+        ));
+    }
+    fs::read(&path).map_err(|source| ImportError::Io { path, source })
+}
+
+/// What is to be said where a file ends before a range does.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Fewer bytes are an answer too.
+    MayBeNear,
+    /// Fewer bytes are an error.
+    IsFar,
+}
+
+/// Reads a range of a file.
+pub(crate) fn read_range(path: &Path, start: u64, len: u64, ending: Ending) -> Result<Vec<u8>> {
+    let read = || {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(len).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    };
+    let bytes = read().map_err(|source| ImportError::Io {
+        path: path.to_owned(),
+        source,
+    })?;
+    match ending == Ending::IsFar && (bytes.len() as u64) < len {
+        true => Err(ImportError::corrupt(path, "/", "is cut short")),
+        false => Ok(bytes),
+    }
+}

@@ -1,0 +1,392 @@
+//! An array: what `.zarray` says, and rows of it out of its pieces.
+//!
+//! ```text
+//! shape [30, 3], pieces [20, 2]     0.0  0.1     rows 18..22 are the last two of 0.0 and 0.1 (which is cut at
+//!                                   1.0  1.1     column 3) and the first two of 1.0 and 1.1 (cut at row 30)
+//! ```
+//!
+//! Every piece is stored in its full size, also at the edges. One that is absent holds the fill value.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use kino_codec::Dtype;
+use serde_json::{Map, Value};
+
+use crate::error::{ImportError, Result, invalid};
+use crate::npy::{self, Element};
+use crate::zarr::compressor::Compressor;
+use crate::zarr::store::Store;
+
+/// A piece larger than this is refused; a replay buffer's have two megabytes.
+pub(crate) const MAX_PIECE_BYTES: u64 = 1 << 30;
+
+/// No more than this is read in one go.
+const MAX_READ_BYTES: u64 = 1 << 30;
+
+const MAX_AXES: usize = 32;
+
+/// Gives the piece of an index, `None` if it is absent.
+pub(crate) type Pieces<'a> = dyn Fn(&[u64]) -> Result<Option<Arc<Vec<u8>>>> + 'a;
+
+/// What the values of an array are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Elements of one size.
+    Fixed(Element),
+    /// UTF-8 texts of any length.
+    Texts,
+}
+
+/// An array of a store.
+#[derive(Debug)]
+pub(crate) struct Array {
+    /// Its key: `data/img`.
+    pub(crate) path: String,
+    pub(crate) shape: Vec<u64>,
+    pub(crate) values: Values,
+    pub(crate) compressor: Compressor,
+    pub(crate) attributes: Map<String, Value>,
+    /// The shape of a piece.
+    pub(crate) piece: Vec<u64>,
+    separator: char,
+    is_fortran: bool,
+    is_delta: bool,
+    fill: Vec<u8>,
+}
+
+impl Array {
+    /// From the JSON of `.zarray`, or why it cannot be read.
+    pub(crate) fn parse(path: &str, json: &Value) -> Result<Self, String> {
+        if json.get("zarr_format").and_then(Value::as_u64) != Some(2) {
+            return Err("is not of zarr's version 2".to_owned());
+        }
+        let shape = numbers(json, "shape")?;
+        let piece = numbers(json, "chunks")?;
+        if shape.len() != piece.len() || shape.len() > MAX_AXES || piece.contains(&0) {
+            return Err(format!(
+                "has the shape {shape:?} and pieces of the shape {piece:?}"
+            ));
+        }
+        let null = Value::Null;
+        let filters = json.get("filters").and_then(Value::as_array);
+        let filters: Vec<_> = filters.into_iter().flatten().collect();
+        let ids: Vec<_> = filters.iter().map(|filter| filter["id"].as_str()).collect();
+        let dtype = json.get("dtype").and_then(Value::as_str);
+        let dtype = dtype.ok_or("holds compound values")?;
+        let (values, is_delta) = match ids.as_slice() {
+            [] => (Values::Fixed(Element::parse(dtype)?), false),
+            [Some("vlen-utf8")] if dtype == "|O" => (Values::Texts, false),
+            [Some("delta")] if is_plain_delta(filters[0], dtype) => {
+                (Values::Fixed(Element::parse(dtype)?), true)
+            }
+            _ => {
+                let names: Vec<_> = ids.into_iter().map(|id| id.unwrap_or("?")).collect();
+                return Err(format!(
+                    "goes through the filters {}, which are not read; copy it with zarr's own `zarr.copy` and `filters=None`",
+                    names.join(", ")
+                ));
+            }
+        };
+        let separator = match json.get("dimension_separator").and_then(Value::as_str) {
+            Some("/") => '/',
+            _ => '.',
+        };
+        let array = Self {
+            path: path.to_owned(),
+            values,
+            compressor: Compressor::parse(json.get("compressor").unwrap_or(&null))?,
+            attributes: Map::new(),
+            separator,
+            is_fortran: json.get("order").and_then(Value::as_str) == Some("F"),
+            is_delta,
+            fill: fill(json.get("fill_value").unwrap_or(&null), values)?,
+            shape,
+            piece,
+        };
+        let bytes = array.piece_bytes();
+        if bytes > MAX_PIECE_BYTES {
+            return Err(format!(
+                "has pieces of {bytes} bytes, more than a gibibyte; rewrite it in smaller pieces (zarr's `chunks=`)"
+            ));
+        }
+        Ok(array)
+    }
+
+    /// How many rows it has: its first axis.
+    pub(crate) fn rows(&self) -> u64 {
+        self.shape.first().copied().unwrap_or(0)
+    }
+
+    /// How many elements a row has.
+    fn row_elements(&self) -> u64 {
+        let inner = self.shape.iter().skip(1);
+        inner.fold(1, |elements, &dim| elements.saturating_mul(dim))
+    }
+
+    /// How many elements it has.
+    pub(crate) fn elements(&self) -> u64 {
+        let axes = self.shape.iter();
+        axes.fold(1, |elements, &dim| elements.saturating_mul(dim))
+    }
+
+    /// How many bytes a whole piece has; of texts, how many there are.
+    fn piece_bytes(&self) -> u64 {
+        let size = u64::try_from(self.size()).unwrap_or(u64::MAX);
+        let axes = self.piece.iter();
+        axes.fold(size, |bytes, &dim| bytes.saturating_mul(dim))
+    }
+
+    fn size(&self) -> usize {
+        match self.values {
+            Values::Fixed(element) => element.size(),
+            Values::Texts => 1,
+        }
+    }
+
+    /// The type of its numbers.
+    pub(crate) fn dtype(&self) -> Option<Dtype> {
+        match self.values {
+            Values::Fixed(element) => element.dtype(),
+            Values::Texts => None,
+        }
+    }
+
+    /// How many pieces there are along each axis.
+    pub(crate) fn grid(&self) -> Vec<u64> {
+        let axes = self.shape.iter().zip(&self.piece);
+        axes.map(|(&dim, &piece)| dim.div_ceil(piece)).collect()
+    }
+
+    /// The key of a piece.
+    pub(crate) fn key(&self, index: &[u64]) -> String {
+        if index.is_empty() {
+            return format!("{}/0", self.path);
+        }
+        let index: Vec<_> = index.iter().map(u64::to_string).collect();
+        let separator = self.separator.to_string();
+        format!("{}/{}", self.path, index.join(&separator))
+    }
+
+    /// What an element is where nothing is stored, as JSON would say it.
+    pub(crate) fn fill(&self) -> &[u8] {
+        &self.fill
+    }
+
+    /// Reads a piece as it is stored.
+    pub(crate) fn read_stored(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
+        // What does not shrink grows by a little: by a part, and by the headers of its blocks.
+        let most = self.piece_bytes().saturating_mul(2).saturating_add(1 << 20);
+        store.read(&self.key(index), most)
+    }
+
+    /// Reads a piece and undoes its compression; `None` if it is absent.
+    pub(crate) fn read_piece(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
+        let Some(stored) = self.read_stored(store, index)? else {
+            return Ok(None);
+        };
+        let wrong = |what: String| ImportError::corrupt(store.path(), &self.key(index), what);
+        let len = usize::try_from(self.piece_bytes()).unwrap_or(usize::MAX);
+        if self.values == Values::Texts {
+            return self.decompress_texts(stored).map(Some).map_err(wrong);
+        }
+        let decompressed = self.compressor.decompress(stored, len, self.dtype());
+        let mut values = decompressed.map_err(wrong)?;
+        if self.is_delta {
+            add_up(&mut values, self.size());
+        }
+        Ok(Some(match self.is_fortran && self.piece.len() > 1 {
+            true => npy::from_fortran(&values, &self.piece, self.size()),
+            false => values,
+        }))
+    }
+
+    /// Texts have no length that the array knows: a piece may grow to sixteen times its stored bytes and a mebibyte.
+    fn decompress_texts(&self, stored: Vec<u8>) -> Result<Vec<u8>, String> {
+        let len = match self.compressor {
+            Compressor::None => stored.len(),
+            Compressor::Blosc => stored
+                .get(4..8)
+                .and_then(|len| len.first_chunk())
+                .and_then(|&len| usize::try_from(u32::from_le_bytes(len)).ok())
+                .ok_or("is a Blosc piece that is cut short")?,
+            _ => return Err("holds texts under a compressor that is not read for texts".to_owned()),
+        };
+        if len > (64 << 20) {
+            return Err(format!(
+                "holds texts of {len} bytes, more than 64 mebibytes"
+            ));
+        }
+        self.compressor.decompress(stored, len, None)
+    }
+
+    /// Reads rows of numbers, as packed little-endian ones.
+    pub(crate) fn read_rows(&self, rows: Range<u64>, piece: &Pieces<'_>) -> Result<Vec<u8>> {
+        let size = self.size();
+        let row_bytes = self.row_elements().saturating_mul(size as u64);
+        let bytes = (rows.end - rows.start).saturating_mul(row_bytes);
+        if bytes > MAX_READ_BYTES {
+            return Err(invalid(format!(
+                "rows {rows:?} of `{}` are {bytes} bytes, more than a gibibyte; read fewer at a time",
+                self.path
+            )));
+        }
+        let elements = usize::try_from(bytes).unwrap_or(usize::MAX) / size;
+        // Absent pieces leave what is here already.
+        let mut out = self.fill.repeat(elements);
+        if out.is_empty() {
+            return Ok(out);
+        }
+        let grid = self.grid();
+        let mut index = vec![0; grid.len()];
+        index[0] = rows.start / self.piece[0];
+        while index[0] * self.piece[0] < rows.end {
+            if let Some(values) = piece(&index)? {
+                self.copy(&values, &index, &rows, &mut out);
+            }
+            // The next piece, the last axis first.
+            for axis in (0..grid.len()).rev() {
+                index[axis] += 1;
+                if axis == 0 || index[axis] < grid[axis] {
+                    break;
+                }
+                index[axis] = 0;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Copies what a piece has of `rows`, run by run along the last axis.
+    fn copy(&self, piece: &[u8], index: &[u64], rows: &Range<u64>, out: &mut [u8]) {
+        let (axes, size) = (self.shape.len(), self.size());
+        let as_len = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        // The part of the array that the piece has and that is wanted: start and end along each axis.
+        let part: Vec<(u64, u64)> = (0..axes)
+            .map(|axis| {
+                let start = index[axis] * self.piece[axis];
+                let end = (start + self.piece[axis]).min(self.shape[axis]);
+                match axis {
+                    0 => (start.max(rows.start), end.min(rows.end)),
+                    _ => (start, end),
+                }
+            })
+            .collect();
+        // Axes behind `split` are whole in the piece, so that their elements lie together in both.
+        let is_whole = |axis: &usize| self.piece[*axis] == self.shape[*axis];
+        let split = axes - 1 - (1..axes).rev().take_while(is_whole).count();
+        let inner: u64 = self.shape[split + 1..].iter().product();
+        let run = as_len((part[split].1 - part[split].0) * inner) * size;
+        let mut at: Vec<u64> = part.iter().map(|&(start, _)| start).collect();
+        'runs: loop {
+            let (mut from, mut to) = (0u64, 0u64);
+            for axis in 0..axes {
+                from = from * self.piece[axis] + at[axis] - index[axis] * self.piece[axis];
+                let first = if axis == 0 { rows.start } else { 0 };
+                to = to * self.shape[axis] + at[axis] - first;
+            }
+            let (from, to) = (as_len(from) * size, as_len(to) * size);
+            if let (Some(from), Some(to)) = (piece.get(from..from + run), out.get_mut(to..to + run))
+            {
+                to.copy_from_slice(from);
+            }
+            for axis in (0..split).rev() {
+                at[axis] += 1;
+                if at[axis] < part[axis].1 {
+                    continue 'runs;
+                }
+                at[axis] = part[axis].0;
+            }
+            return;
+        }
+    }
+
+    /// The texts of a piece of [`Values::Texts`].
+    pub(crate) fn texts_of(piece: &[u8]) -> Option<Vec<&[u8]>> {
+        let (_, mut rest) = piece.split_first_chunk::<4>()?;
+        let mut texts = Vec::new();
+        while let Some((len, body)) = rest.split_first_chunk::<4>() {
+            let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+            let (text, after) = body.split_at_checked(len)?;
+            std::str::from_utf8(text).ok()?;
+            texts.push(text);
+            rest = after;
+        }
+        Some(texts)
+    }
+}
+
+/// A delta that changes neither type nor byte order.
+fn is_plain_delta(filter: &Value, dtype: &str) -> bool {
+    let same = |key: &str| filter.get(key).is_none_or(|value| value == dtype);
+    let is_whole =
+        dtype.starts_with(['<', '|']) && matches!(dtype.as_bytes().get(1), Some(b'i' | b'u'));
+    is_whole && same("dtype") && same("astype")
+}
+
+/// Undoes differences of little-endian whole numbers, which wrap.
+fn add_up(values: &mut [u8], size: usize) {
+    let mut sum = 0u64;
+    for value in values.chunks_exact_mut(size) {
+        let mut wide = [0; 8];
+        wide[..size].copy_from_slice(value);
+        sum = sum.wrapping_add(u64::from_le_bytes(wide));
+        value.copy_from_slice(&sum.to_le_bytes()[..size]);
+    }
+}
+
+fn numbers(json: &Value, key: &str) -> Result<Vec<u64>, String> {
+    let numbers = json.get(key).and_then(Value::as_array);
+    let numbers = numbers.and_then(|numbers| numbers.iter().map(Value::as_u64).collect());
+    numbers.ok_or_else(|| format!("has no `{key}` of whole numbers in its `.zarray`"))
+}
+
+/// The bytes of an element that is not stored, in the byte order of the array.
+fn fill(value: &Value, values: Values) -> Result<Vec<u8>, String> {
+    let Values::Fixed(element) = values else {
+        return Ok(vec![0]);
+    };
+    let Element::Number { dtype, is_big } = element else {
+        return Ok(vec![0; element.size()]);
+    };
+    let wrong = || format!("has the fill value {value}, which is no {}", dtype.name());
+    let float = match value {
+        Value::Null => Some(0.0),
+        Value::Bool(value) => Some(f64::from(u8::from(*value))),
+        Value::String(name) => match name.as_str() {
+            "NaN" => Some(f64::NAN),
+            "Infinity" => Some(f64::INFINITY),
+            "-Infinity" => Some(f64::NEG_INFINITY),
+            _ => None,
+        },
+        value => value.as_f64(),
+    };
+    let float = float.ok_or_else(wrong)?;
+    let whole = match value {
+        Value::Number(number) => number
+            .as_u64()
+            .or_else(|| number.as_i64().map(i64::cast_unsigned))
+            .or_else(|| (number.as_f64() == Some(0.0)).then_some(0)),
+        Value::Null => Some(0),
+        Value::Bool(value) => Some(u64::from(*value)),
+        _ => None,
+    };
+    let mut bytes = match dtype {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the nearest number of the array's type"
+        )]
+        Dtype::F32 => (float as f32).to_le_bytes().to_vec(),
+        Dtype::F64 => float.to_le_bytes().to_vec(),
+        Dtype::F16 => match float {
+            0.0 => vec![0, 0],
+            float if float.is_nan() => vec![0, 0x7e],
+            float if float.is_infinite() => vec![0, if float > 0.0 { 0x7c } else { 0xfc }],
+            _ => return Err(wrong()),
+        },
+        dtype => whole.ok_or_else(wrong)?.to_le_bytes()[..dtype.size()].to_vec(),
+    };
+    if is_big {
+        bytes.reverse();
+    }
+    Ok(bytes)
+}

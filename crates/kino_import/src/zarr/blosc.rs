@@ -1,0 +1,245 @@
+//! Blosc 1: a container of blocks, each compressed after its bytes or bits were sorted by significance.
+//!
+//! ```text
+//! | u8 version | u8 codec version | u8 flags | u8 element size | u32 bytes | u32 block bytes | u32 stored bytes |
+//! | u32 start of each block | blocks … |        block = (u32 stored bytes | stream)*, one or one per byte of an element
+//! ```
+//!
+//! Written for bytes that cannot be trusted: every length is checked against what is there, and the output is as long
+//! as the caller says, not as the header says.
+
+/// A block is split into one stream per byte of its elements only if these are at most so many.
+const MAX_SPLITS: usize = 16;
+
+/// And only if each stream has at least so many bytes.
+const MIN_SPLIT_BYTES: usize = 128;
+
+/// The farthest that a short match of BloscLZ reaches.
+const BLOSCLZ_NEAR: usize = 8191;
+
+/// Decompresses into `out`, or says what is wrong.
+pub(crate) fn decompress(stored: &[u8], out: &mut [u8]) -> Result<(), &'static str> {
+    const SHORT: &str = "is a Blosc piece that is cut short";
+    let (header, _) = stored.split_first_chunk::<16>().ok_or(SHORT)?;
+    let word = |at: usize| u32_at(header, at).ok_or(SHORT);
+    let (flags, size) = (header[2], usize::from(header[3]).max(1));
+    let (len, block_len, stored_len) = (word(4)?, word(8)?, word(12)?);
+    if len != out.len() {
+        return Err("is a Blosc piece of another length than its array says");
+    }
+    let stored = stored.get(..stored_len).ok_or(SHORT)?;
+    if flags & 2 != 0 {
+        out.copy_from_slice(stored.get(16..16 + len).ok_or(SHORT)?);
+        return Ok(());
+    }
+    if block_len == 0 && len > 0 {
+        return Err("is a Blosc piece of blocks without bytes");
+    }
+    let mut sorted = vec![0; block_len.min(len)];
+    for (number, block) in out.chunks_mut(block_len.max(1)).enumerate() {
+        let start = u32_at(stored, 16 + 4 * number).ok_or(SHORT)?;
+        let source = stored.get(start..).ok_or(SHORT)?;
+        let is_last = block.len() < block_len;
+        let is_split = flags & 16 == 0
+            && !is_last
+            && size <= MAX_SPLITS
+            && block.len() / size >= MIN_SPLIT_BYTES;
+        let splits = if is_split { size } else { 1 };
+        let sorted = &mut sorted[..block.len()];
+        read_streams(flags >> 5, source, splits, sorted)?;
+        match flags & 5 {
+            1 if size > 1 => unshuffle(sorted, size, block),
+            4 => unshuffle_bits(sorted, size, block),
+            _ => block.copy_from_slice(sorted),
+        }
+    }
+    Ok(())
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    usize::try_from(u32::from_le_bytes(*bytes)).ok()
+}
+
+fn read_streams(
+    codec: u8,
+    mut source: &[u8],
+    splits: usize,
+    out: &mut [u8],
+) -> Result<(), &'static str> {
+    const SHORT: &str = "is a Blosc piece with a stream that is cut short";
+    if !out.len().is_multiple_of(splits) {
+        return Err("is a Blosc piece of blocks that cannot be split");
+    }
+    for out in out.chunks_exact_mut((out.len() / splits).max(1)) {
+        let len = u32_at(source, 0).ok_or(SHORT)?;
+        let (stream, rest) = source[4..].split_at_checked(len).ok_or(SHORT)?;
+        source = rest;
+        // What did not shrink is kept as it is.
+        if len == out.len() {
+            out.copy_from_slice(stream);
+            continue;
+        }
+        let written = match codec {
+            0 => blosclz(stream, out),
+            1 => lz4_flex::block::decompress_into(stream, out).ok(),
+            3 => super::compressor::inflate_zlib(stream, out.len()).map(|bytes| {
+                let len = bytes.len().min(out.len());
+                out[..len].copy_from_slice(&bytes[..len]);
+                len
+            }),
+            4 => zstd::bulk::decompress_to_buffer(stream, out).ok(),
+            _ => return Err("is a Blosc piece of a codec that is not known (snappy?)"),
+        };
+        if written != Some(out.len()) {
+            return Err("is a Blosc piece with a damaged stream");
+        }
+    }
+    Ok(())
+}
+
+/// Bytes that were sorted by significance, back into elements; what does not fill an element is at the end.
+fn unshuffle(sorted: &[u8], size: usize, out: &mut [u8]) {
+    let count = sorted.len() / size;
+    for (byte, plane) in sorted.chunks_exact(count.max(1)).take(size).enumerate() {
+        for (element, &value) in plane.iter().enumerate() {
+            out[element * size + byte] = value;
+        }
+    }
+    out[count * size..].copy_from_slice(&sorted[count * size..]);
+}
+
+/// Bits that were sorted by significance, back into elements. The plain way sets bit b of element e from bit e of
+/// plane b; here eight planes and eight elements at a time are one word, which is turned over its diagonal.
+fn unshuffle_bits(sorted: &[u8], size: usize, out: &mut [u8]) {
+    let count = sorted.len() / size;
+    // Blosc leaves a block alone that is not a multiple of eight elements.
+    if !count.is_multiple_of(8) || count == 0 {
+        out.copy_from_slice(sorted);
+        return;
+    }
+    let row = count / 8;
+    for byte in 0..size {
+        for group in 0..row {
+            let plane = |bit: usize| sorted[(byte * 8 + bit) * row + group];
+            let word = transpose(u64::from_le_bytes(std::array::from_fn(plane)));
+            for (element, value) in word.to_le_bytes().into_iter().enumerate() {
+                out[(group * 8 + element) * size + byte] = value;
+            }
+        }
+    }
+    out[count * size..].copy_from_slice(&sorted[count * size..]);
+}
+
+/// Eight rows of eight bits, turned over the diagonal (Hacker's Delight, 7-3).
+fn transpose(mut word: u64) -> u64 {
+    for (shift, mask) in [
+        (7, 0x00aa_00aa_00aa_00aa),
+        (14, 0x0000_cccc_0000_cccc),
+        (28, 0x0000_0000_f0f0_f0f0),
+    ] {
+        let swap = (word ^ (word >> shift)) & mask;
+        word ^= swap ^ (swap << shift);
+    }
+    word
+}
+
+/// BloscLZ: a control byte below 32 begins literals, any other a match. Gives how many bytes were written.
+fn blosclz(mut source: &[u8], out: &mut [u8]) -> Option<usize> {
+    let mut next = || {
+        let (&byte, rest) = source.split_first()?;
+        source = rest;
+        Some((byte, rest))
+    };
+    let mut at = 0;
+    // The highest bits of the first byte are not a length.
+    let mut control = next().map(|(byte, _)| usize::from(byte & 31));
+    while let Some(code) = control {
+        if code < 32 {
+            for slot in out.get_mut(at..at + code + 1)? {
+                *slot = next()?.0;
+            }
+            at += code + 1;
+        } else {
+            let mut len = (code >> 5) - 1;
+            let mut offset = (code & 31) << 8;
+            if len == 6 {
+                loop {
+                    let more = next()?.0;
+                    len += usize::from(more);
+                    if more != 255 {
+                        break;
+                    }
+                }
+            }
+            let low = next()?.0;
+            offset += usize::from(low);
+            if low == 255 && offset == BLOSCLZ_NEAR {
+                offset += usize::from(next()?.0) << 8 | usize::from(next()?.0);
+            }
+            let (from, len) = (at.checked_sub(offset + 1)?, len + 3);
+            if at + len > out.len() {
+                return None;
+            }
+            // Byte by byte: a match may reach into what it writes.
+            for idx in 0..len {
+                out[at + idx] = out[from + idx];
+            }
+            at += len;
+        }
+        control = next().map(|(byte, _)| usize::from(byte));
+    }
+    Some(at)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn unshuffle_bits_naive(sorted: &[u8], size: usize) -> Vec<u8> {
+        let count = sorted.len() / size;
+        let mut out = vec![0; sorted.len()];
+        for plane in 0..size * 8 {
+            for element in 0..count {
+                let bit = sorted[plane * (count / 8) + element / 8] >> (element % 8) & 1;
+                out[element * size + plane / 8] |= bit << (plane % 8);
+            }
+        }
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn sorting_bits_back_agrees_with_naive(size in 1usize..9, bytes in proptest::collection::vec(any::<u8>(), 512)) {
+            let sorted = &bytes[..size * 8 * (bytes.len() / size / 8)];
+            let mut out = vec![0; sorted.len()];
+            unshuffle_bits(sorted, size, &mut out);
+            prop_assert_eq!(out, unshuffle_bits_naive(sorted, size));
+        }
+
+        #[test]
+        fn any_bytes_are_an_answer_never_a_panic(mut stored in proptest::collection::vec(any::<u8>(), 0..200), len in 0usize..300) {
+            let mut out = vec![0; len];
+            let _ = decompress(&stored, &mut out);
+            // Past the first check as well.
+            if let Some(slot) = stored.get_mut(4..8) {
+                slot.copy_from_slice(&u32::try_from(len).unwrap_or(0).to_le_bytes());
+            }
+            if let Some(slot) = stored.get_mut(12..16) {
+                slot.copy_from_slice(&[40, 0, 0, 0]);
+            }
+            let _ = decompress(&stored, &mut out);
+            let _ = blosclz(&stored, &mut out);
+        }
+    }
+
+    #[test]
+    fn a_match_may_reach_into_what_it_writes() {
+        // One literal, then a match of ten at distance one.
+        let mut out = [0; 11];
+        let written = blosclz(&[0, b'a', 7 << 5, 1, 0], &mut out);
+        assert_eq!((written, &out), (Some(11), b"aaaaaaaaaaa"));
+    }
+}

@@ -1,0 +1,189 @@
+//! What the pieces of an array are compressed with.
+
+use jxl_oxide::{AllocTracker, JxlImage};
+use kino_codec::Dtype;
+use serde_json::Value;
+
+use crate::zarr::blosc;
+
+/// One of the compressors that can be undone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compressor {
+    /// None at all.
+    None,
+    /// zlib.
+    Zlib,
+    /// gzip.
+    Gzip,
+    /// Zstandard.
+    Zstd,
+    /// LZ4 behind its length.
+    Lz4,
+    /// Blosc with any of its codecs but snappy.
+    Blosc,
+    /// JPEG XL, one picture per frame.
+    JpegXl,
+    /// JPEG, one picture per frame.
+    Jpeg,
+}
+
+impl Compressor {
+    /// From the `compressor` of an array, or why it cannot be undone.
+    pub(crate) fn parse(config: &Value) -> Result<Self, String> {
+        let id = config.get("id").and_then(Value::as_str);
+        Ok(match id {
+            None if config.is_null() => Self::None,
+            Some("zlib") => Self::Zlib,
+            Some("gzip") => Self::Gzip,
+            Some("zstd") => Self::Zstd,
+            Some("lz4") => Self::Lz4,
+            Some("blosc") => Self::Blosc,
+            Some("imagecodecs_jpegxl") => Self::JpegXl,
+            Some("imagecodecs_jpeg" | "imagecodecs_jpeg8") => Self::Jpeg,
+            other => {
+                return Err(format!(
+                    "is compressed with {:?}, which is not read; copy it with zarr's own `zarr.copy` and \
+                     `compressor=zarr.Blosc()`",
+                    other.unwrap_or("nothing known")
+                ));
+            }
+        })
+    }
+
+    /// Undoes it, into exactly `len` bytes, or says what is wrong.
+    pub(crate) fn decompress(
+        self,
+        stored: Vec<u8>,
+        len: usize,
+        dtype: Option<Dtype>,
+    ) -> Result<Vec<u8>, String> {
+        let out = match self {
+            Self::None => Some(stored),
+            Self::Zlib => inflate_zlib(&stored, len),
+            Self::Gzip => gzip(&stored, len),
+            Self::Zstd => {
+                let mut out = vec![0; len];
+                let written = zstd::bulk::decompress_to_buffer(&stored, &mut out).ok();
+                written.filter(|&written| written == len).map(|_| out)
+            }
+            Self::Lz4 => stored.split_first_chunk::<4>().and_then(|(_, body)| {
+                let mut out = vec![0; len];
+                let written = lz4_flex::block::decompress_into(body, &mut out).ok();
+                written.filter(|&written| written == len).map(|_| out)
+            }),
+            Self::Blosc => {
+                let mut out = vec![0; len];
+                blosc::decompress(&stored, &mut out)?;
+                Some(out)
+            }
+            Self::JpegXl => return jpeg_xl(&stored, len, dtype),
+            Self::Jpeg => return Err("is JPEG files, which are carried as they are".to_owned()),
+        };
+        out.filter(|out| out.len() == len)
+            .ok_or_else(|| format!("cannot be decompressed to the {len} bytes of a piece"))
+    }
+}
+
+/// At most `len` bytes.
+pub(crate) fn inflate_zlib(stored: &[u8], len: usize) -> Option<Vec<u8>> {
+    miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(stored, len).ok()
+}
+
+/// The body of a gzip file: a header of ten bytes and what its flags add, deflated bytes, checksum and length.
+fn gzip(stored: &[u8], len: usize) -> Option<Vec<u8>> {
+    let flags = *stored
+        .get(3)
+        .filter(|_| stored.starts_with(&[0x1f, 0x8b, 8]))?;
+    let (mut body, end) = stored.get(10..)?.split_last_chunk::<8>()?;
+    if flags & 4 != 0 {
+        let (extra, rest) = body.split_first_chunk::<2>()?;
+        body = rest.get(usize::from(u16::from_le_bytes(*extra))..)?;
+    }
+    for flag in [8, 16] {
+        if flags & flag != 0 {
+            body = &body[body.iter().position(|&byte| byte == 0)? + 1..];
+        }
+    }
+    body = body.get(usize::from(flags & 2)..)?;
+    let out = miniz_oxide::inflate::decompress_to_vec_with_limit(body, len).ok()?;
+    let crc = end.first_chunk().map(|crc| u32::from_le_bytes(*crc))?;
+    (crc32fast::hash(&out) == crc).then_some(out)
+}
+
+/// The pictures of a JPEG XL codestream, one after another.
+fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, String> {
+    let wrong = |error| format!("is no sound JPEG XL picture ({error})");
+    // Decoding works on floats and copies: some ten times the pixels, and a little for the tables.
+    let tracker = AllocTracker::with_limit(len.saturating_mul(64).saturating_add(64 << 20));
+    let image = JxlImage::builder()
+        .alloc_tracker(tracker)
+        .read(stored)
+        .map_err(wrong)?;
+    let size = dtype.map_or(1, Dtype::size);
+    let area = u64::from(image.width()) * u64::from(image.height());
+    let picture = area.saturating_mul((image.pixel_format().channels() * size) as u64);
+    let pictures = image.num_loaded_keyframes() as u64;
+    if picture.saturating_mul(pictures) != len as u64 {
+        return Err(format!(
+            "is {pictures} JPEG XL pictures of {} by {} pixels, its array says {len} bytes",
+            image.width(),
+            image.height()
+        ));
+    }
+    let mut out = Vec::with_capacity(len);
+    for number in 0..image.num_loaded_keyframes() {
+        let render = image.render_frame(number).map_err(wrong)?;
+        let mut stream = render.stream();
+        let values = len / image.num_loaded_keyframes() / size;
+        let written = match dtype {
+            Some(Dtype::U8) => {
+                let mut pixels = vec![0u8; values];
+                let written = stream.write_to_buffer(&mut pixels);
+                out.append(&mut pixels);
+                written
+            }
+            Some(Dtype::U16) => {
+                let mut pixels = vec![0u16; values];
+                let written = stream.write_to_buffer(&mut pixels);
+                out.extend(pixels.into_iter().flat_map(u16::to_le_bytes));
+                written
+            }
+            _ => return Err("is JPEG XL pictures of neither u8 nor u16".to_owned()),
+        };
+        if written != values {
+            return Err("is a JPEG XL picture of fewer pixels than it says".to_owned());
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::zip::Zip;
+
+    /// Straight to the decoder: in a zip the checksum would stop these before it.
+    #[test]
+    fn flipped_bits_and_prefixes_of_a_jpeg_xl_picture_are_an_answer_never_a_panic() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/zarr/umi.zarr.zip");
+        let len = 32 * 32 * 3;
+        for camera in ["camera0_rgb", "camera1_rgb"] {
+            let key = format!("data/{camera}/0.0.0.0");
+            let picture = Zip::open(&path).and_then(|zip| zip.read(&key, 1 << 20));
+            let picture = picture.ok().flatten().unwrap_or_default();
+            assert!(jpeg_xl(&picture, len, Some(Dtype::U8)).is_ok(), "{key}");
+            for bit in (0..picture.len() * 8).step_by(5) {
+                let mut damaged = picture.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                if let Ok(pixels) = jpeg_xl(&damaged, len, Some(Dtype::U8)) {
+                    assert_eq!(pixels.len(), len);
+                }
+            }
+            for end in (0..picture.len()).step_by(3) {
+                let _ = jpeg_xl(&picture[..end], len, Some(Dtype::U8));
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Replay buffers of diffusion_policy and UMI: zarr of version 2, a folder or a zip file, as one [`Source`].
+//!
+//! ```text
+//! store.rs           plan.rs                          array.rs            compressor.rs  blosc.rs
+//! folder or zip  ─▶  arrays, episode_ends, defects ─▶ rows of pieces  ─▶  a piece's bytes
+//! ```
+
+mod array;
+mod blosc;
+mod compressor;
+mod plan;
+mod store;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use kino_codec::FrameType;
+use serde_json::Map;
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::jpeg;
+use crate::open::ImportOptions;
+use crate::recent::Recent;
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan};
+use array::{Array, Values};
+use plan::Walked;
+use store::Store;
+
+/// Episodes of a replay buffer.
+#[derive(Debug)]
+pub(crate) struct ZarrSource {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// The rows of each episode.
+    rows: Vec<Range<u64>>,
+    /// The array behind each stream, the same for every episode.
+    arrays: Vec<Array>,
+    store: Store,
+    decoded: Recent<(usize, Vec<u64>), Vec<u8>>,
+}
+
+/// Whether a path looks like a store of version 2, or of a later one, which the walk refuses by name.
+pub(crate) fn is_store(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_folder = [".zgroup", ".zmetadata"]
+        .iter()
+        .any(|file| path.join(file).is_file());
+    is_folder || name.ends_with(".zarr") || path.is_file() && name.ends_with(".zarr.zip")
+}
+
+impl ZarrSource {
+    /// Walks the store and plans its episodes; reads metadata only.
+    pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
+        let store = Store::open(path)?;
+        let mut walked = plan::walk(&store)?;
+        let (data, others) = std::mem::take(&mut walked.arrays)
+            .into_iter()
+            .partition(|(name, _)| name.starts_with("data/"));
+        walked.arrays = others;
+        let data: std::collections::BTreeMap<String, Array> = data;
+        let data: Vec<_> = data.into_values().collect();
+        let rows = plan::common_rows(&data);
+        let ranges = plan::episodes(&store, &mut walked, rows)?;
+        walked.take_asides(&store)?;
+        let rate_hz = plan::rate_hz(&store, &mut walked, &data, options)?;
+        let (arrays, streams) = plan_streams(&store, &mut walked, data, (rows, &ranges), rate_hz)?;
+        let episodes: Vec<_> = ranges
+            .iter()
+            .map(|(idx, rows)| {
+                let mut episode = episode(*idx, rows);
+                episode.streams.clone_from(&streams);
+                for stream in &mut episode.streams {
+                    stream.frames = rows.end - rows.start;
+                }
+                episode
+            })
+            .collect();
+        if episodes.is_empty() || streams.is_empty() {
+            return Err(ImportError::NotFound {
+                path: path.to_owned(),
+                what: format!("no episode to import{}", why(&walked.defects)),
+                next: "check that this is a replay buffer with arrays under `data`".to_owned(),
+            });
+        }
+        let file = SourceFile::new(path.to_owned(), store.len(&walked.keys));
+        Ok(Self {
+            info: SourceInfo {
+                format: "zarr",
+                files: vec![file],
+                attributes: walked.attributes,
+                defects: walked.defects,
+            },
+            episodes,
+            rows: ranges.into_iter().map(|(_, rows)| rows).collect(),
+            arrays,
+            store,
+            decoded: Recent::by_bytes(Vec::len),
+        })
+    }
+
+    /// A piece of an array, decoded once while it is near.
+    fn piece(&self, stream: usize, index: &[u64]) -> Result<Option<Arc<Vec<u8>>>> {
+        let array = &self.arrays[stream];
+        let key = (stream, index.to_vec());
+        let piece = self.decoded.get(key, || {
+            // An empty piece stands for an absent one: no piece has no bytes.
+            let piece = array.read_piece(&self.store, index);
+            piece.map(Option::unwrap_or_default)
+        })?;
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+
+    fn texts(&self, stream: usize, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+        let array = &self.arrays[stream];
+        let wrong = |what| ImportError::corrupt(self.store.path(), &array.path, what);
+        if let Values::Fixed(element) = array.values {
+            let bytes = array.read_rows(rows, &|index| self.piece(stream, index))?;
+            let texts = element.texts(&bytes).map_err(wrong)?;
+            return Ok(texts.into_iter().map(String::into_bytes).collect());
+        }
+        let mut texts = Vec::new();
+        let (mut index, mut row) = (vec![0; array.shape.len()], rows.start);
+        while row < rows.end {
+            index[0] = row / array.piece[0];
+            let end = rows.end.min((index[0] + 1) * array.piece[0]);
+            let within =
+                |row: u64| usize::try_from(row - index[0] * array.piece[0]).unwrap_or(usize::MAX);
+            let wanted = within(row)..within(end);
+            match self.piece(stream, &index)? {
+                None => texts.extend(wanted.map(|_| Vec::new())),
+                Some(piece) => {
+                    let all = Array::texts_of(&piece);
+                    let some = all.as_ref().and_then(|all| all.get(wanted));
+                    let some =
+                        some.ok_or_else(|| wrong(format!("holds no text for rows {row}..{end}")))?;
+                    texts.extend(some.iter().map(|text| text.to_vec()));
+                }
+            }
+            row = end;
+        }
+        Ok(texts)
+    }
+
+    /// One JPEG file per row.
+    fn jpegs(&self, stream: usize, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+        let array = &self.arrays[stream];
+        let mut index = vec![0; array.shape.len()];
+        rows.map(|row| {
+            index[0] = row;
+            let file = array.read_stored(&self.store, &index)?.unwrap_or_default();
+            let header =
+                jpeg::header(&file).map(|header| [header.height, header.width, header.components]);
+            let size = header.map(|size| size.map(|dim| dim as u64));
+            match size.is_some_and(|size| size == array.shape[1..]) {
+                true => Ok(file),
+                false => {
+                    let what = "is no JPEG file of the size that its array says";
+                    Err(ImportError::corrupt(
+                        self.store.path(),
+                        &array.key(&index),
+                        what,
+                    ))
+                }
+            }
+        })
+        .collect()
+    }
+}
+
+impl Source for ZarrSource {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let (Some(rows), Some(array)) = (self.rows.get(episode), self.arrays.get(stream)) else {
+            return Err(invalid(format!(
+                "stream {stream} of episode {episode} does not exist"
+            )));
+        };
+        if frames.start > frames.end || frames.end > rows.end - rows.start {
+            return Err(invalid(format!(
+                "frames {frames:?} of `{}` do not exist in episode {episode}; it has {}",
+                array.path,
+                rows.end - rows.start
+            )));
+        }
+        let wanted = rows.start + frames.start..rows.start + frames.end;
+        let plan = &self.episodes[episode].streams[stream];
+        *out = match (&plan.frame, array.values) {
+            (FrameType::Text, _) => FrameBuf::Bytes(self.texts(stream, wanted)?),
+            (FrameType::Values(_), _) if plan.carried => {
+                FrameBuf::Bytes(self.jpegs(stream, wanted)?)
+            }
+            (FrameType::Values(_), Values::Fixed(element)) => {
+                let mut values = array.read_rows(wanted, &|index| self.piece(stream, index))?;
+                element
+                    .to_little(&mut values)
+                    .map_err(|what| ImportError::corrupt(self.store.path(), &array.path, what))?;
+                FrameBuf::Values(values)
+            }
+            (FrameType::Values(_), Values::Texts) => FrameBuf::Values(Vec::new()),
+        };
+        Ok(())
+    }
+}
+
+/// The arrays that are streams, and their plans; the others become defects.
+fn plan_streams(
+    store: &Store,
+    walked: &mut Walked,
+    data: Vec<Array>,
+    (rows, ranges): (u64, &[(usize, Range<u64>)]),
+    rate_hz: f64,
+) -> Result<(Vec<Array>, Vec<StreamPlan>)> {
+    let keys = std::mem::take(&mut walked.keys);
+    let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
+    let (mut arrays, mut streams) = (Vec::new(), Vec::new());
+    for array in data {
+        let planned = match array.rows() == rows {
+            true => plan::absent_rows(&array, &known),
+            false => Err(format!(
+                "has {} rows, most arrays have {rows}",
+                array.rows()
+            )),
+        };
+        let planned = match planned {
+            Ok(absent) => plan::stream(store, &array, rate_hz)?.map(|stream| (absent, stream)),
+            Err(what) => Err(what),
+        };
+        match planned {
+            Err(what) => {
+                let defect = Defect::new(store.place(&array.path), what, Action::Skipped);
+                walked.defects.push(defect);
+            }
+            Ok((absent, stream)) => {
+                note_absent(store, walked, &array, &absent, ranges);
+                arrays.push(array);
+                streams.push(stream);
+            }
+        }
+    }
+    walked.keys = keys;
+    Ok((arrays, streams))
+}
+
+/// One defect for each episode that an absent piece is in.
+fn note_absent(
+    store: &Store,
+    walked: &mut Walked,
+    array: &Array,
+    absent: &[Range<u64>],
+    ranges: &[(usize, Range<u64>)],
+) {
+    for (idx, rows) in ranges {
+        let within = absent.iter().map(|gap| {
+            let (start, end) = (gap.start.max(rows.start), gap.end.min(rows.end));
+            start.saturating_sub(rows.start)..end.saturating_sub(rows.start)
+        });
+        let within: Vec<_> = within.filter(|gap| gap.start < gap.end).collect();
+        let Some(first) = within.first() else {
+            continue;
+        };
+        let frames: u64 = within.iter().map(|gap| gap.end - gap.start).sum();
+        let what = format!(
+            "lacks pieces: {frames} of {} frames are not stored, the first is frame {}; they read as the fill value",
+            rows.end - rows.start,
+            first.start
+        );
+        let defect = Defect::new(store.place(&array.path), what, Action::Kept);
+        walked.defects.push(defect.of(&format!("episode_{idx}")));
+    }
+}
+
+fn why(defects: &[Defect]) -> String {
+    match defects {
+        [] => String::new(),
+        [first, ..] => format!(" ({}: {})", first.place, first.what),
+    }
+}
+
+/// An episode without its streams.
+fn episode(idx: usize, rows: &Range<u64>) -> EpisodePlan {
+    EpisodePlan {
+        id: format!("episode_{idx}"),
+        splits: Vec::new(),
+        attributes: Map::new(),
+        task: None,
+        success: None,
+        licence: None,
+        file: 0,
+        object: format!("/data[{}:{}]", rows.start, rows.end),
+        streams: Vec::new(),
+    }
+}

@@ -1,0 +1,385 @@
+//! The plan: which array becomes which stream, where `meta/episode_ends` splits it, and what is missing.
+//!
+//! ```text
+//! data/img     0 ───────────── 11 ──── 16 ──────────────── 30       one stream of three episodes
+//! meta/episode_ends            11      16                  30
+//! ```
+//!
+//! | in the store | becomes |
+//! |---|---|
+//! | `data/<key>` of as many rows as the others | stream `<key>` |
+//! | small arrays of `meta` | attributes of the source |
+//! | attributes of an array | attributes of its stream |
+//! | an end that goes back, or lies behind the last row | defect, that episode is skipped |
+//! | an absent piece | defect; its frames read as the fill value |
+
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
+
+use kino_codec::FrameType;
+use serde_json::{Map, Value};
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result, invalid};
+use crate::hdf5::{kind_of, nest, number};
+use crate::jpeg;
+use crate::npy::Element;
+use crate::open::ImportOptions;
+use crate::source::{ClockPlan, StreamPlan};
+use crate::zarr::array::{Array, Values};
+use crate::zarr::compressor::Compressor;
+use crate::zarr::store::Store;
+
+/// `.zarray`, `.zattrs` and `.zgroup` longer than this are refused.
+const MAX_JSON_BYTES: u64 = 16 << 20;
+
+/// An array of at most this many elements can become an attribute.
+const SMALL_ELEMENTS: u64 = 4096;
+
+/// UMI's cameras take 59.94 frames per second, and its code counts 60.
+const UMI_RATE_HZ: f64 = 60.0;
+
+/// What a walk found.
+#[derive(Debug, Default)]
+pub(crate) struct Walked {
+    pub(crate) arrays: BTreeMap<String, Array>,
+    pub(crate) attributes: Map<String, Value>,
+    pub(crate) defects: Vec<Defect>,
+    /// Every key of the store.
+    pub(crate) keys: Vec<String>,
+}
+
+/// Reads the metadata of every group and array.
+pub(crate) fn walk(store: &Store) -> Result<Walked> {
+    let (keys, outside) = store.keys()?;
+    let mut walked = Walked::default();
+    for key in outside {
+        let what = "is a name that leads out of the store";
+        walked.skip(store, &key, what);
+    }
+    for key in &keys {
+        let (path, file) = key.rsplit_once('/').unwrap_or(("", key));
+        match file {
+            ".zarray" => match read_json(store, key)? {
+                None => walked.skip(store, path, "has a `.zarray` that is no JSON"),
+                Some(json) => match Array::parse(path, &json) {
+                    Ok(array) => drop(walked.arrays.insert(path.to_owned(), array)),
+                    Err(what) => walked.skip(store, path, &what),
+                },
+            },
+            "zarr.json" if path.is_empty() => {
+                return Err(ImportError::unsupported(
+                    store.path(),
+                    key,
+                    "is of zarr's version 3",
+                    "write it as version 2 with zarr-python: `zarr.open_group(path, zarr_format=2)`",
+                ));
+            }
+            _ => {}
+        }
+    }
+    for key in keys.iter().filter(|key| key.ends_with(".zattrs")) {
+        let path = key.rsplit_once('/').map_or("", |(path, _)| path);
+        let Some(Value::Object(attributes)) = read_json(store, key)? else {
+            walked.skip(store, key, "is no JSON object");
+            continue;
+        };
+        match walked.arrays.get_mut(path) {
+            Some(array) => array.attributes = attributes,
+            None => {
+                for (name, value) in attributes {
+                    let name = match path {
+                        "" => name,
+                        path => format!("{path}@{name}"),
+                    };
+                    walked.attributes.insert(name, value);
+                }
+            }
+        }
+    }
+    walked.keys = keys;
+    Ok(walked)
+}
+
+fn read_json(store: &Store, key: &str) -> Result<Option<Value>> {
+    let text = store.read(key, MAX_JSON_BYTES)?.unwrap_or_default();
+    Ok(serde_json::from_slice(&text).ok())
+}
+
+impl Walked {
+    fn skip(&mut self, store: &Store, object: &str, what: &str) {
+        let defect = Defect::new(store.place(object), what, Action::Skipped);
+        self.defects.push(defect);
+    }
+
+    /// Arrays of `meta` that are small, and what became of the others that are not below `data`.
+    pub(crate) fn take_asides(&mut self, store: &Store) -> Result<()> {
+        let names: Vec<_> = self.arrays.keys().cloned().collect();
+        for name in names.iter().filter(|name| !name.starts_with("data/")) {
+            let Some(array) = self.arrays.remove(name) else {
+                continue;
+            };
+            if name == "meta/episode_ends" {
+                continue;
+            }
+            if array.elements() > SMALL_ELEMENTS {
+                let what = format!(
+                    "is not below `data`, and large: its shape is {:?}",
+                    array.shape
+                );
+                self.skip(store, name, &what);
+                continue;
+            }
+            match json_of(store, &array) {
+                Ok(value) => {
+                    let key = name.strip_prefix("meta/").unwrap_or(name);
+                    self.attributes.insert(key.to_owned(), value);
+                    for (attribute, value) in array.attributes {
+                        self.attributes.insert(format!("{key}@{attribute}"), value);
+                    }
+                }
+                Err(ImportError::Corrupt { what, .. }) => self.skip(store, name, &what),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A small array as JSON: a value, or lists of lists of its shape.
+fn json_of(store: &Store, array: &Array) -> Result<Value> {
+    let values = match array.values {
+        Values::Fixed(element) => {
+            let mut bytes = read_all(store, array)?;
+            let wrong = |what| ImportError::corrupt(store.path(), &array.path, what);
+            match element {
+                Element::Number { dtype, .. } => {
+                    element.to_little(&mut bytes).map_err(wrong)?;
+                    let values = bytes.chunks_exact(dtype.size());
+                    values.map(|bytes| number(dtype, bytes)).collect()
+                }
+                _ => {
+                    let texts = element.texts(&bytes).map_err(wrong)?;
+                    texts.into_iter().map(Value::from).collect()
+                }
+            }
+        }
+        Values::Texts => {
+            return Err(ImportError::corrupt(
+                store.path(),
+                &array.path,
+                "holds texts of any length, which are read below `data` only",
+            ));
+        }
+    };
+    Ok(nest(values, &array.shape))
+}
+
+/// Every element of a small array; the caller knows that it is one.
+fn read_all(store: &Store, array: &Array) -> Result<Vec<u8>> {
+    if array.shape.is_empty() {
+        let value = array.read_piece(store, &[])?;
+        return Ok(value.unwrap_or_else(|| array.fill().to_vec()));
+    }
+    array.read_rows(0..array.rows(), &|index| {
+        Ok(array.read_piece(store, index)?.map(std::sync::Arc::new))
+    })
+}
+
+/// Where the episodes are: their ranges of rows, by number.
+pub(crate) fn episodes(
+    store: &Store,
+    walked: &mut Walked,
+    rows: u64,
+) -> Result<Vec<(usize, Range<u64>)>> {
+    const PATH: &str = "meta/episode_ends";
+    let Some(array) = walked.arrays.get(PATH) else {
+        return Err(ImportError::unsupported(
+            store.path(),
+            PATH,
+            "is not there: nothing says where an episode ends",
+            "give a replay buffer of diffusion_policy or UMI, which has `data/<key>` and `meta/episode_ends`",
+        ));
+    };
+    let wrong = |what: &str| ImportError::corrupt(store.path(), PATH, what);
+    let (Values::Fixed(element), [count]) = (array.values, array.shape.as_slice()) else {
+        return Err(wrong("is not one row of numbers"));
+    };
+    // An episode has at least one row, so that no honest list is longer.
+    if *count > rows {
+        return Err(wrong(&format!(
+            "has {count} ends, the arrays of `data` have {rows} rows"
+        )));
+    }
+    let mut bytes = read_all(store, array)?;
+    element.to_little(&mut bytes).map_err(|what| wrong(&what))?;
+    let dtype = array.dtype().filter(|dtype| !dtype.is_float());
+    let dtype = dtype.ok_or_else(|| wrong("does not hold whole numbers"))?;
+    let (mut start, mut episodes) = (0, Vec::new());
+    for (idx, end) in bytes.chunks_exact(dtype.size()).enumerate() {
+        let value = number(dtype, end);
+        let end = value.as_u64().unwrap_or(0);
+        let before = start;
+        let what = match end {
+            end if end > rows => format!("is {end}, the arrays of `data` have {rows} rows"),
+            end if value.as_u64().is_none() || end < before => {
+                format!("is {value}, which goes back behind {before}")
+            }
+            end if end == before => {
+                format!("is {value} as the one before: the episode has no frames")
+            }
+            end => {
+                episodes.push((idx, before..end));
+                start = end;
+                continue;
+            }
+        };
+        let place = format!("{}[{idx}]", store.place(PATH));
+        let defect = Defect::new(place, what, Action::Dropped);
+        walked.defects.push(defect.of(&format!("episode_{idx}")));
+    }
+    if start < rows {
+        let what = format!("ends at {start}: rows {start}..{rows} are in no episode");
+        walked.skip(store, PATH, &what);
+    }
+    Ok(episodes)
+}
+
+/// How many rows most arrays of `data` have; the larger number if two are equally frequent.
+pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    for array in arrays {
+        *counts.entry(array.rows()).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|&(rows, count)| (count, rows));
+    most.map_or(0, |(rows, _)| rows)
+}
+
+/// The rate, which no replay buffer has.
+pub(crate) fn rate_hz(
+    store: &Store,
+    walked: &mut Walked,
+    arrays: &[Array],
+    options: &ImportOptions,
+) -> Result<f64> {
+    if let Some(rate_hz) = options.rate_hz {
+        return Ok(rate_hz);
+    }
+    let is_umi = |array: &Array| {
+        let name = array.path.strip_prefix("data/robot").unwrap_or_default();
+        name.trim_start_matches(|digit: char| digit.is_ascii_digit()) == "_eef_rot_axis_angle"
+    };
+    if arrays.iter().any(is_umi) {
+        let what =
+            "has no rate: 60 Hz, which is UMI's; --rate HZ (in Python rate_hz=) says another";
+        let defect = Defect::new(store.place("data"), what, Action::Noted);
+        walked.defects.push(defect);
+        return Ok(UMI_RATE_HZ);
+    }
+    Err(invalid(format!(
+        "{}: a replay buffer does not hold its rate; pass --rate HZ (in Python rate_hz=), which is 10 for PushT",
+        store.path().display()
+    )))
+}
+
+/// The plan of a stream, but for how many frames it has, or why there is none.
+pub(crate) fn stream(
+    store: &Store,
+    array: &Array,
+    rate_hz: f64,
+) -> Result<Result<StreamPlan, String>> {
+    let frame = match frame_type(array) {
+        Ok(frame) => frame,
+        Err(what) => return Ok(Err(what)),
+    };
+    let carried = array.compressor == Compressor::Jpeg;
+    if carried {
+        let is_frame = array.piece.first() == Some(&1) && array.piece[1..] == array.shape[1..];
+        let first = array.read_stored(store, &vec![0; array.shape.len()])?;
+        let header = first.as_deref().and_then(jpeg::header);
+        let size = header.map(|header| [header.height, header.width, header.components]);
+        if !is_frame
+            || size.as_ref().map(<[_; 3]>::as_slice) != frame.as_values().map(|ty| ty.shape())
+        {
+            return Ok(Err(
+                "is JPEG files that are not one picture of its shape per frame".to_owned(),
+            ));
+        }
+    }
+    let mut attributes = array.attributes.clone();
+    let unit = ["unit", "units"].iter().find_map(|&key| {
+        let unit = attributes.get(key)?.as_str()?.to_owned();
+        attributes.remove(key);
+        Some(unit)
+    });
+    let name = array.path.strip_prefix("data/").unwrap_or(&array.path);
+    Ok(Ok(StreamPlan {
+        name: name.to_owned(),
+        kind: kind_of(name, &frame),
+        frame,
+        frames: 0,
+        clock: ClockPlan::Regular { rate_hz },
+        shift_of: None,
+        carried,
+        unit,
+        attributes,
+    }))
+}
+
+fn frame_type(array: &Array) -> Result<FrameType, String> {
+    let inner = array.shape.get(1..).unwrap_or_default();
+    match array.dtype() {
+        Some(dtype) => {
+            let dims = inner.iter().map(|&dim| usize::try_from(dim));
+            let dims: Vec<_> = dims
+                .collect::<Result<_, _>>()
+                .map_err(|_| format!("has the shape {:?}", array.shape))?;
+            FrameType::values(dtype, &dims).map_err(|error| error.to_string())
+        }
+        None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
+        None => Err(format!("has several texts per frame: {:?}", array.shape)),
+    }
+}
+
+/// Which rows have a piece that is absent, or that there are too few pieces to speak of.
+pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Range<u64>>, String> {
+    let grid = array.grid();
+    let total = grid
+        .iter()
+        .try_fold(1u64, |total, &axis| total.checked_mul(axis));
+    let prefix = format!("{}/", array.path);
+    let most = keys.len() as u64 * 2 + 64;
+    let Some(total) = total.filter(|&total| total <= most) else {
+        return Err(format!(
+            "says that it has {grid:?} pieces, the store has far fewer under `{prefix}`"
+        ));
+    };
+    let mut absent: Vec<Range<u64>> = Vec::new();
+    let mut index = vec![0; grid.len()];
+    let mut found = 0;
+    for _ in 0..total {
+        if keys.contains(array.key(&index).as_str()) {
+            found += 1;
+        } else {
+            let start = index[0] * array.piece[0];
+            let end = (start + array.piece[0]).min(array.rows());
+            match absent.last_mut() {
+                Some(last) if last.end >= start => last.end = end,
+                _ => absent.push(start..end),
+            }
+        }
+        for axis in (0..grid.len()).rev() {
+            index[axis] += 1;
+            if axis == 0 || index[axis] < grid[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    match found == 0 && total > 0 {
+        true => Err("has none of its pieces".to_owned()),
+        false => Ok(absent),
+    }
+}

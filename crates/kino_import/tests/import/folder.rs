@@ -1,0 +1,364 @@
+//! Plain folders: the same values as numpy, csv and Pillow, by the hashes that `fixtures/folders/make_folders.py` took.
+
+use std::fs;
+use std::path::Path;
+
+use kino_dataset::{Dataset, Kind, Start};
+use kino_import::{
+    Action, ClockPlan, FrameBuf, ImportOptions, Result, Source, block_frames, survey,
+};
+use serde_json::{Value, json};
+
+use crate::pack::{assert_same, pack_all};
+use crate::zarr::{compare, expected};
+use crate::{defects, fixture, position, read_all};
+
+/// Opens a folder with a mapping of this text.
+fn open_mapped(path: &Path, mapping: &str) -> Result<Box<dyn Source>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("map.toml");
+    fs::write(&file, mapping).unwrap();
+    let options = ImportOptions {
+        mapping: Some(file),
+        ..ImportOptions::default()
+    };
+    kino_import::open(path, &options)
+}
+
+fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
+    let options = ImportOptions {
+        rate_hz: Some(rate_hz),
+        ..ImportOptions::default()
+    };
+    kino_import::open(path, &options)
+}
+
+fn times(source: &dyn Source, episode: usize, stream: usize) -> Value {
+    match &source.episodes()[episode].streams[stream].clock {
+        ClockPlan::Explicit(times) => json!(times.to_vec()),
+        clock => panic!("{clock:?}"),
+    }
+}
+
+const TIMES: &str = "timestamps = \"timestamp\"\ntimestamps_unit = \"ns\"\nlicence = \"CC0-1.0\"\ntask = \"wave\"\n";
+
+#[test]
+fn arrays_read_as_numpy_reads_them_and_keep_their_times() {
+    for (name, id) in [("npz", "episode_1"), ("npy", "episode_1")] {
+        let source = open_mapped(&fixture(&format!("folders/{name}")), TIMES).unwrap();
+        let source = source.as_ref();
+        let expected = &expected("folders")[name];
+        // Neither is one row per frame.
+        let is_aside = |name: &str| matches!(name, "calibration" | "slow");
+        assert_eq!(compare(source, expected, is_aside), 3 * 10, "{name}");
+        assert_eq!(
+            times(source, 0, 0),
+            expected["episodes"][0]["timestamps_ns"]
+        );
+        let episode = &source.episodes()[1];
+        assert_eq!(episode.id, id);
+        assert_eq!(episode.task.as_deref(), Some("wave"));
+        assert_eq!(episode.licence.as_deref(), Some("CC0-1.0"));
+        assert_eq!(episode.attributes["calibration"][1], json!([0.0, 1.0, 0.0]));
+        assert_eq!(episode.attributes["slow"].as_array().unwrap().len(), 3);
+        assert_eq!(
+            episode.streams[position(source, 1, "front")].kind,
+            Kind::Image
+        );
+        assert_eq!(source.describe().defects, []);
+    }
+}
+
+#[test]
+fn a_folder_of_npz_needs_no_mapping_but_a_rate() {
+    let path = fixture("folders/npz");
+    let error = kino_import::open(&path, &ImportOptions::default())
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("pass --rate HZ"), "{error}");
+    let source = open_at(&path, 20.0).unwrap();
+    assert_eq!(source.episodes().len(), 3);
+    assert_eq!(
+        source.episodes()[0].streams[0].clock,
+        ClockPlan::Regular { rate_hz: 20.0 }
+    );
+    let one = open_at(&path.join("episode_2.npz"), 20.0).unwrap();
+    assert_eq!(one.episodes()[0].id, "episode_2");
+}
+
+#[test]
+fn tables_read_as_csv_reads_them_and_name_their_times() {
+    let source = kino_import::open(&fixture("folders/csv"), &ImportOptions::default()).unwrap();
+    let source = source.as_ref();
+    let expected = &expected("folders")["csv"];
+    assert_eq!(compare(source, expected, |_| false), 3 * 8);
+    assert_eq!(
+        times(source, 1, 0),
+        expected["episodes"][1]["timestamps_ns"]
+    );
+    let found = survey(source, 2).unwrap();
+    assert_eq!(found.len(), 3);
+    assert_eq!(
+        found[0].to_string(),
+        "kept: episode_0.csv:/, stream `force`: holds NaN in 2 of 12 frames, the first is frame 1"
+    );
+}
+
+#[test]
+fn pictures_read_as_pillow_reads_them_and_jpeg_files_are_carried() {
+    let source = kino_import::open(&fixture("folders/images"), &ImportOptions::default()).unwrap();
+    let source = source.as_ref();
+    assert_eq!(
+        compare(source, &expected("folders")["images"], |_| false),
+        3 * 7
+    );
+    let plan = |name| &source.episodes()[0].streams[position(source, 0, name)];
+    assert_eq!(
+        (plan("front").kind, plan("front").carried),
+        (Kind::Image, false)
+    );
+    assert_eq!(
+        (plan("wrist").kind, plan("wrist").carried),
+        (Kind::Image, true)
+    );
+    assert_eq!(plan("depth").kind, Kind::Depth);
+}
+
+#[test]
+fn a_mapping_names_joins_and_times_streams() {
+    let mapping = "episodes = \"episode_*\"\nrate_hz = 20.0\n\
+        [[stream]]\nname = \"obs/joints\"\nfrom = \"states.csv/joint.*\"\nunit = \"rad\"\n\
+        [[stream]]\nname = \"obs/front\"\nfrom = \"front\"\nkind = \"image\"\nrate_hz = 5.0\n\
+        [[stream]]\nname = \"range\"\nfrom = \"depth\"\nkind = \"depth\"\n\
+        timestamps = \"states.csv/time_s\"\ntimestamps_unit = \"s\"\n";
+    let source = open_mapped(&fixture("folders/images"), mapping).unwrap();
+    let source = source.as_ref();
+    let names: Vec<_> = source.episodes()[0]
+        .streams
+        .iter()
+        .map(|plan| plan.name.as_str())
+        .collect();
+    assert_eq!(names, ["obs/front", "obs/joints", "range"]);
+    let joints = &source.episodes()[0].streams[1];
+    assert_eq!(joints.frame.as_values().unwrap().shape(), [3]);
+    assert_eq!(joints.unit.as_deref(), Some("rad"));
+    assert_eq!(joints.clock, ClockPlan::Regular { rate_hz: 20.0 });
+    assert_eq!(
+        source.episodes()[0].streams[0].clock,
+        ClockPlan::Regular { rate_hz: 5.0 }
+    );
+    assert_eq!(times(source, 0, 2)[2], 100_000_000);
+    let FrameBuf::Values(found) = read_all(source, 0, 1, 4) else {
+        panic!("numbers");
+    };
+    let text = fs::read_to_string(fixture("folders/images/episode_0/states.csv")).unwrap();
+    let cells = text
+        .lines()
+        .skip(1)
+        .flat_map(|line| line.split(',').skip(1));
+    let naive: Vec<u8> = cells
+        .flat_map(|cell| cell.parse::<f64>().unwrap().to_le_bytes())
+        .collect();
+    assert_eq!(found, naive);
+    let notes = defects(source, Action::Noted);
+    assert!(
+        notes[0].ends_with("does not name: states.csv/time_s, wrist"),
+        "{notes:?}"
+    );
+}
+
+#[test]
+fn folders_come_back_bit_for_bit() {
+    for name in ["npz", "npy", "csv", "images"] {
+        let folder = tempfile::tempdir().unwrap();
+        let source = open_at(&fixture(&format!("folders/{name}")), 20.0).unwrap();
+        pack_all(source.as_ref(), folder.path(), Start::New);
+        assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = open_mapped(&fixture("folders/npz"), TIMES).unwrap();
+    pack_all(source.as_ref(), folder.path(), Start::New);
+    assert_same(source.as_ref(), &Dataset::open(folder.path()).unwrap());
+}
+
+#[test]
+fn a_mapping_that_does_not_fit_is_refused_with_its_line() {
+    for (mapping, words) in [
+        (
+            "rate_hz = 20\n[[stream]]\nfrom = \"smell\"\n",
+            "line 2: no episode has \"smell\"",
+        ),
+        (
+            "rate_hz = 20\n\n[[stream]]\nfrom = \"state\"\nkind = \"image\"\n",
+            "line 3: \"state\" is",
+        ),
+        (
+            "rate_hz = 20\n[[stream]]\nname = \"x\"\nfrom = \"st*\"\n[[stream]]\nname = \"y\"\nfrom = \"c*\"\n",
+            "line 5: \"c*\" names",
+        ),
+        (
+            "episodes = \"../npy/*\"\n",
+            "line 1: episodes \"../npy/*\" leads out of the folder",
+        ),
+        ("episodes = \"/etc/*\"\n", "leads out of the folder"),
+        ("episodes = \n", "line 1"),
+    ] {
+        let error = open_mapped(&fixture("folders/npz"), mapping)
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(
+            error.contains("map.toml") && error.contains(words),
+            "{mapping}: {error}"
+        );
+    }
+    let error = open_mapped(&fixture("folders/npz"), "episodes = \"take_*\"\n")
+        .err()
+        .unwrap();
+    assert!(
+        error.to_string().contains("no episode to import"),
+        "{error}"
+    );
+}
+
+/// An npy file with this header and body.
+fn npy(header: &str, body: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(header.len()).unwrap().to_le_bytes();
+    [
+        b"\x93NUMPY\x01\x00",
+        len.as_slice(),
+        header.as_bytes(),
+        body,
+    ]
+    .concat()
+}
+
+#[test]
+fn malformed_arrays_tables_and_pictures_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let take = folder.path().join("take_0");
+    fs::create_dir_all(take.join("camera")).unwrap();
+    let sound = npy(
+        "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }",
+        &[1, 2, 3],
+    );
+    for name in ["a", "b"] {
+        fs::write(take.join(format!("{name}.npy")), &sound).unwrap();
+    }
+    for (name, header) in [
+        (
+            "short",
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }",
+        ),
+        (
+            "absurd",
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (18446744073709551615, 9), }",
+        ),
+        (
+            "pickle",
+            "{'descr': '|O', 'fortran_order': False, 'shape': (3,), }",
+        ),
+        (
+            "pairs",
+            "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (3,), }",
+        ),
+    ] {
+        fs::write(take.join(format!("{name}.npy")), npy(header, &[0; 12])).unwrap();
+    }
+    fs::write(take.join("camera/0.png"), b"\x89PNG\r\n\x1a\nnothing").unwrap();
+    fs::write(take.join("notes.txt"), "x").unwrap();
+    let source = open_at(folder.path(), 10.0).unwrap();
+    let lost = defects(source.as_ref(), Action::Skipped);
+    for (place, what) in [
+        ("take_0:/short", "is cut short"),
+        ("take_0:/absurd", "is cut short"),
+        ("take_0:/pickle", "Python objects"),
+        ("take_0:/pairs", "compound"),
+        ("take_0:/camera", "damaged PNG file"),
+        ("take_0:/notes.txt", "is neither npz"),
+    ] {
+        let found = lost.iter().find(|lost| lost.starts_with(place));
+        assert!(
+            found.is_some_and(|found| found.contains(what)),
+            "{place}: {lost:?}"
+        );
+    }
+    assert_eq!(source.episodes()[0].streams.len(), 2);
+    // A table with a row of another length is no table, and its episode is left out.
+    fs::write(take.join("t.csv"), "a,b\n1,2\n3\n").unwrap();
+    let error = open_at(folder.path(), 10.0).err().unwrap().to_string();
+    assert!(error.contains("is no sound table"), "{error}");
+}
+
+#[test]
+fn times_that_go_back_leave_their_episode_out() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.csv"), "time_s,x\n0,1\n0.2,2\n0.1,3\n").unwrap();
+    fs::write(
+        folder.path().join("b.csv"),
+        "time_s,x\n0,1\n0.1,2.5\n0.2,3\n",
+    )
+    .unwrap();
+    fs::write(folder.path().join("c.csv"), "time_s,x\n0,1\n,2\n0.2,3\n").unwrap();
+    let source = kino_import::open(folder.path(), &ImportOptions::default()).unwrap();
+    assert_eq!(source.episodes().len(), 1);
+    // Whole numbers in one table and not in another: floats in both.
+    let plan = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
+    assert_eq!(plan.frame.to_string(), "float64[]");
+    let dropped = defects(source.as_ref(), Action::Dropped);
+    assert_eq!(
+        dropped[0],
+        "a.csv:/time_s: goes back in time by 100.0 ms after frame 1"
+    );
+    assert!(
+        dropped[1].starts_with("c.csv:/time_s: holds a time that is no number"),
+        "{dropped:?}"
+    );
+}
+
+/// Opens one file and reads every frame of every stream.
+fn read_everything(path: &Path) -> Result<()> {
+    let source = open_at(path, 10.0)?;
+    for (episode, plan) in source.episodes().iter().enumerate() {
+        for (stream, plan) in plan.streams.iter().enumerate() {
+            let end = plan.frames.min(64).min(block_frames(&plan.frame));
+            source.read(episode, stream, 0..end, &mut FrameBuf::default())?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn damaged_files_are_an_error_or_an_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, step) in [
+        ("npz/episode_0.npz", 131),
+        ("npz/episode_1.npz", 29),
+        ("csv/episode_1.csv", 7),
+    ] {
+        let whole = fs::read(fixture(&format!("folders/{name}"))).unwrap();
+        let path = folder.path().join(Path::new(name).file_name().unwrap());
+        for place in (0..whole.len()).step_by(step) {
+            let mut bytes = whole.clone();
+            bytes[place] ^= 1 << (place % 8);
+            fs::write(&path, &bytes).unwrap();
+            let _ = read_everything(&path);
+            fs::write(&path, &whole[..place]).unwrap();
+            let read = read_everything(&path);
+            assert!(
+                read.is_err() || name.ends_with("csv"),
+                "{name}, the first {place} bytes"
+            );
+        }
+    }
+    // One picture of a camera.
+    let take = folder.path().join("takes/take_0/front");
+    fs::create_dir_all(&take).unwrap();
+    let whole = fs::read(fixture("folders/images/episode_0/front/000000.png")).unwrap();
+    for place in (0..whole.len()).step_by(5) {
+        let mut bytes = whole.clone();
+        bytes[place] ^= 1 << (place % 8);
+        fs::write(take.join("0.png"), &bytes).unwrap();
+        let _ = read_everything(&folder.path().join("takes"));
+    }
+}

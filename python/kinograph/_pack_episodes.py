@@ -1,0 +1,96 @@
+"""Packing episodes that a program makes: any iterable of dicts, so that a new source is twenty lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kinograph._defects import Defect, OnDefect, Packed
+from kinograph._errors import CorruptDataError, InvalidArgumentError
+from kinograph._writer import Writer
+
+if TYPE_CHECKING:
+    from kinograph._writer import Mode
+
+_POLICIES = ("error", "drop-episode", "keep")
+
+
+def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
+    episodes: Iterable[Mapping[str, Any]],
+    target: str | os.PathLike[str],
+    *,
+    mode: Mode,
+    rate_hz: float | None,
+    on_defect: OnDefect,
+    prefix: str,
+    progress: Callable[[int, int], object] | None,
+    writer_options: Mapping[str, Any],
+) -> Packed:
+    """Write every episode in turn and commit; see :func:`kinograph.pack`."""
+    if on_defect not in _POLICIES:
+        raise InvalidArgumentError(f"on_defect {on_defect!r} is none of {', '.join(_POLICIES)}")
+    total = len(episodes) if isinstance(episodes, Sized) else 0
+    defects: list[Defect] = []
+    with Writer(target, mode=mode, resume_key="episodes", **writer_options) as writer:
+        resumed = writer.resumed
+        for number, episode in enumerate(_dicts(episodes)):
+            # The place in the iterable, so that an episode without an id keeps its own when others are left out.
+            given = episode.get("id")
+            name = f"{prefix}{f'episode_{number}' if given is None else given}"
+            if name not in resumed:
+                found = _find_defects(name, episode.get("streams"), on_defect)
+                if found and on_defect == "error":
+                    lines = "\n".join(f"  {defect.place}: {defect.what}" for defect in found)
+                    raise CorruptDataError(
+                        f"episode {number} has defects; nothing is visible\n{lines}\n"
+                        'mend it, or pass on_defect="drop-episode" or "keep"'
+                    )
+                defects += found
+                if not (found and on_defect == "drop-episode"):
+                    _add(writer, number, {"rate_hz": rate_hz, **episode, "id": name})
+            if progress is not None:
+                progress(number + 1, max(total, number + 1))
+        return Packed(*writer.commit("pack episodes from Python"), defects)
+
+
+def _dicts(episodes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for number, episode in enumerate(episodes):
+        if not isinstance(episode, Mapping) or "streams" not in episode:
+            raise InvalidArgumentError(
+                f"episode {number} is {type(episode).__name__}; an episode is a dict with `streams` and the other keywords of Writer.add_episode"
+            )
+        yield episode
+
+
+def _add(writer: Writer, number: int, episode: Mapping[str, Any]) -> None:
+    words = dict(episode)
+    if words.get("rate_hz") is None or words.get("timestamps_ns") is not None:
+        words.pop("rate_hz", None)
+    try:
+        writer.add_episode(words.pop("streams"), **words)
+    except TypeError as error:
+        raise InvalidArgumentError(f"episode {number}: {error}") from error
+
+
+def _find_defects(name: str, streams: object, on_defect: OnDefect) -> list[Defect]:
+    """NaN in numbers; in depth pictures it is a hole, as everywhere."""
+    if not isinstance(streams, Mapping):
+        return []
+    dropped = on_defect == "drop-episode"
+    defects = []
+    for stream, values in streams.items():
+        if isinstance(values, list) or "depth" in str(stream).lower():
+            continue
+        array = np.asarray(values)
+        if array.dtype.kind != "f" or array.size == 0:
+            continue
+        frames = np.isnan(array).reshape(len(array), -1).any(axis=1)
+        if frames.any():
+            what = f"holds NaN in {int(frames.sum())} of {len(frames)} frames, the first is frame {int(frames.argmax())}"
+            place = f"{name}, stream `{stream}`"
+            action = "dropped" if dropped else "kept"
+            defects.append(Defect(place, what, name, action, dropped))
+    return defects
