@@ -41,6 +41,7 @@ from kinograph._errors import (
     StorageError,
     UnsupportedError,
 )
+from kinograph._export import export
 from kinograph._lengths import LengthOrder
 from kinograph._order import Order, Source
 from kinograph._pack import pack
@@ -69,6 +70,7 @@ __all__ = [
     "Windows",
     "Writer",
     "__version__",
+    "export",
     "open",
     "pack",
     "verify",

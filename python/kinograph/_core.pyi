@@ -157,6 +157,12 @@ def pack(
     options: PackArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, str, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def export(
+    dataset: str | PathLike[str],
+    target: str | PathLike[str],
+    options: ExportArgs,
+    progress: Callable[[int, int], object] | None,
+) -> tuple[tuple[int, int], list[tuple[str, str, str | None, str, bool]]]: ...
 def lerobot_request(words: str) -> str: ...
 def robomimic_request(dataset: Dataset, words: str) -> str: ...
 def jpeg_shape(file: bytes) -> tuple[int, int, int]: ...
@@ -184,6 +190,13 @@ class PackArgs(TypedDict):
     on_defect: str
     seed: int
     prefix: str
+
+@type_check_only
+class ExportArgs(TypedDict):
+    to: str
+    version: int | None
+    selection: str
+    on_defect: str
 
 @type_check_only
 class EpisodeArgs(TypedDict):

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, info, pack, verify};
+use commands::{bench, cat, export, info, pack, verify};
 
 /// What a command did, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ struct Cli {
 enum Command {
     /// Pack a recording into a dataset
     Pack(pack::Args),
+    /// Write a dataset in another tool's format
+    Export(export::Args),
     /// Show what a dataset holds
     Info(info::Args),
     /// Check every byte of a dataset
@@ -75,6 +77,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     };
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
+        Command::Export(args) => export::run(&args),
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),

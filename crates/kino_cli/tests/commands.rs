@@ -428,3 +428,51 @@ fn bench_measures_codecs_on_a_dataset_and_keeps_what_they_cost() {
             .contains("no/such")
     );
 }
+
+#[test]
+fn export_writes_a_file_once_and_says_what_has_no_place() {
+    let (folder, dataset) = packed();
+    let target = folder.path().join("out.hdf5");
+    let target = target.to_str().unwrap();
+    let output = kinograph(&["export", &dataset, target, "--to", "robomimic", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(
+        (&report["episodes"], &report["format"]),
+        (&1.into(), &"robomimic".into())
+    );
+    let output = kinograph(&["export", &dataset, target, "--to", "robomimic"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("exists already"),
+        "{}",
+        stderr(&output)
+    );
+
+    let folder = folder.path().join("act");
+    let folder = folder.to_str().unwrap();
+    let output = kinograph(&["export", &dataset, folder, "--to", "act"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("--on-defect keep"),
+        "{}",
+        stderr(&output)
+    );
+    let output = kinograph(&[
+        "export",
+        &dataset,
+        folder,
+        "--to",
+        "act",
+        "--on-defect",
+        "keep",
+    ]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(
+        stderr(&output).contains("lost: attribute `env_args`"),
+        "{}",
+        stderr(&output)
+    );
+    let output = kinograph(&["export", &dataset, folder, "--to", "nothing"]);
+    assert_eq!(output.status.code(), Some(2));
+}

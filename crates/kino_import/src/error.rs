@@ -77,6 +77,22 @@ pub enum ImportError {
         /// All of them.
         defects: Vec<Defect>,
     },
+    /// The dataset has something that the format of an export cannot hold.
+    #[error("{}", list_no_place(format, defects))]
+    NoPlace {
+        /// The format.
+        format: &'static str,
+        /// What it cannot hold.
+        defects: Vec<Defect>,
+    },
+    /// An export cannot be written.
+    #[error("{}: cannot be written; check the space and the rights there", path.display())]
+    Unwritable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// The caller asked to stop.
     #[error("stopped on request; the same call with `--resume` continues it")]
     Stopped,
@@ -94,9 +110,9 @@ impl ImportError {
     pub fn kind(&self) -> Option<ErrorKind> {
         Some(match self {
             Self::NotFound { .. } => ErrorKind::NotFound,
-            Self::Io { .. } => ErrorKind::Io,
+            Self::Io { .. } | Self::Unwritable { .. } => ErrorKind::Io,
             Self::Corrupt { .. } | Self::Defects { .. } => ErrorKind::Corrupt,
-            Self::Unsupported { .. } => ErrorKind::Unsupported,
+            Self::Unsupported { .. } | Self::NoPlace { .. } => ErrorKind::Unsupported,
             Self::InvalidArgument { .. } => ErrorKind::Invalid,
             Self::Dataset { source } => source.kind(),
             Self::Stopped => return None,
@@ -164,6 +180,18 @@ fn list(defects: &[Defect]) -> String {
     text.push_str(
         "mend them, or import what is sound: `--on-defect drop-episode` leaves out every episode with a defect, \
          `--on-defect keep` keeps all that can be kept (in Python on_defect=)",
+    );
+    text
+}
+
+/// What a format cannot hold, one per line, and what to do about it.
+fn list_no_place(format: &str, defects: &[Defect]) -> String {
+    let mut text = format!("{format} cannot hold all of the dataset; nothing was written\n");
+    for defect in defects.iter().filter(|defect| defect.is_fault()) {
+        text.push_str(&format!("  {}: {}\n", defect.place, defect.what));
+    }
+    text.push_str(
+        "`--on-defect keep` leaves these out and writes the rest (in Python on_defect=\"keep\")",
     );
     text
 }

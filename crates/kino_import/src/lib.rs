@@ -9,7 +9,7 @@
 //! a file is dropped in silence: an object becomes a stream, an attribute or a split, or it is listed as a
 //! [`Defect`] with the reason.
 //!
-//! [`pack`] brings a source into a dataset.
+//! [`pack`] brings a source into a dataset, [`export()`] writes a dataset in one of [`EXPORTERS`].
 //!
 //! | layout | what it looks like | rate |
 //! |---|---|---|
@@ -30,6 +30,7 @@
 mod clock;
 mod defect;
 mod error;
+mod export;
 mod folder;
 mod formats;
 mod hdf5;
@@ -57,6 +58,7 @@ mod zip;
 
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
+pub use export::{EXPORTERS, ExportOptions, Exported, Exporter, export};
 pub use formats::{FORMATS, Format};
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, Progress, check_types, pack};

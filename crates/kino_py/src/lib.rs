@@ -7,6 +7,7 @@
 //! kinograph.Order   ─▶ _core.Order     order.rs, lengths.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
+//! kinograph.export  ─▶ _core.export    export.rs
 //! an error          ─▶ an exception    errors.rs
 //! ```
 //!
@@ -18,6 +19,7 @@ mod batch;
 mod command;
 mod dataset;
 mod errors;
+mod export;
 mod lengths;
 mod loader;
 mod order;
@@ -37,6 +39,8 @@ mod _core {
     use crate::command::{jpeg_shape, run_cli, verify};
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
+    #[pymodule_export]
+    use crate::export::export;
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]

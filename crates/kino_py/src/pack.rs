@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_import::{ImportOptions, PackOptions, Packed, Progress};
+use kino_import::{Defect, ImportOptions, PackOptions, Packed, Progress};
 use pyo3::prelude::*;
 
 use crate::errors::import_to_py;
@@ -27,7 +27,7 @@ pub(crate) struct PackArgs {
 type PackResult = ((u64, String, u64), Vec<DefectParts>);
 
 /// Place, fault, episode, what was done, whether something was left out.
-type DefectParts = (String, String, Option<String>, &'static str, bool);
+pub(crate) type DefectParts = (String, String, Option<String>, &'static str, bool);
 
 /// Packs a file or folder into a dataset, calling `progress` with bytes done and bytes in all.
 #[pyfunction]
@@ -68,10 +68,6 @@ pub(crate) fn pack(
         let Packed {
             committed, defects, ..
         } = packed.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
-        let parts = |defect: kino_import::Defect| {
-            let (action, is_lost) = (defect.action.name(), defect.is_lost());
-            (defect.place, defect.what, defect.episode, action, is_lost)
-        };
         Ok((
             (committed.version, committed.id, committed.episodes),
             defects.into_iter().map(parts).collect(),
@@ -79,7 +75,14 @@ pub(crate) fn pack(
     })
 }
 
-fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
+/// A defect as Python gets it.
+pub(crate) fn parts(defect: Defect) -> DefectParts {
+    let (action, is_lost) = (defect.action.name(), defect.is_lost());
+    (defect.place, defect.what, defect.episode, action, is_lost)
+}
+
+/// Lets Ctrl-C and the callback speak.
+pub(crate) fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         match progress {

@@ -22,7 +22,10 @@ use crate::plans;
 use crate::source::EpisodePlan;
 
 /// ACT's `DT = 0.02`.
-const DEFAULT_RATE_HZ: f64 = 50.0;
+pub(super) const DEFAULT_RATE_HZ: f64 = 50.0;
+
+/// The attributes that say what was to be done.
+pub(super) const TASK_KEYS: &[&str] = &["language_instruction", "language", "task", "task_name"];
 
 /// Plans the episode of a file.
 pub(crate) fn plan(file: &H5File, root: Node, options: &ImportOptions) -> Result<Contents> {
@@ -60,7 +63,9 @@ fn episode(
         rate_hz: options.rate_hz.or(fps).unwrap_or(DEFAULT_RATE_HZ),
         is_per_frame,
     };
-    let is_compressed = root.attributes.get("compress") == Some(&Value::Bool(true));
+    let is_compressed = root.attributes.get("compress").is_some_and(|value| {
+        value == &Value::Bool(true) || value.as_i64().is_some_and(|value| value != 0)
+    });
     let (leaves, mut attributes) = root.into_parts();
     let mut planned = plan::streams(&frame, leaves)?;
     for stream in &planned.streams {
@@ -89,11 +94,10 @@ fn episode(
     }
     contents.defects.append(&mut planned.defects);
     attributes.append(&mut planned.attributes);
-    let keys = ["language_instruction", "language", "task", "task_name"];
     let episode = EpisodePlan {
         id: stem(file.path()),
         splits: Vec::new(),
-        task: plan::text_of(&attributes, &keys),
+        task: plan::text_of(&attributes, TASK_KEYS),
         success: plan::success_of(&attributes),
         licence: None,
         attributes,

@@ -27,7 +27,7 @@ pub(crate) enum ByteOrder {
     Big,
 }
 
-const IEEE754_BINARY16: FloatingPointLayout = FloatingPointLayout {
+pub(crate) const IEEE754_BINARY16: FloatingPointLayout = FloatingPointLayout {
     bit_offset: 0,
     bit_precision: 16,
     exponent_location: 10,

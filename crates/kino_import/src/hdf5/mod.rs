@@ -8,6 +8,7 @@
 mod aloha;
 pub(crate) mod attributes;
 mod element;
+pub(crate) mod export;
 mod file;
 pub(crate) mod frames;
 pub(crate) mod plan;

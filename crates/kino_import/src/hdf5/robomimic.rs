@@ -137,7 +137,7 @@ fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) ->
 }
 
 /// What was to be done: robocasa's `ep_meta`, LIBERO's `problem_info`, or the environment's name.
-fn task_of(attributes: &Map<String, Value>) -> Option<String> {
+pub(super) fn task_of(attributes: &Map<String, Value>) -> Option<String> {
     let inside = |object: &str, key: &str| {
         let text = attributes.get(object)?.get(key)?.as_str()?;
         Some(text.to_owned())

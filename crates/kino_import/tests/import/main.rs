@@ -8,6 +8,7 @@
 mod damage;
 mod defects;
 mod expected;
+mod export;
 mod folder;
 mod layouts;
 mod lerobot;

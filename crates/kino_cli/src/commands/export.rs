@@ -1,0 +1,88 @@
+//! `kinograph export`: a dataset into another tool's format.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use kino_dataset::{Dataset, Episodes, Selection};
+use kino_import::{Defect, EXPORTERS, ExportOptions};
+use serde_json::json;
+
+use crate::Outcome;
+use crate::output::{note, print, print_json};
+use crate::progress::Progress;
+
+/// Write a dataset in another tool's format.
+///
+/// What the format cannot hold is listed, and nothing is written unless --on-defect says otherwise. TARGET appears when
+/// all is written. See docs/export.md for what becomes what.
+///
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but something was left out (listed on stderr).
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The dataset's folder
+    dataset: PathBuf,
+    /// The file or folder to write, which must not exist
+    target: PathBuf,
+    /// The format
+    #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(EXPORTERS.iter().map(|exporter| exporter.name)))]
+    to: String,
+    /// Only these episodes, by id: `demo_0,demo_7`
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    episodes: Vec<String>,
+    /// Only the episodes of this split
+    #[arg(long, value_name = "NAME")]
+    split: Option<String>,
+    /// What to do if the format cannot hold something: refuse, or keep all that it can hold
+    #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(["error", "keep"]))]
+    on_defect: String,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let dataset = Dataset::open(&args.dataset)?;
+    let options = ExportOptions {
+        to: args.to.clone(),
+        selection: Selection {
+            splits: args.split.iter().cloned().collect(),
+            episodes: (!args.episodes.is_empty()).then(|| Episodes::Ids(args.episodes.clone())),
+            filter: None,
+        },
+        on_defect: args.on_defect.parse()?,
+    };
+    let begin = Instant::now();
+    let mut progress = Progress::new("export");
+    let exported = kino_import::export(&dataset, &args.target, &options, &mut |at| {
+        let message = format!("{} of {} episodes", at.episodes_done, at.episodes);
+        progress.update(at.bytes_done, at.bytes, &message);
+        ControlFlow::Continue(())
+    });
+    progress.finish();
+    let exported = exported?;
+    let seconds = begin.elapsed().as_secs_f64();
+    if args.json {
+        let defects: Vec<_> = exported.defects.iter().map(Defect::to_json).collect();
+        print_json(&json!({
+            "target": args.target, "format": args.to, "episodes": exported.episodes, "frames": exported.frames,
+            "seconds": seconds, "defects": defects,
+        }))?;
+    } else {
+        print(&format!(
+            "{}: {} episodes, {} frames in all streams, as {}, {seconds:.2} s\n",
+            args.target.display(),
+            exported.episodes,
+            exported.frames,
+            args.to,
+        ))?;
+    }
+    for defect in &exported.defects {
+        note(&defect.to_string());
+    }
+    match exported.defects.iter().any(Defect::is_lost) {
+        true => Ok(Outcome::Lost),
+        false => Ok(Outcome::Done),
+    }
+}

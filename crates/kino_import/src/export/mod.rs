@@ -1,0 +1,203 @@
+//! Export: a dataset, or some of its episodes, in somebody else's format.
+//!
+//! ```text
+//! dataset ─outline.rs─▶ episodes of streams ─plan of the format─▶ names there, defects ─policy─▶ write ─▶ rename
+//!                       (no frame is read)   what it cannot hold                        a block at a time
+//! ```
+//!
+//! Everything is written under a hidden name beside the target and renamed at the end: a kill leaves nothing
+//! that looks whole. What a format cannot hold is a [`Defect`]; by default nothing is written then.
+
+mod outline;
+mod pen;
+mod zarr;
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use kino_dataset::{Dataset, Selection};
+
+use crate::defect::{Defect, OnDefect};
+use crate::error::{ImportError, Result, invalid};
+use crate::hdf5::export as hdf5;
+use crate::pack::Progress;
+pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline};
+pub(crate) use pen::Pen;
+
+/// A format that can be exported to.
+#[derive(Debug, Clone, Copy)]
+pub struct Exporter {
+    /// What `--to` takes.
+    pub name: &'static str,
+    /// What is written, for people.
+    pub makes: &'static str,
+    /// Says which stream goes where, and what cannot go.
+    plan: fn(&mut Outline) -> Result<()>,
+    /// Writes the outline to a path that does not exist yet.
+    write: fn(&Outline, &mut Pen<'_>, &Path) -> Result<()>,
+}
+
+/// Every format that can be exported to.
+pub const EXPORTERS: &[Exporter] = &[
+    Exporter {
+        name: "robomimic",
+        makes: "one HDF5 file in robomimic's layout",
+        plan: hdf5::robomimic::plan,
+        write: hdf5::robomimic::write,
+    },
+    Exporter {
+        name: "act",
+        makes: "a folder of HDF5 files in the layout of ACT and ALOHA, one per episode",
+        plan: hdf5::act::plan,
+        write: hdf5::act::write,
+    },
+    Exporter {
+        name: "zarr",
+        makes: "a folder of arrays over all episodes, as diffusion_policy reads them (zarr version 2)",
+        plan: zarr::plan,
+        write: zarr::write,
+    },
+];
+
+/// What a user can say about an export.
+#[derive(Debug, Clone)]
+pub struct ExportOptions {
+    /// The name of one of [`EXPORTERS`].
+    pub to: String,
+    /// Which episodes.
+    pub selection: Selection,
+    /// Whether to write what can be held when something cannot: `Error` or `Keep`.
+    pub on_defect: OnDefect,
+}
+
+/// What an export wrote.
+#[derive(Debug)]
+pub struct Exported {
+    /// How many episodes.
+    pub episodes: u64,
+    /// How many frames, of all streams together.
+    pub frames: u64,
+    /// What the format could not hold, and what is worth knowing.
+    pub defects: Vec<Defect>,
+}
+
+/// Writes a dataset, or the selected episodes, to `target`, which must not exist.
+pub fn export(
+    dataset: &Dataset,
+    target: &Path,
+    options: &ExportOptions,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Exported> {
+    let exporter = find(&options.to)?;
+    if options.on_defect == OnDefect::DropEpisode {
+        return Err(invalid(
+            "an export has the policies error and keep; to leave episodes out, select the others",
+        ));
+    }
+    refuse_existing(target)?;
+    let mut outline = Outline::of(dataset, &options.selection)?;
+    (exporter.plan)(&mut outline)?;
+    let defects = outline.take_defects();
+    if options.on_defect == OnDefect::Error && defects.iter().any(Defect::is_fault) {
+        let format = exporter.name;
+        return Err(ImportError::NoPlace { format, defects });
+    }
+    let hidden = Hidden::beside(target)?;
+    let mut pen = Pen::new(&outline, progress);
+    (exporter.write)(&outline, &mut pen, &hidden.0)?;
+    hidden.publish(target)?;
+    let streams = outline.episodes.iter().flat_map(|found| &found.streams);
+    Ok(Exported {
+        episodes: outline.episodes.len() as u64,
+        frames: streams.map(|stream| stream.frames as u64).sum(),
+        defects,
+    })
+}
+
+fn find(name: &str) -> Result<&'static Exporter> {
+    let found = EXPORTERS.iter().find(|exporter| exporter.name == name);
+    found.ok_or_else(|| {
+        let names: Vec<_> = EXPORTERS.iter().map(|exporter| exporter.name).collect();
+        invalid(format!(
+            "there is no exporter {name:?}; there are {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// An export never replaces anything.
+fn refuse_existing(target: &Path) -> Result<()> {
+    match target.symlink_metadata() {
+        Ok(_) => Err(invalid(format!(
+            "{} exists already; an export replaces nothing: name another target, or remove it first",
+            target.display()
+        ))),
+        Err(_) => Ok(()),
+    }
+}
+
+/// An error of writing.
+pub(crate) fn unwritable(
+    path: &Path,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> ImportError {
+    ImportError::Unwritable {
+        path: path.to_owned(),
+        source: error.into(),
+    }
+}
+
+/// The name under which an export grows; what is left there is removed.
+struct Hidden(PathBuf);
+
+impl Hidden {
+    fn beside(target: &Path) -> Result<Self> {
+        let Some(name) = target.file_name() else {
+            let target = target.display();
+            return Err(invalid(format!(
+                "{target} has no name; name a file or folder"
+            )));
+        };
+        let hidden = format!(".{}.exporting", name.to_string_lossy());
+        let hidden = Self(target.with_file_name(hidden));
+        // What a kill left.
+        hidden.remove();
+        if let Some(folder) = target.parent() {
+            fs::create_dir_all(folder).map_err(|error| unwritable(folder, error))?;
+        }
+        Ok(hidden)
+    }
+
+    /// Gives it its name, unless somebody else has taken that meanwhile.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a link refuses an existing name; a rename never replaces a folder that has something in it"
+    )]
+    fn publish(&self, target: &Path) -> Result<()> {
+        refuse_existing(target)?;
+        let done = match self.0.is_dir() {
+            true => fs::rename(&self.0, target),
+            // Not every file system has links.
+            false => fs::hard_link(&self.0, target).or_else(|error| match error.kind() {
+                std::io::ErrorKind::AlreadyExists => Err(error),
+                _ => fs::rename(&self.0, target),
+            }),
+        };
+        done.map_err(|error| unwritable(target, error))
+    }
+
+    fn remove(&self) {
+        // It is not there after a success, and if it cannot be removed, nobody takes it for an export.
+        let _ = match self.0.is_dir() {
+            true => fs::remove_dir_all(&self.0),
+            false => fs::remove_file(&self.0),
+        };
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}

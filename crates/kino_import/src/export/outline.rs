@@ -1,0 +1,249 @@
+//! The outline of an export: which streams of which episodes go where, before a frame is read.
+//!
+//! ```text
+//! Outline ─┬─ attributes of the dataset
+//!          ├─ EpisodeOutline  name there, splits, task, success ─▶ StreamOutline  name here, name there, type
+//!          └─ defects, each once with the number of episodes that have it
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kino_codec::FrameType;
+use kino_dataset::{Clock, Dataset, Episode, EpisodeRow, Kind, Selection};
+use serde_json::{Map, Value};
+
+use crate::defect::{Action, Defect};
+use crate::error::{Result, invalid};
+
+/// Attributes of a dataset that are about its origin, not about its content.
+const ABOUT_ORIGIN: &[&str] = &["sources"];
+
+/// What is exported.
+#[derive(Debug)]
+pub(crate) struct Outline {
+    pub(crate) dataset: Dataset,
+    /// What the dataset says about itself.
+    pub(crate) attributes: Map<String, Value>,
+    pub(crate) episodes: Vec<EpisodeOutline>,
+    /// By place and fault: what is done, and in how many episodes.
+    defects: BTreeMap<(String, String), (Action, u64)>,
+}
+
+/// One episode.
+#[derive(Debug)]
+pub(crate) struct EpisodeOutline {
+    /// Its id in the dataset.
+    pub(crate) id: String,
+    /// Its name in the format.
+    pub(crate) name: String,
+    pub(crate) splits: Vec<String>,
+    pub(crate) task: Option<String>,
+    pub(crate) success: Option<bool>,
+    pub(crate) licence: Option<String>,
+    pub(crate) streams: Vec<StreamOutline>,
+    /// The rate of every stream, once [`Outline::one_clock`] has left one.
+    pub(crate) rate_hz: f64,
+}
+
+/// One stream of an episode.
+#[derive(Debug)]
+pub(crate) struct StreamOutline {
+    /// Its name in the dataset.
+    pub(crate) source: String,
+    /// Its name in the format.
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    pub(crate) frame: FrameType,
+    pub(crate) frames: usize,
+    /// Whether the dataset stores JPEG files.
+    pub(crate) is_jpeg: bool,
+    clock: Ticks,
+}
+
+/// What is left of a clock when a format has frame numbers only.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Ticks {
+    /// `None` if times are listed.
+    rate_hz: Option<f64>,
+    start_ns: i64,
+}
+
+impl Outline {
+    /// Reads the table and the indexes of the selected episodes, and no frame.
+    pub(crate) fn of(dataset: &Dataset, selection: &Selection) -> Result<Self> {
+        let mut attributes = dataset.manifest().attributes.clone();
+        attributes.retain(|name, _| !ABOUT_ORIGIN.contains(&name.as_str()));
+        let mut outline = Self {
+            dataset: dataset.clone(),
+            attributes,
+            episodes: Vec::new(),
+            defects: BTreeMap::new(),
+        };
+        for row in selection.rows(dataset.table())? {
+            let row = row as usize;
+            let (found, labels) = (dataset.episode(row)?, dataset.table().row(row)?);
+            outline.add(&found, labels)?;
+        }
+        Ok(outline)
+    }
+
+    fn add(&mut self, episode: &Episode, row: EpisodeRow) -> Result<()> {
+        let mut streams = Vec::new();
+        for schema in episode.streams() {
+            let stream = episode.stream(&schema.name)?;
+            let clock = match stream.clock()? {
+                Clock::Regular(clock) => Ticks {
+                    rate_hz: Some(clock.rate_hz()),
+                    start_ns: clock.start_ns,
+                },
+                Clock::Explicit(times) => Ticks {
+                    rate_hz: None,
+                    start_ns: times.first().copied().unwrap_or(0),
+                },
+            };
+            streams.push(StreamOutline {
+                source: schema.name.clone(),
+                name: schema.name.clone(),
+                kind: schema.kind,
+                frame: stream.frame_type().clone(),
+                frames: stream.len(),
+                is_jpeg: schema.codec.starts_with("jpeg"),
+                clock,
+            });
+        }
+        streams.sort_by(|a, b| a.source.cmp(&b.source));
+        for label in row.labels.keys() {
+            self.lose(&format!("label `{label}`"), "has no place in the format");
+        }
+        if row.consent.is_some() {
+            self.lose("consent", "has no place in the format");
+        }
+        self.episodes.push(EpisodeOutline {
+            name: row.id.clone(),
+            id: row.id,
+            splits: row.splits,
+            task: row.task,
+            success: row.success,
+            licence: row.licence,
+            streams,
+            rate_hz: 0.0,
+        });
+        Ok(())
+    }
+
+    /// Lists something that the format cannot hold.
+    pub(crate) fn lose(&mut self, place: &str, what: &str) {
+        self.list(place, what, Action::Skipped);
+    }
+
+    /// Lists something that is worth knowing.
+    pub(crate) fn note(&mut self, place: &str, what: &str) {
+        self.list(place, what, Action::Noted);
+    }
+
+    fn list(&mut self, place: &str, what: &str, action: Action) {
+        let key = (place.to_owned(), what.to_owned());
+        self.defects.entry(key).or_insert((action, 0)).1 += 1;
+    }
+
+    /// The defects, each with the number of episodes that have it.
+    pub(crate) fn take_defects(&mut self) -> Vec<Defect> {
+        let to_defect = |((place, what), (action, episodes))| {
+            let what = match episodes {
+                1 => what,
+                _ => format!("{what} ({episodes} times)"),
+            };
+            Defect::new(place, what, action)
+        };
+        let defects = std::mem::take(&mut self.defects).into_iter();
+        defects.map(to_defect).collect()
+    }
+
+    /// Gives streams the names that `rename` says. Of two that get the same name, the first by its own name stays.
+    pub(crate) fn rename(&mut self, rename: fn(&StreamOutline) -> String) {
+        let mut episodes = std::mem::take(&mut self.episodes);
+        for episode in &mut episodes {
+            let mut taken = BTreeSet::new();
+            episode.streams.retain_mut(|stream| {
+                stream.name = rename(stream);
+                let place = format!("stream `{}`", stream.source);
+                if !taken.insert(stream.name.clone()) {
+                    let what = format!("would be `{}`, as another stream is", stream.name);
+                    self.lose(&place, &what);
+                    return false;
+                }
+                if stream.name != stream.source {
+                    self.note(&place, &format!("is written as `{}`", stream.name));
+                }
+                true
+            });
+        }
+        self.episodes = episodes;
+    }
+
+    /// For a format of one row per step, as many as the stream `main` has: leaves out the streams of another length, and
+    /// says whose times are lost. An episode without `main` is refused.
+    pub(crate) fn one_clock(&mut self, main: &str) -> Result<()> {
+        let mut episodes = std::mem::take(&mut self.episodes);
+        for episode in &mut episodes {
+            let found = episode.streams.iter().find(|stream| stream.name == main);
+            let Some((frames, clock)) = found.map(|main| (main.frames, main.clock)) else {
+                let there: Vec<_> = episode
+                    .streams
+                    .iter()
+                    .map(|one| one.source.as_str())
+                    .collect();
+                return Err(invalid(format!(
+                    "episode `{}` has no stream that can be `{main}`, which the format needs; it has {}",
+                    episode.id,
+                    there.join(", ")
+                )));
+            };
+            episode.rate_hz = clock.rate_hz.unwrap_or(0.0);
+            episode.streams.retain(|stream| {
+                let place = format!("stream `{}`", stream.source);
+                if stream.frames != frames {
+                    let what = format!("does not have as many frames as `{main}`");
+                    self.lose(&place, &what);
+                    return false;
+                }
+                if stream.clock.rate_hz.is_none() {
+                    self.lose(&place, "has times of its own, the format has none");
+                } else if stream.clock != clock {
+                    let what = format!("has another clock than `{main}`, the format has one");
+                    self.lose(&place, &what);
+                } else if clock.start_ns != 0 {
+                    self.lose(
+                        &place,
+                        "starts at a time of its own, the format starts at zero",
+                    );
+                }
+                true
+            });
+        }
+        self.episodes = episodes;
+        Ok(())
+    }
+
+    /// Names every episode by `rename`, from its id and its place. Two of one name are refused.
+    pub(crate) fn rename_episodes(&mut self, rename: fn(&str, usize) -> String) -> Result<()> {
+        let mut episodes = std::mem::take(&mut self.episodes);
+        let mut taken: HashMap<String, String> = HashMap::new();
+        for (place, episode) in episodes.iter_mut().enumerate() {
+            episode.name = rename(&episode.id, place);
+            let other = taken.insert(episode.name.clone(), episode.id.clone());
+            if let Some(other) = other {
+                return Err(invalid(format!(
+                    "episodes `{other}` and `{}` would both be `{}`; export them apart",
+                    episode.id, episode.name
+                )));
+            }
+            if episode.name != episode.id {
+                let place = format!("episode `{}`", episode.id);
+                self.note(&place, &format!("is written as `{}`", episode.name));
+            }
+        }
+        self.episodes = episodes;
+        Ok(())
+    }
+}

@@ -1,0 +1,231 @@
+//! To the zarr of diffusion_policy: a folder of arrays over all frames of all episodes, zarr version 2.
+//!
+//! ```text
+//! .zgroup  .zattrs                    attributes of the dataset, rate_hz
+//! data/<stream>/.zarray  0.0  1.0 …   [all frames, …], a piece of rows per file, not compressed
+//! meta/episode_ends/.zarray  0        int64: where each episode ends
+//! ```
+//!
+//! | here | there |
+//! |---|---|
+//! | stream `actions`; `obs/x`, `observation.x`, `observations/x` | `action`; `x` |
+//! | any other stream | its name, with `_` for `/` and `.` |
+//! | id, splits, task, success, licence and attributes of an episode, text | nowhere |
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use kino_codec::{Dtype, FrameType, ValueType};
+use serde_json::{Value, json};
+
+use crate::error::Result;
+use crate::export::{Outline, Pen, StreamOutline, unwritable};
+
+/// A piece of an array has at most this many bytes, unless one row has more.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// Which streams go where.
+pub(super) fn plan(outline: &mut Outline) -> Result<()> {
+    outline.rename(stream_name);
+    outline.one_clock("action")?;
+    let mut places = Vec::new();
+    for (idx, episode) in outline.episodes.iter().enumerate() {
+        // An episode has a number there, which reads as this id.
+        if episode.id != format!("episode_{idx}") {
+            places.push("id of an episode".to_owned());
+        }
+        places.extend(
+            episode
+                .splits
+                .iter()
+                .map(|split| format!("split `{split}`")),
+        );
+        places.extend(episode.task.iter().map(|_| "task".to_owned()));
+        places.extend(episode.success.iter().map(|_| "success".to_owned()));
+        places.extend(episode.licence.iter().map(|_| "licence".to_owned()));
+        let said = outline.dataset.find(&episode.id)?.read_attributes()?;
+        places.extend(
+            said.keys()
+                .map(|key| format!("attribute `{key}` of an episode")),
+        );
+    }
+    for place in places {
+        outline.lose(&place, "has no place: the format has arrays of frames only");
+    }
+    keep_common(outline);
+    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
+    let first = rates.clone().next().unwrap_or(0.0);
+    if rates.into_iter().any(|rate_hz| rate_hz != first) {
+        outline.lose("the rate", "differs between episodes, the format has one");
+    }
+    Ok(())
+}
+
+fn stream_name(stream: &StreamOutline) -> String {
+    let name = stream.source.as_str();
+    if name == "actions" {
+        return "action".to_owned();
+    }
+    let beginnings = ["obs/", "observations/", "observation/", "observation."];
+    let rest = beginnings.iter().find_map(|one| name.strip_prefix(one));
+    rest.unwrap_or(name).replace(['/', '.'], "_")
+}
+
+/// Leaves streams that are numbers of one type in every episode.
+fn keep_common(outline: &mut Outline) {
+    let mut found: BTreeMap<String, (FrameType, usize)> = BTreeMap::new();
+    for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
+        let entry = found.entry(stream.name.clone());
+        let (frame, episodes) = entry.or_insert((stream.frame.clone(), 0));
+        *episodes += usize::from(*frame == stream.frame);
+    }
+    let count = outline.episodes.len();
+    let mut lost = Vec::new();
+    for episode in &mut outline.episodes {
+        episode.streams.retain(|stream| {
+            let elements = stream.frame.as_values().map(ValueType::elements);
+            let what = match (elements, found.get(&stream.name)) {
+                (None, _) => "is text, the format has numbers only",
+                (Some(0), _) => "has frames of no numbers",
+                (_, Some((_, episodes))) if *episodes < count => {
+                    "is not in every episode with the same type"
+                }
+                _ => return true,
+            };
+            lost.push((format!("stream `{}`", stream.source), what));
+            false
+        });
+    }
+    for (place, what) in lost {
+        outline.lose(&place, what);
+    }
+}
+
+/// Writes the folder.
+pub(super) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+    for folder in ["", "data", "meta"] {
+        let folder = path.join(folder);
+        fs::create_dir(&folder).map_err(|error| unwritable(&folder, error))?;
+        put_json(&folder.join(".zgroup"), &json!({"zarr_format": 2}))?;
+    }
+    let mut attributes = outline.attributes.clone();
+    let first = outline.episodes.first();
+    let rate_hz = first.map_or(0.0, |episode| episode.rate_hz);
+    if rate_hz > 0.0 {
+        attributes.insert("rate_hz".to_owned(), json!(rate_hz));
+    }
+    put_json(&path.join(".zattrs"), &Value::Object(attributes))?;
+    let (mut ends, mut end) = (Vec::new(), 0_i64);
+    for episode in &outline.episodes {
+        let frames = episode.streams.first().map_or(0, |stream| stream.frames);
+        end += i64::try_from(frames).unwrap_or(0);
+        ends.extend(end.to_le_bytes());
+    }
+    let total = usize::try_from(end).unwrap_or(0);
+    let folder = path.join("meta/episode_ends");
+    let mut array = Array::create(&folder, (Dtype::I64, &[]), outline.episodes.len())?;
+    array.push(&ends)?;
+    array.finish()?;
+    for stream in first.map_or(&[][..], |episode| &episode.streams) {
+        let Some(ty) = stream.frame.as_values() else {
+            continue;
+        };
+        let folder = path.join("data").join(&stream.name);
+        let mut array = Array::create(&folder, (ty.dtype(), ty.shape()), total)?;
+        for episode in &outline.episodes {
+            let same = episode.streams.iter().find(|one| one.name == stream.name);
+            let Some(same) = same else { continue };
+            let source = outline.dataset.find(&episode.id)?.stream(&same.source)?;
+            pen.each_block(&source, |_, block| array.push(block))?;
+        }
+        array.finish()?;
+    }
+    Ok(())
+}
+
+fn put_json(path: &Path, value: &Value) -> Result<()> {
+    fs::write(path, format!("{value:#}\n")).map_err(|error| unwritable(path, error))
+}
+
+/// An array that grows by rows; a piece is written when it is full.
+struct Array<'a> {
+    folder: &'a Path,
+    piece_bytes: usize,
+    /// What follows the number of a piece in its name: `.0.0`.
+    tail: String,
+    piece: Vec<u8>,
+    pieces: usize,
+}
+
+impl<'a> Array<'a> {
+    fn create(folder: &'a Path, (dtype, shape): (Dtype, &[usize]), rows: usize) -> Result<Self> {
+        let row_bytes = shape.iter().product::<usize>() * dtype.size();
+        let in_piece = (PIECE_BYTES / row_bytes.max(1)).clamp(1, rows.max(1));
+        let with = |first: usize| -> Vec<usize> {
+            let shape = shape.iter().copied();
+            [first].into_iter().chain(shape).collect()
+        };
+        let head = json!({
+            "zarr_format": 2,
+            "shape": with(rows),
+            "chunks": with(in_piece),
+            "dtype": numpy_name(dtype),
+            "compressor": null,
+            "filters": null,
+            "fill_value": null,
+            "order": "C",
+        });
+        fs::create_dir(folder).map_err(|error| unwritable(folder, error))?;
+        put_json(&folder.join(".zarray"), &head)?;
+        Ok(Self {
+            folder,
+            piece_bytes: in_piece * row_bytes,
+            tail: ".0".repeat(shape.len()),
+            piece: Vec::new(),
+            pieces: 0,
+        })
+    }
+
+    fn push(&mut self, mut rows: &[u8]) -> Result<()> {
+        while !rows.is_empty() {
+            let room = self.piece_bytes - self.piece.len();
+            let (head, rest) = rows.split_at(room.min(rows.len()));
+            self.piece.extend_from_slice(head);
+            rows = rest;
+            if self.piece.len() == self.piece_bytes {
+                self.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let path = self.folder.join(format!("{}{}", self.pieces, self.tail));
+        fs::write(&path, &self.piece).map_err(|error| unwritable(&path, error))?;
+        self.piece.clear();
+        self.pieces += 1;
+        Ok(())
+    }
+
+    /// The last piece is as long as the others.
+    fn finish(mut self) -> Result<()> {
+        if self.piece.is_empty() {
+            return Ok(());
+        }
+        self.piece.resize(self.piece_bytes, 0);
+        self.flush()
+    }
+}
+
+/// Numpy's name of a type with its byte order.
+fn numpy_name(dtype: Dtype) -> String {
+    let letter = match dtype {
+        Dtype::Bool => 'b',
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
+        dtype if dtype.is_float() => 'f',
+        _ => 'u',
+    };
+    let order = if dtype.size() == 1 { '|' } else { '<' };
+    format!("{order}{letter}{}", dtype.size())
+}

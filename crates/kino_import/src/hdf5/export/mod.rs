@@ -1,0 +1,110 @@
+//! HDF5 files, written: what is common to the layouts.
+//!
+//! ```text
+//! robomimic.rs, act.rs   which stream is which dataset, which value which attribute
+//! file.rs                groups, datasets and attributes into a file, some megabytes at a time
+//! values.rs              our types as HDF5's
+//! ```
+
+pub(crate) mod act;
+mod file;
+pub(crate) mod robomimic;
+mod values;
+
+use kino_codec::FrameType;
+use kino_dataset::Episode;
+use serde_json::{Map, Value};
+
+use crate::error::Result;
+use crate::export::{EpisodeOutline, Pen, StreamOutline};
+use file::{Content, Leaf, OutFile};
+
+/// What an episode says of itself, and of its streams.
+struct Said {
+    attributes: Map<String, Value>,
+    of_streams: Map<String, Value>,
+}
+
+impl Said {
+    fn read(episode: &Episode) -> Result<Self> {
+        let mut attributes = episode.read_attributes()?;
+        let of_streams = match attributes.remove("stream_attributes") {
+            Some(Value::Object(of_streams)) => of_streams,
+            _ => Map::new(),
+        };
+        Ok(Self {
+            attributes,
+            of_streams,
+        })
+    }
+
+    /// Adds what the table says and the attributes do not: `task` is what the importer would find in them.
+    fn complete(&mut self, outline: &EpisodeOutline, task: Option<String>) {
+        let mut add =
+            |name: &str, value: Value| drop(self.attributes.insert(name.to_owned(), value));
+        if let Some(text) = outline
+            .task
+            .as_ref()
+            .filter(|text| task.as_ref() != Some(text))
+        {
+            add("language_instruction", Value::from(text.as_str()));
+        }
+        if let Some(licence) = &outline.licence {
+            add("licence", Value::from(licence.as_str()));
+        }
+        if let Some(success) = outline
+            .success
+            .filter(|_| super::plan::success_of(&self.attributes).is_none())
+        {
+            self.attributes
+                .insert("success".to_owned(), Value::from(success));
+        }
+        if outline.id != outline.name {
+            self.attributes
+                .insert("id".to_owned(), Value::from(outline.id.as_str()));
+        }
+    }
+
+    fn of_stream(&mut self, stream: &StreamOutline) -> Map<String, Value> {
+        match self.of_streams.remove(&stream.source) {
+            Some(Value::Object(attributes)) => attributes,
+            _ => Map::new(),
+        }
+    }
+}
+
+/// Stages a stream as a dataset of one row per frame.
+fn stage(
+    out: &mut OutFile,
+    pen: &mut Pen<'_>,
+    episode: &Episode,
+    (stream, path): (&StreamOutline, String),
+    attributes: Map<String, Value>,
+) -> Result<()> {
+    let source = episode.stream(&stream.source)?;
+    let content = match &stream.frame {
+        FrameType::Text => Content::Texts(pen.texts(&source)?),
+        FrameType::Values(ty) => {
+            let mut values = Vec::new();
+            pen.each_block(&source, |_, block| {
+                values.extend_from_slice(block);
+                Ok(())
+            })?;
+            let shape = [stream.frames]
+                .into_iter()
+                .chain(ty.shape().iter().copied());
+            Content::Values(ty.dtype(), shape.map(|dim| dim as u64).collect(), values)
+        }
+    };
+    out.dataset(Leaf {
+        path,
+        content,
+        attributes,
+    })
+}
+
+/// The part of a name after any of these beginnings, with `/` and `.` as `_`.
+fn after(name: &str, beginnings: &[&str]) -> Option<String> {
+    let rest = beginnings.iter().find_map(|one| name.strip_prefix(one))?;
+    Some(rest.replace(['/', '.'], "_"))
+}

@@ -1,0 +1,133 @@
+//! To robomimic's layout: one file; see `hdf5/robomimic.rs` for a drawing.
+//!
+//! | here | there |
+//! |---|---|
+//! | episode | `/data/demo_<i>`, by its id if that is such a name, else by its place, with the id as an attribute |
+//! | stream `actions`, `obs/x`, … | dataset of the same path in the demo |
+//! | stream `action`, `observation.x`, `observations/x` | `actions`, `obs/x` |
+//! | split | `/mask/<split>` |
+//! | rate | `control_freq` in `env_args` of `/data` |
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::Result;
+use crate::export::{Outline, Pen, StreamOutline};
+use crate::hdf5::export::file::{Content, Leaf, OutFile};
+use crate::hdf5::export::{Said, after, stage};
+use crate::hdf5::{number_order, robomimic};
+
+/// Which streams go where.
+pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+    outline.rename(stream_name);
+    outline.one_clock("actions")?;
+    // robomimic sorts demos by the number in their names.
+    outline.rename_episodes(|id, place| match number_order(id, "demo_").0 {
+        false => id.to_owned(),
+        true => format!("demo_{place}"),
+    })?;
+    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
+    let first = rates.clone().next().unwrap_or(0.0);
+    if rates.into_iter().any(|rate_hz| rate_hz != first) {
+        let what = "differs between episodes, the file has one `control_freq`";
+        outline.lose("the rate", what);
+    }
+    let args = outline.attributes.get("env_args");
+    if args.is_some_and(|args| !args.is_object()) {
+        let what = "has no place: `env_args` of the dataset is no object that could name it";
+        outline.lose("the rate", what);
+    }
+    Ok(())
+}
+
+fn stream_name(stream: &StreamOutline) -> String {
+    let name = stream.source.as_str();
+    match name {
+        "action" => return "actions".to_owned(),
+        "reward" | "next.reward" => return "rewards".to_owned(),
+        "done" | "next.done" => return "dones".to_owned(),
+        _ => {}
+    }
+    match after(name, &["observations/", "observation/", "observation."]) {
+        Some(rest) => format!("obs/{rest}"),
+        None => name.to_owned(),
+    }
+}
+
+/// Writes the file.
+pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+    let mut out = OutFile::create(path)?;
+    out.group("data")?;
+    let (of_root, of_data) = attributes(outline);
+    out.attributes("", &of_root)?;
+    out.attributes("data", &of_data)?;
+    let task = robomimic::task_of(&of_data);
+    let mut masks: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for episode in &outline.episodes {
+        let source = outline.dataset.find(&episode.id)?;
+        let group = format!("data/{}", episode.name);
+        out.group(&group)?;
+        let mut said = Said::read(&source)?;
+        let found = robomimic::task_of(&said.attributes).or_else(|| task.clone());
+        said.complete(episode, found);
+        let frames = episode.streams.first().map_or(0, |stream| stream.frames);
+        said.attributes
+            .insert("num_samples".to_owned(), json!(frames));
+        out.attributes(&group, &said.attributes)?;
+        for stream in &episode.streams {
+            let attributes = said.of_stream(stream);
+            let place = (stream, format!("{group}/{}", stream.name));
+            stage(&mut out, pen, &source, place, attributes)?;
+        }
+        for split in &episode.splits {
+            let demos = masks.entry(split).or_default();
+            demos.push(episode.name.clone());
+        }
+        pen.next_episode()?;
+    }
+    for (split, demos) in masks {
+        out.dataset(Leaf {
+            path: format!("mask/{split}"),
+            content: Content::Names(demos),
+            attributes: Map::new(),
+        })?;
+    }
+    out.finish()
+}
+
+/// The attributes of the file and those of `/data`, which has the rate and the number of steps in all.
+fn attributes(outline: &Outline) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut of_root, mut of_data) = (Map::new(), Map::new());
+    for (name, value) in &outline.attributes {
+        match name.strip_prefix("/@") {
+            Some(name) => of_root.insert(name.to_owned(), value.clone()),
+            None => of_data.insert(name.clone(), value.clone()),
+        };
+    }
+    let first = outline.episodes.first();
+    let rate_hz = first.map_or(0.0, |episode| episode.rate_hz);
+    let known = of_data
+        .get("env_args")
+        .and_then(|args| args.get("env_kwargs"));
+    let known = known.and_then(|kwargs| kwargs.get("control_freq")?.as_f64());
+    if rate_hz > 0.0 && known != Some(rate_hz) {
+        let name = first.and_then(|episode| episode.task.clone());
+        let empty = json!({"env_name": name.unwrap_or_default(), "type": 1});
+        let args = of_data.entry("env_args").or_insert(empty);
+        if let Some(args) = args.as_object_mut() {
+            let kwargs = args.entry("env_kwargs").or_insert_with(|| json!({}));
+            if let Some(kwargs) = kwargs.as_object_mut() {
+                kwargs.insert("control_freq".to_owned(), json!(rate_hz));
+            }
+        }
+    }
+    let steps = outline
+        .episodes
+        .iter()
+        .filter_map(|episode| episode.streams.first());
+    let total: usize = steps.map(|stream| stream.frames).sum();
+    of_data.insert("total".to_owned(), json!(total));
+    (of_root, of_data)
+}

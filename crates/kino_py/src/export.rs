@@ -1,0 +1,64 @@
+//! Exporting a dataset to other people's formats, with progress and Ctrl-C.
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use kino_dataset::{Dataset, Selection};
+use kino_import::{ExportOptions, Exported, Progress};
+use pyo3::prelude::*;
+
+use crate::errors::{import_to_py, to_py};
+use crate::pack::{DefectParts, parts, tell};
+
+/// How to export: what `kinograph.export` was given.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ExportArgs {
+    to: String,
+    version: Option<u64>,
+    /// A selection, as JSON.
+    selection: String,
+    on_defect: String,
+}
+
+/// Episodes and frames; then what the format could not hold.
+type ExportResult = ((u64, u64), Vec<DefectParts>);
+
+/// Writes a dataset in another format, calling `progress` with bytes done and bytes in all.
+#[pyfunction]
+pub(crate) fn export(
+    py: Python<'_>,
+    dataset: PathBuf,
+    target: PathBuf,
+    options: ExportArgs,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<ExportResult> {
+    let export = ExportOptions {
+        to: options.to,
+        selection: Selection::from_json(&options.selection).map_err(to_py)?,
+        on_defect: options.on_defect.parse().map_err(import_to_py)?,
+    };
+    py.detach(|| {
+        // What Ctrl-C or the callback raised, which stopped the export.
+        let mut raised = None;
+        let mut report = |now: Progress| match tell(progress.as_ref(), now) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                raised = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let dataset = match options.version {
+            Some(version) => Dataset::open_version(&dataset, version),
+            None => Dataset::open(&dataset),
+        };
+        let dataset = dataset.map_err(to_py)?;
+        let exported = kino_import::export(&dataset, &target, &export, &mut report);
+        let Exported {
+            episodes,
+            frames,
+            defects,
+        } = exported.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
+        Ok(((episodes, frames), defects.into_iter().map(parts).collect()))
+    })
+}

@@ -1,0 +1,63 @@
+"""Exporting a dataset to the formats of other tools."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from kinograph import _core
+from kinograph._dataset import Dataset
+from kinograph._pack import Defect
+from kinograph._requests import to_selection
+
+#: The formats that can be written.
+To: TypeAlias = Literal["robomimic", "act", "zarr"]
+
+
+class Exported(NamedTuple):
+    """What an export wrote, and what the format could not hold."""
+
+    episodes: int
+    frames: int
+    defects: list[Defect]
+
+
+def export(  # noqa: PLR0913 (each is a keyword of its own)
+    dataset: Dataset | str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    to: To,
+    split: str | Sequence[str] | None = None,
+    episodes: Iterable[int | str] | None = None,
+    filter: str | None = None,  # noqa: A002 (the word of `Dataset.windows`)
+    on_defect: Literal["error", "keep"] = "error",
+    progress: Callable[[int, int], object] | None = None,
+) -> Exported:
+    """Write a dataset, or some of its episodes, in another tool's format.
+
+    >>> exported = kinograph.export("lift.kino", "lift.hdf5", to="robomimic")
+    >>> exported.episodes, exported.defects
+    (2, [])
+
+    ``to`` is ``"robomimic"`` (one HDF5 file), ``"act"`` (a folder of HDF5 files, one per episode) or ``"zarr"``
+    (diffusion_policy's arrays). The target must not exist, and appears when all is written. What the format cannot hold is refused with a list, and in
+    ``defects`` of the result with ``on_defect="keep"``. ``docs/export.md`` says what becomes what.
+
+    :param split: only the episodes of these splits.
+    :param episodes: only these episodes, by row or id, in this order.
+    :param filter: only the episodes for which this holds, such as ``"success and frames >= 100"``.
+    :param on_defect: ``"error"`` writes nothing if the format cannot hold something, ``"keep"`` writes the rest.
+    :param progress: called with the bytes of frames done and in all; what it raises ends the export, which leaves
+        nothing behind.
+    """
+    opened = dataset if isinstance(dataset, Dataset) else Dataset(dataset)
+    options: _core.ExportArgs = {
+        "to": to,
+        "version": opened.version,
+        "selection": json.dumps(to_selection(opened, split, episodes, filter)),
+        "on_defect": on_defect,
+    }
+    counts, defects = _core.export(opened.path, target, options, progress)
+    return Exported(*counts, [Defect(*defect) for defect in defects])
