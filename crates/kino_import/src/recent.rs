@@ -11,7 +11,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+
+use crate::survey::cores;
 
 /// Of things that are weighed, no more than this many bytes are kept, but for the newest two.
 const KEPT_BYTES: usize = 256 << 20;
@@ -38,7 +39,7 @@ struct Entry<K, T> {
 
 impl<K, T> Default for Recent<K, T> {
     fn default() -> Self {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores(0);
         Self {
             slots: Mutex::default(),
             limit: threads.max(4),

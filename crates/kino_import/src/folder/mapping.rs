@@ -23,6 +23,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::{ImportError, Result, invalid};
+use crate::plans::is_rate;
 use crate::zip::is_inside;
 
 /// A mapping longer than this is none.
@@ -166,7 +167,7 @@ impl Check<'_> {
                 Some(_) => {
                     Err(self.wrong(rate_hz.span(), "rate_hz and timestamps exclude each other"))
                 }
-                None if value.is_finite() && value > 0.0 => Ok(Some(Clock::Rate(value))),
+                None if is_rate(&value) => Ok(Some(Clock::Rate(value))),
                 None => Err(self.wrong(rate_hz.span(), "rate_hz must be a number above zero")),
             };
         }

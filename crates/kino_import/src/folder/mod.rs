@@ -21,9 +21,10 @@ use kino_codec::FrameType;
 use serde_json::Map;
 
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::formats::{files_ending, has_ending};
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use fields::{Field, Place};
@@ -138,15 +139,9 @@ impl FolderSource {
         }
         planner.check_all_found()?;
         if source.episodes.is_empty() {
-            let why = source.info.defects.first();
-            let why = why.map_or(String::new(), |first| {
-                format!(" ({}: {})", first.place, first.what)
-            });
-            return Err(ImportError::NotFound {
-                path: path.to_owned(),
-                what: format!("no episode to import{why}"),
-                next: "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`".to_owned(),
-            });
+            let next =
+                "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`";
+            return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
@@ -197,22 +192,8 @@ impl Source for FolderSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let place = self
-            .places
-            .get(episode)
-            .and_then(|places| places.get(stream));
-        let Some(place) = place else {
-            return Err(invalid(format!(
-                "stream {stream} of episode {episode} does not exist"
-            )));
-        };
-        let plan = &self.episodes[episode].streams[stream];
-        if frames.start > frames.end || frames.end > plan.frames {
-            return Err(invalid(format!(
-                "frames {frames:?} of stream `{}` do not exist; it has {}",
-                plan.name, plan.frames
-            )));
-        }
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let place = &self.places[episode][stream];
         if matches!(place, Place::Pictures { .. }) {
             let pictures = place.read_pictures(frames)?;
             *out = match plan.carried {

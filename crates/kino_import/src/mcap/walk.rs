@@ -17,6 +17,7 @@ use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
 use crate::error::{ImportError, Result};
+use crate::survey::cores;
 
 /// A text attachment of at most this many bytes becomes an attribute.
 const SMALL_BYTES: usize = 1 << 20;
@@ -48,7 +49,7 @@ pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Conte
         }
     };
     thread::scope(|scope| {
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores(0);
         for _ in 1..threads.min(paths.len()) {
             scope.spawn(work);
         }

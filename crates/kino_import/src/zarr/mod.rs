@@ -20,9 +20,10 @@ use kino_codec::FrameType;
 use serde_json::Map;
 
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
 use crate::jpeg;
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan};
 use array::{Array, Values};
@@ -79,11 +80,8 @@ impl ZarrSource {
             })
             .collect();
         if episodes.is_empty() || streams.is_empty() {
-            return Err(ImportError::NotFound {
-                path: path.to_owned(),
-                what: format!("no episode to import{}", why(&walked.defects)),
-                next: "check that this is a replay buffer with arrays under `data`".to_owned(),
-            });
+            let next = "check that this is a replay buffer with arrays under `data`";
+            return Err(plans::nothing_left(path, &walked.defects, next));
         }
         let file = SourceFile::new(path.to_owned(), store.len(&walked.keys));
         Ok(Self {
@@ -186,20 +184,9 @@ impl Source for ZarrSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let (Some(rows), Some(array)) = (self.rows.get(episode), self.arrays.get(stream)) else {
-            return Err(invalid(format!(
-                "stream {stream} of episode {episode} does not exist"
-            )));
-        };
-        if frames.start > frames.end || frames.end > rows.end - rows.start {
-            return Err(invalid(format!(
-                "frames {frames:?} of `{}` do not exist in episode {episode}; it has {}",
-                array.path,
-                rows.end - rows.start
-            )));
-        }
+        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let (rows, array) = (&self.rows[episode], &self.arrays[stream]);
         let wanted = rows.start + frames.start..rows.start + frames.end;
-        let plan = &self.episodes[episode].streams[stream];
         *out = match (&plan.frame, array.values) {
             (FrameType::Text, _) => FrameBuf::Bytes(self.texts(stream, wanted)?),
             (FrameType::Values(_), _) if plan.carried => {
@@ -282,13 +269,6 @@ fn note_absent(
         );
         let defect = Defect::new(store.place(&array.path), what, Action::Kept);
         walked.defects.push(defect.of(&format!("episode_{idx}")));
-    }
-}
-
-fn why(defects: &[Defect]) -> String {
-    match defects {
-        [] => String::new(),
-        [first, ..] => format!(" ({}: {})", first.place, first.what),
     }
 }
 

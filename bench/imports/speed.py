@@ -1,0 +1,129 @@
+"""How long an import takes, and how much memory: `python bench/imports/speed.py [--python VENV/bin/python]`.
+
+One recording in every format (recordings.py) is packed by `kinograph pack`, and read whole by the format's own library
+(readers.py, under a Python that has what requirements.txt names), in turns, each in a process of its own. Every dataset that was
+packed is compared with the first, bit for bit. Writes bench/results/imports.csv and prints a table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+import recordings
+
+import kinograph
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+READERS = pathlib.Path(__file__).with_name("readers.py")
+
+
+def run(command: list[str]) -> tuple[dict[str, float], str]:
+    """Run a process; its seconds, its processor's, its largest memory, and what it printed."""
+    with tempfile.TemporaryFile("w+") as out:
+        begin = time.perf_counter()
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
+        error = process.stderr.read() if process.stderr else ""
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        # 3 says that something had no place in the format or was left out.
+        if os.waitstatus_to_exitcode(status) not in (0, 3):
+            raise SystemExit(f"error: {' '.join(command)}\n{error}")
+        out.seek(0)
+        figures = {
+            "seconds": seconds,
+            "cpu_s": usage.ru_utime + usage.ru_stime,
+            "peak_mb": usage.ru_maxrss / 1000,
+        }
+        return figures, out.read()
+
+
+def check(packed: pathlib.Path, first: kinograph.Dataset) -> None:
+    """Compare every stream of every episode with the dataset that was exported, whatever it is called there."""
+    found = kinograph.open(packed)
+    if len(found) != len(first):
+        raise SystemExit(f"error: {packed} has {len(found)} episodes, not {len(first)}")
+    # Formats name episodes and streams in their own way: what must be there is every array, in some episode.
+    for episode in found:
+        arrays = [
+            np.asarray(episode[name][:]) for name in episode if episode[name].dtype is not None
+        ]
+        lengths = {len(array) for array in arrays}
+        if not any(_holds(arrays, other) for other in first if len(other["actions"]) in lengths):
+            raise SystemExit(
+                f"error: episode {episode.id} of {packed} is none of those that were exported"
+            )
+
+
+def _holds(arrays: list[np.ndarray], episode: kinograph.Episode) -> bool:
+    return all(
+        any(array.shape == wanted.shape and (array == wanted).all() for array in arrays)
+        for wanted in (np.asarray(episode[name][:]) for name in episode)
+    )
+
+
+def measure(
+    recording: recordings.Recording, first: kinograph.Dataset, python: str, rounds: int
+) -> dict[str, object]:
+    """Pack and read one format in turns."""
+    ours, theirs, read = [], [], "0"
+    with tempfile.TemporaryDirectory() as folder:
+        target = pathlib.Path(folder) / "packed.kino"
+        command = [sys.executable, "-m", "kinograph", "pack", str(recording.path), str(target)]
+        for _ in range(rounds):
+            shutil.rmtree(target, ignore_errors=True)
+            rate = str(recordings.RATE_HZ)
+            ours.append(run([*command, "--rate", rate, "--on-defect", "keep", "--json"])[0])
+            reading = [python, str(READERS), recording.format, str(recording.path)]
+            figures, read = run(reading)
+            theirs.append(figures)
+        check(target, first)
+    row: dict[str, object] = {"format": recording.format, "source_mb": recording.size() / 1e6}
+    for name, figures_of in (("pack", ours), ("library", theirs)):
+        for key in figures_of[0]:
+            row[f"{name}_{key}"] = statistics.median(one[key] for one in figures_of)
+    return row | {"library_read_mb": int(read) / 1e6}
+
+
+def main() -> None:
+    """Measure every format."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--python", default=sys.executable, help="one that has the formats' libraries"
+    )
+    parser.add_argument("--times", type=int, default=20, help="how often the sample is repeated")
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    work = ROOT / "target" / "bench" / f"imports_{arguments.times}"
+    dataset, made = recordings.make(work, arguments.times)
+    first = kinograph.open(dataset)
+    rows = []
+    for recording in made:
+        row = measure(recording, first, arguments.python, arguments.rounds)
+        rows.append(
+            {
+                key: round(value, 3) if isinstance(value, float) else value
+                for key, value in row.items()
+            }
+        )
+        print(rows[-1], flush=True)
+    with (ROOT / "bench" / "results" / "imports.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
