@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from kinograph import _core
 from kinograph._dataset import Dataset
-from kinograph._pack import Defect
+from kinograph._defects import Defect
 from kinograph._requests import to_selection
 
 #: The formats that can be written.
