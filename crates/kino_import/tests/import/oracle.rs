@@ -8,6 +8,7 @@ use kino_dataset::Kind;
 use kino_import::{Action, ClockPlan, FrameBuf, ImportOptions, Source, is_shift};
 use serde_json::{Value, json};
 
+use crate::expected::{self, expected};
 use crate::{defects, fixture, open, position, read_all};
 
 type Hashes = BTreeMap<String, String>;
@@ -280,5 +281,25 @@ fn a_genuine_robomimic_file_needs_a_rate_and_lists_the_demos_it_lacks() {
     for stream in 0..source.episodes()[0].streams.len() {
         let is_next = source.episodes()[0].streams[stream].shift_of.is_some();
         assert_eq!(is_shift(source.as_ref(), 0, stream).unwrap(), is_next);
+    }
+}
+
+#[test]
+fn robomimic_and_libero_files_read_as_h5py_reads_them() {
+    for (name, streams) in [
+        ("libero.hdf5", 2 * 12),
+        // `next_obs` is read too: whether it is the shift of `obs` is for the packer to see.
+        ("low_dim_v01.hdf5", 2 * 8),
+        ("v15.hdf5", 2 * 13),
+    ] {
+        let source = open(&fixture("robomimic").join(name));
+        let expected = expected("robomimic/expected.json", name);
+        let same = |name: &str| Some(name.to_owned());
+        assert_eq!(expected::compare(source.as_ref(), &expected, same), streams, "{name}");
+        let (found, listed) = (source.episodes(), expected["episodes"].as_array().unwrap());
+        for (episode, expected) in found.iter().zip(listed) {
+            assert_eq!(json!(episode.splits), expected["splits"], "{name}");
+        }
+        assert_eq!(source.describe().defects, [], "{name}");
     }
 }
