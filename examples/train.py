@@ -5,7 +5,6 @@ It is small so that it runs everywhere; what it shows is the loop around a loade
 """
 
 import sys
-import time
 
 import numpy as np
 
@@ -73,23 +72,23 @@ def train(path: str, *, epochs: int = 8, batch_size: int = 16) -> list[float]:
     )
     losses: list[float] = []
     with kinograph.numpy.Loader(windows, batch_size=batch_size, seed=7) as loader:
-        policy, busy = None, 0.0
+        policy = None
         for epoch in range(epochs):
             sums = []
             for batch in loader:
-                start = time.perf_counter()
-                inputs = to_inputs(batch, stats)
-                wanted = batch["actions"].reshape(len(inputs), -1)
-                counts = np.repeat(~batch["actions_is_pad"], wanted.shape[1] // STEPS, axis=1)
-                if policy is None:
-                    policy = Policy(inputs.shape[1], wanted.shape[1], np.random.default_rng(7))
-                sums.append(policy.train(inputs, wanted, counts))
-                busy += time.perf_counter() - start
+                with loader.compute():
+                    inputs = to_inputs(batch, stats)
+                    wanted = batch["actions"].reshape(len(inputs), -1)
+                    counts = np.repeat(~batch["actions_is_pad"], wanted.shape[1] // STEPS, axis=1)
+                    if policy is None:
+                        policy = Policy(inputs.shape[1], wanted.shape[1], np.random.default_rng(7))
+                    sums.append(policy.train(inputs, wanted, counts))
             losses.append(float(np.mean(sums)))
             print(f"  epoch {epoch + 1}: loss {losses[-1]:.4f}")
         report = loader.report()
         print(f"\n{report}")
-        print(f"The policy computed for {busy:.2f} s of {busy + report.wait_s:.2f} s.")
+        loop = report.loop
+        print(f"The policy computed for {loop.compute_s:.2f} s of {loop.elapsed_s:.2f} s.")
     return losses
 
 

@@ -45,6 +45,7 @@ from kinograph._export import export
 from kinograph._lengths import LengthOrder
 from kinograph._order import Order, Source
 from kinograph._pack import pack
+from kinograph._profile import Profile, profile
 from kinograph._stream import Stream
 from kinograph._verify import verify
 from kinograph._windows import Window, Windows
@@ -62,6 +63,7 @@ __all__ = [
     "LengthOrder",
     "NotFoundError",
     "Order",
+    "Profile",
     "Source",
     "StorageError",
     "Stream",
@@ -73,5 +75,6 @@ __all__ = [
     "export",
     "open",
     "pack",
+    "profile",
     "verify",
 ]

@@ -13,7 +13,8 @@ from typing import Any
 
 from kinograph import _core
 from kinograph._ahead import Ahead, Batch
-from kinograph._loader import BaseLoader, Report, Trained
+from kinograph._loader import BaseLoader, Trained
+from kinograph._report import Report
 
 
 class DeviceLoader(BaseLoader[Any]):
@@ -25,7 +26,7 @@ class DeviceLoader(BaseLoader[Any]):
         super().__init__(dataset, **options)
 
     def report(self) -> Report:
-        """Say where the time went so far."""
+        """Say where the time went since the loader started."""
         report = super().report()
         if self._ahead is None:
             return report
@@ -39,6 +40,7 @@ class DeviceLoader(BaseLoader[Any]):
 
     def close(self) -> None:
         """End the threads; iterating starts them again."""
+        self._collect()
         self._ahead = None
         if self._finalizer is not None:
             self._finalizer()
@@ -51,6 +53,9 @@ class DeviceLoader(BaseLoader[Any]):
     def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
         """Make what sends a batch, if batches are sent."""
         raise NotImplementedError
+
+    def _caller(self) -> str | None:
+        return None if self._ahead is None else "kino-copy"
 
     def _start(self) -> _core.Loader:
         core = super()._start()

@@ -13,7 +13,7 @@ from kinograph._defects import Defect
 from kinograph._requests import to_selection
 
 #: The formats that can be written.
-To: TypeAlias = Literal["robomimic", "act", "zarr"]
+To: TypeAlias = Literal["robomimic", "act", "zarr", "webdataset", "rlds", "mcap"]
 
 
 class Exported(NamedTuple):

@@ -12,9 +12,9 @@ What is a sample is said as in ``ds.windows``, which one comes when as in ``ds.o
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -25,6 +25,8 @@ from kinograph import _core
 from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_number, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
+from kinograph._loop import Loop
+from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import Order, Source, Tail, to_pool
 from kinograph._stream import is_number
@@ -46,7 +48,7 @@ Trained: TypeAlias = (
 )
 
 
-class BaseLoader(Generic[_Array]):
+class BaseLoader(Measured, Generic[_Array]):
     """What the loaders of all frameworks share; only the kind of array differs."""
 
     def __init__(  # noqa: PLR0913 (each is a keyword of its own)
@@ -119,7 +121,7 @@ class BaseLoader(Generic[_Array]):
             ],
         }
         self._epoch = 0
-        self._core: _core.Loader | None = None
+        self._measure()
         self._start()
 
     @property
@@ -154,9 +156,13 @@ class BaseLoader(Generic[_Array]):
         """
         end = self._order.steps(self._epoch).stop
         while self._order.next_index // self._order.batch_size < end:
+            asked = time.perf_counter()
             number, batch = self._take()
+            self._loop.took(asked, time.perf_counter())
             self._order.next_index = (number + 1) * self._order.batch_size
             yield batch
+        # Asked for the next batch, there is none: what comes until the next epoch is no part of a step.
+        self._loop.end(time.perf_counter())
         self._epoch += 1
 
     def set_epoch(self, epoch: int) -> None:
@@ -182,14 +188,10 @@ class BaseLoader(Generic[_Array]):
             self._epoch += 1
         self._start()
 
-    def report(self) -> Report:
-        """Say where the time went so far."""
-        text = self._core.report() if self._core is not None else None
-        return Report._from_json(json.loads(text or "{}"))
-
     def close(self) -> None:
         """End the threads; iterating starts them again."""
         if self._core is not None:
+            self._collect()
             self._core.close()
             self._core = None
 
@@ -201,7 +203,11 @@ class BaseLoader(Generic[_Array]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads stay where they are; the copy starts its own when it is iterated.
-        return self.__dict__ | {"_core": None}
+        return self.__dict__ | {"_core": None, "_loop": None, "_tracing": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._loop = Loop(self._to_clock())
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self._rank} of {self._world_size}, {self._order!r})"
@@ -213,8 +219,16 @@ class BaseLoader(Generic[_Array]):
             [source.variant(number)._core for number in range(len(source.curriculum) + 1)]
             for source in self._order.sources
         ]
-        options = self._options | {"first_index": self._order.next_index, "batches": None}
+        options = self._options | {
+            "first_index": self._order.next_index,
+            "batches": None,
+            "trace": self._tracing is not None,
+        }
         self._core = _core.Loader(self._order._core, windows, json.dumps(options))
+        # As the core, it counts from here on.
+        self._loop = Loop(self._to_clock())
+        if self._tracing is not None:
+            self._trace_with(self._tracing)
         return self._core
 
     def _take(self) -> tuple[int, dict[str, _Array]]:
@@ -244,86 +258,6 @@ class BaseLoader(Generic[_Array]):
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
         raise NotImplementedError
-
-
-@dataclasses.dataclass(frozen=True)
-class Stage:
-    """What one stage of the loader did."""
-
-    name: str
-    busy_s: float
-    tasks: int
-    bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """Where a loader's time went; ``print`` shows a table.
-
-    Times are those of all threads together. ``wait`` is how long the training loop stood still for a batch.
-    ``prefetch_depth`` is how many batches are prepared ahead, ``prefetch_changes`` from which batch on it was which.
-    ``batch_s`` is how long a batch takes at the loader's pace, ``step_s`` how long the training loop keeps one.
-    """
-
-    elapsed_s: float
-    batches: int
-    samples: int
-    frames_decoded: int
-    frames_used: int
-    substituted: int
-    pool_bytes: int
-    pool_peak_bytes: int
-    prefetch_depth: int
-    prefetch_changes: tuple[tuple[int, int], ...]
-    batch_s: float
-    step_s: float
-    threads_active: int
-    readers_active: int
-    stages: tuple[Stage, ...]
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds that the training loop waited for batches."""
-        return next((stage.busy_s for stage in self.stages if stage.name == "wait"), 0.0)
-
-    @property
-    def compute_ratio(self) -> float:
-        """The part of the time in which the training loop had what it needed."""
-        return 1 - self.wait_s / self.elapsed_s if self.elapsed_s else 1.0
-
-    @classmethod
-    def _from_json(cls, report: dict[str, Any]) -> Report:
-        stages = [
-            Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
-            for stage in report.get("stages", [])
-        ]
-        changes = tuple((batch, depth) for batch, depth in report.get("prefetch_changes", []))
-        lists: dict[str, Any] = {"stages": tuple(stages), "prefetch_changes": changes}
-        names = [field.name for field in dataclasses.fields(cls) if field.name not in lists]
-        return cls(**{name: report.get(name, 0) for name in names}, **lists)
-
-    def __str__(self) -> str:
-        samples = max(self.samples, 1)
-        lines = [
-            f"{self.samples} samples in {self.batches} batches, {self.elapsed_s:.2f} s; "
-            f"the training loop waited {self.wait_s:.2f} s (compute ratio {self.compute_ratio:.3f})",
-            f"{'stage':10}{'seconds':>10}{'µs/sample':>12}{'tasks':>10}{'MB':>10}",
-        ]
-        lines += [
-            f"{stage.name:10}{stage.busy_s:10.3f}{stage.busy_s * 1e6 / samples:12.1f}"
-            f"{stage.tasks:10}{stage.bytes / 1e6:10.1f}"
-            for stage in self.stages
-        ]
-        used = self.frames_used / max(self.frames_decoded, 1)
-        lines.append(
-            f"{self.frames_decoded} frames decoded, each used {used:.1f} times; "
-            f"decoded frames took {self.pool_peak_bytes / 1e6:.0f} MB at most"
-        )
-        lines.append(
-            f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "
-            f"{self.prefetch_depth} batches ahead, {self.threads_active} decoding and {self.readers_active} reading threads"
-        )
-        return "\n".join(lines)
 
 
 def closed() -> InvalidArgumentError:

@@ -23,7 +23,8 @@ from typing import Any
 from kinograph._ahead import Batch
 from kinograph._device_loader import DeviceLoader
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import Report, Trained, to_numpy
+from kinograph._loader import Trained, to_numpy
+from kinograph._report import Report
 
 try:
     import jax

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kinograph._loader import BaseLoader, Report, to_numpy
+from kinograph._loader import BaseLoader, to_numpy
+from kinograph._report import Report
 
 __all__ = ["Loader", "Report"]
 

@@ -26,7 +26,9 @@ from kinograph import _core, _dataset
 from kinograph._ahead import Batch
 from kinograph._device_loader import DeviceLoader
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import Report, Trained, to_numpy, to_windows
+from kinograph._loader import Trained, to_numpy, to_windows
+from kinograph._loop import Clock
+from kinograph._report import Report
 from kinograph._windows import Windows
 
 try:
@@ -92,6 +94,9 @@ class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, un
             )
         return super()._start()
 
+    def _to_clock(self) -> Clock | None:
+        return CudaClock(self._device) if self._device.type == "cuda" else None
+
     def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
         return _Transfer(self._device) if self._device.type == "cuda" else None
 
@@ -150,6 +155,29 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
 def to_tensor(field: Any) -> Any:  # noqa: ANN401 (an array, or texts)
     """Make a tensor of an array, without a copy; texts stay what they are."""
     return torch.from_numpy(field) if isinstance(field, np.ndarray) else field
+
+
+class CudaClock:
+    """A GPU's own clock: a mark is an event on the stream that computes, and is past when the GPU has come to it."""
+
+    name = "cuda"
+
+    def __init__(self, device: object) -> None:
+        self._device = torch.device(device)  # type: ignore[arg-type, unused-ignore]
+
+    def mark(self) -> torch.cuda.Event:
+        """Put an event behind what was asked for until now."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def is_past(self, mark: torch.cuda.Event) -> bool:
+        """Look, without waiting."""
+        return bool(mark.query())
+
+    def seconds(self, start: torch.cuda.Event, end: torch.cuda.Event) -> float:
+        """Take the difference, which the GPU has in milliseconds."""
+        return float(start.elapsed_time(end)) / 1e3
 
 
 class _Transfer:

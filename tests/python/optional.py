@@ -8,7 +8,11 @@ import pytest
 _WHY = {
     "accelerate": "pip install --no-deps accelerate psutil huggingface_hub",
     "jax": "it takes 0.5 GB; pip install jax",
+    "google_crc32c": "see crates/kino_import/tests/fixtures/check_export_rlds.py",
     "lightning": "pip install --no-deps lightning lightning-utilities torchmetrics",
+    "mcap_ros2": "pip install mcap mcap-ros2-support",
+    "tensorflow_datasets": "see crates/kino_import/tests/fixtures/check_export_rlds.py",
+    "webdataset": "pip install webdataset",
 }
 
 

@@ -22,7 +22,15 @@ def lift_kino(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/windows.md", "docs/order.md", "docs/loader.md", "docs/import.md"]
+    "page",
+    [
+        "README.md",
+        "docs/windows.md",
+        "docs/order.md",
+        "docs/loader.md",
+        "docs/report.md",
+        "docs/import.md",
+    ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, lift_kino, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -1,11 +1,16 @@
 """Exports, read by the camps' own libraries: the same values as in the recording that was packed."""
 
+import io
 import json
 import pathlib
+import subprocess
+import sys
+import tarfile
 
 import h5py
 import numpy as np
 import pytest
+from optional import optional
 
 import kinograph
 
@@ -76,6 +81,57 @@ def test_an_act_export_has_the_same_jpeg_files(tmp_path):
                 assert found == expected, name
             else:
                 assert np.array_equal(found, expected), name
+
+
+def test_tarfile_and_numpy_read_a_webdataset_export(tmp_path):
+    kinograph.pack(SAMPLE, tmp_path / "a.kino")
+    exported = kinograph.export(tmp_path / "a.kino", tmp_path / "out", to="webdataset")
+    assert not any(defect.lost for defect in exported.defects)
+    with tarfile.open(tmp_path / "out" / "shard-000000.tar") as tar, h5py.File(SAMPLE) as before:
+        members = {member.name: tar.extractfile(member).read() for member in tar.getmembers()}
+        assert all(member.mtime == 0 for member in tar.getmembers())
+        for demo in before["data"]:
+            about = json.loads(members[f"{demo}.kinograph.json"])
+            assert about["id"] == demo
+            actions = np.load(io.BytesIO(members[f"{demo}.actions.npy"]))
+            check_same_array(actions, before["data"][demo]["actions"])
+            assert members[f"{demo}.obs.agentview_image.00000.png"].startswith(b"\x89PNG")
+
+
+def check_same_array(found, expected):
+    assert found.dtype == expected.dtype
+    assert found.tobytes() == expected[()].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("to", "needs"),
+    [
+        ("webdataset", ["webdataset"]),
+        ("rlds", ["tensorflow_datasets", "google_crc32c"]),
+        ("mcap", ["mcap_ros2"]),
+    ],
+)
+def test_the_libraries_of_a_format_read_its_export(to, needs, tmp_path):
+    for library in needs:
+        optional(library)
+    kinograph.pack(SAMPLE, tmp_path / "a.kino")
+    kinograph.export(tmp_path / "a.kino", tmp_path / "out", to=to)
+    script = FIXTURES / f"check_export_{to}.py"
+    subprocess.run([sys.executable, script, SAMPLE, tmp_path / "out"], check=True)
+
+
+@pytest.mark.parametrize("to", ["webdataset", "rlds", "mcap"])
+def test_what_was_exported_is_packed_as_it_was(to, tmp_path):
+    kinograph.pack(SAMPLE, tmp_path / "a.kino")
+    kinograph.export(tmp_path / "a.kino", tmp_path / "out", to=to)
+    kinograph.pack(tmp_path / "out", tmp_path / "b.kino")
+    before, after = (kinograph.open(tmp_path / name) for name in ("a.kino", "b.kino"))
+    for episode in before:
+        other = after[episode.id]
+        assert (other.task, other.splits) == (episode.task, episode.splits)
+        for name in episode.streams:
+            assert other[name].rate_hz == episode[name].rate_hz
+            assert np.array_equal(other[name][:], episode[name][:])
 
 
 def test_a_long_attribute_survives(tmp_path):

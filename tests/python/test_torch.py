@@ -348,3 +348,65 @@ def test_ranks_are_those_of_torch_distributed(lift):
         assert f"rank {rank} of 2" in text
         loader = make(lift, rank=rank, world_size=2)
         assert sums == [float(batch["actions"].sum()) for batch in loader]
+
+
+class PretendedEvent:
+    """What the clock asks of an event, without a GPU: it is past when the test says so."""
+
+    made = ()
+
+    def __init__(self, *, enable_timing):
+        assert enable_timing
+        self.is_past, self.stream = False, None
+        PretendedEvent.made = (*PretendedEvent.made, self)
+
+    def record(self, stream):
+        self.stream = stream
+
+    def query(self):
+        return self.is_past
+
+    def elapsed_time(self, end):
+        assert self.is_past
+        assert end.is_past, "the GPU would have to be waited for"
+        return 1000.0 * (self.made.index(end) - self.made.index(self))
+
+    def synchronize(self):
+        pytest.fail("nobody waits for the GPU")
+
+
+def test_compute_is_timed_by_events_on_the_current_stream_and_nobody_waits(monkeypatch):
+    monkeypatch.setattr(PretendedEvent, "made", ())
+    monkeypatch.setattr(torch.cuda, "Event", PretendedEvent)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("nobody waits"))
+    profile = kinograph.profile([1, 2, 3], lambda batch: None, device="cuda:1")
+    report = profile.report()
+    assert (report.clock, report.pending, report.compute_s) == ("cuda", 3, 0.0)
+    assert {event.stream for event in PretendedEvent.made} == {"stream of cuda:1"}
+    for event in PretendedEvent.made:
+        event.is_past = True
+    report = profile.report()
+    assert (report.pending, report.compute_s) == (0, 3.0)
+    # From the second event to the sixth there are four seconds, two of them in steps.
+    assert report.utilisation == 0.5
+
+
+@needs_gpu
+def test_a_gpu_is_timed_as_long_as_it_computes(lift):
+    loader = make(lift, device="cuda")
+    left = torch.randn(4096, 4096, device="cuda")
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    alone = 0.0
+    for _ in loader:
+        with loader.compute():
+            begin.record()
+            for _ in range(20):
+                left = (left @ left).clamp(-1, 1)
+            end.record()
+        torch.cuda.synchronize()
+        alone += begin.elapsed_time(end) / 1e3
+    report = loader.report().loop
+    assert report.clock == "cuda"
+    assert report.pending == 0
+    assert alone <= report.compute_s < 1.5 * alone

@@ -27,6 +27,7 @@
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
 //! what a file claims.
 
+mod about;
 mod clock;
 mod defect;
 mod error;

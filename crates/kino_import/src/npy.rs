@@ -73,6 +73,38 @@ pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     }
 }
 
+/// Numpy's name of a type with its byte order, which is little-endian.
+pub(crate) fn name_of(dtype: Dtype) -> String {
+    let letter = match dtype {
+        Dtype::Bool => 'b',
+        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
+        dtype if dtype.is_float() => 'f',
+        _ => 'u',
+    };
+    let order = if dtype.size() == 1 { '|' } else { '<' };
+    format!("{order}{letter}{}", dtype.size())
+}
+
+/// The header of a file of numbers, as numpy writes it: the values follow at a multiple of 64 bytes.
+pub(crate) fn header(dtype: Dtype, shape: &[usize]) -> Vec<u8> {
+    let dims: Vec<_> = shape.iter().map(ToString::to_string).collect();
+    let shape = match dims.as_slice() {
+        [one] => format!("({one},)"),
+        dims => format!("({})", dims.join(", ")),
+    };
+    let descr = name_of(dtype);
+    let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}");
+    let len = (MAGIC_LEN + text.len() + 1).next_multiple_of(64) - MAGIC_LEN;
+    text.push_str(&" ".repeat(len - 1 - text.len()));
+    text.push('\n');
+    // A shape has few axes: the text is never as long as 64 kB.
+    let len = u16::try_from(len).unwrap_or(u16::MAX).to_le_bytes();
+    [&b"\x93NUMPY\x01\x00"[..], &len, text.as_bytes()].concat()
+}
+
+/// Magic, version and length of the text.
+const MAGIC_LEN: usize = 10;
+
 /// What one element of an array is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Element {

@@ -78,6 +78,12 @@ pub(crate) fn set_rate(episode: &mut EpisodePlan, rate_hz: f64) {
     }
 }
 
+/// Whether every stream of an episode has its clock already: an export wrote it.
+pub(crate) fn has_clocks(episode: &EpisodePlan) -> bool {
+    let none = ClockPlan::Regular { rate_hz: 0.0 };
+    episode.streams.iter().all(|stream| stream.clock != none)
+}
+
 /// A number that can be a rate.
 pub(crate) fn is_rate(rate_hz: &f64) -> bool {
     rate_hz.is_finite() && *rate_hz > 0.0

@@ -1,7 +1,7 @@
-//! PNG files to pixels. PNG is lossless: the pixels are stored again, exactly, in a codec that reads faster.
+//! PNG files to pixels, and back. PNG is lossless: the pixels are stored again, exactly, in a codec that reads faster.
 //!
 //! ```text
-//! 89 PNG …  IHDR width height depth colours  …  IDAT …  IEND ──▶ u8 or u16 [height, width, 1 to 4]
+//! 89 PNG …  IHDR width height depth colours  …  IDAT …  IEND ◀─▶ u8 or u16 [height, width, 1 to 4]
 //! ```
 //!
 //! A palette becomes the colours it stands for, and grey of fewer than 8 bits becomes 8.
@@ -9,7 +9,7 @@
 use std::io::Cursor;
 
 use kino_codec::{Dtype, MAX_FRAME_BYTES, ValueType};
-use png::{BitDepth, ColorType, Decoder, Limits, Reader, Transformations};
+use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Reader, Transformations};
 
 /// The pixels of a picture: their type, of the shape `[height, width, colours]`, and the values.
 pub(crate) type Pixels = (ValueType, Vec<u8>);
@@ -71,13 +71,69 @@ fn value_type(reader: &Reader<Cursor<&[u8]>>) -> Result<ValueType, String> {
     ValueType::new(dtype, &shape).map_err(|error| format!("is a PNG file with {error}"))
 }
 
+/// The form of a picture in a file; none if no PNG file can hold such frames. `[height, width]` is grey.
+fn form(ty: &ValueType) -> Option<(u32, u32, ColorType, BitDepth)> {
+    let (height, width, colours) = match *ty.shape() {
+        [height, width] => (height, width, 1),
+        [height, width, colours] => (height, width, colours),
+        _ => return None,
+    };
+    let colour = match colours {
+        1 => ColorType::Grayscale,
+        2 => ColorType::GrayscaleAlpha,
+        3 => ColorType::Rgb,
+        4 => ColorType::Rgba,
+        _ => return None,
+    };
+    let depth = match ty.dtype() {
+        Dtype::U8 => BitDepth::Eight,
+        Dtype::U16 => BitDepth::Sixteen,
+        _ => return None,
+    };
+    let side = |len: usize| u32::try_from(len).ok().filter(|&len| len > 0);
+    Some((side(width)?, side(height)?, colour, depth))
+}
+
+/// Whether a PNG file can hold frames of this type.
+pub(crate) fn holds(ty: &ValueType) -> bool {
+    form(ty).is_some()
+}
+
+/// Encodes a frame. The same frame always gives the same bytes.
+pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
+    let (width, height, colour, depth) = form(ty).ok_or("is no picture that PNG can hold")?;
+    let swapped: Vec<u8>;
+    let values = match depth {
+        BitDepth::Sixteen => {
+            let numbers = values.as_chunks::<2>().0;
+            swapped = numbers
+                .iter()
+                .flat_map(|&[low, high]| [high, low])
+                .collect();
+            &swapped
+        }
+        _ => values,
+    };
+    let mut file = Vec::new();
+    let mut encoder = Encoder::new(&mut file, width, height);
+    encoder.set_color(colour);
+    encoder.set_depth(depth);
+    encoder.set_compression(Compression::Fast);
+    let written = encoder.write_header().and_then(|mut writer| {
+        writer.write_image_data(values)?;
+        writer.finish()
+    });
+    written.map_err(|error| format!("cannot be a PNG file: {error}"))?;
+    Ok(file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn encode(colour: ColorType, depth: BitDepth, size: (u32, u32), values: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut encoder = png::Encoder::new(&mut file, size.0, size.1);
+        let mut encoder = Encoder::new(&mut file, size.0, size.1);
         encoder.set_color(colour);
         encoder.set_depth(depth);
         if colour == ColorType::Indexed {
@@ -107,6 +163,32 @@ mod tests {
         let palette = encode(ColorType::Indexed, BitDepth::One, (3, 1), &[0b0110_0000]);
         assert_eq!(decode(&palette).unwrap().1, [1, 2, 3, 4, 5, 6, 4, 5, 6]);
         assert_eq!(header(&palette).unwrap().shape(), [1, 3, 3]);
+    }
+
+    #[test]
+    fn pixels_that_are_written_come_back() {
+        for (dtype, shape) in [
+            (Dtype::U8, &[2, 3, 3][..]),
+            (Dtype::U8, &[4, 1]),
+            (Dtype::U8, &[3, 2, 4]),
+            (Dtype::U16, &[2, 5, 1]),
+            (Dtype::U16, &[2, 2, 2]),
+        ] {
+            let ty = ValueType::new(dtype, shape).unwrap();
+            let values: Vec<u8> = (0..=255).cycle().take(ty.frame_bytes()).collect();
+            let file = super::encode(&ty, &values).unwrap();
+            assert_eq!(decode(&file).unwrap().1, values, "{ty}");
+            assert_eq!(file, super::encode(&ty, &values).unwrap());
+            assert!(super::encode(&ty, &values[1..]).is_err());
+        }
+        for (dtype, shape) in [
+            (Dtype::F32, &[2, 2][..]),
+            (Dtype::U8, &[2, 2, 5]),
+            (Dtype::U8, &[0, 2]),
+            (Dtype::U8, &[7]),
+        ] {
+            assert!(!holds(&ValueType::new(dtype, shape).unwrap()));
+        }
     }
 
     #[test]

@@ -38,8 +38,9 @@ mod order;
 mod windows;
 
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, Loader, LoaderOptions, Next, Normal, OnError,
-    PictureNumber, Pictures, Report, Size, Stage, StageReport, Wished, default_threads,
+    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, Loader, LoaderOptions, Metering, Moment,
+    Next, Normal, OnError, PictureNumber, Pictures, Report, Size, Stage, StageReport, TraceEvent,
+    TraceLog, WaitBucket, WaitReport, Watch, Wished, default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use order::{

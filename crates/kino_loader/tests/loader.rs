@@ -13,9 +13,13 @@ mod recording;
 #[path = "loader/compare.rs"]
 mod compare;
 
+use std::time::Duration;
+
 use compare::{REQUEST, assert_batch, bind, damage, groups, order};
 use kino_dataset::Array;
-use kino_loader::{Batch, Loader, LoaderOptions, OnError, PoolSize, Shuffle, Tail};
+use kino_loader::{
+    Batch, Loader, LoaderOptions, Metering, Next, OnError, PoolSize, Shuffle, Stage, Tail, TraceLog,
+};
 
 #[test]
 fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
@@ -54,6 +58,71 @@ fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
             if memory_bytes == total {
                 assert!(report.pool_peak_bytes <= total, "{report:?}");
             }
+        }
+    }
+}
+
+#[test]
+fn the_report_adds_up() {
+    let (_folder, dataset) = recording::open(6);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
+    for metering in [Metering::Full, Metering::Least] {
+        let options = LoaderOptions {
+            batches: Some(40),
+            metering,
+            is_traced: true,
+            ..LoaderOptions::default()
+        };
+        let mut loader =
+            Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+        let watch = loader.watch();
+        for _ in 0..40 {
+            // As Python does: not all at once.
+            while let Next::Later = loader.next_batch_within(Duration::from_micros(50)).unwrap() {}
+        }
+        drop(loader);
+        let (report, log) = (watch.report(), watch.finish_trace());
+        let counted = |full: u64| if metering == Metering::Full { full } else { 0 };
+        let waits = report.waits.buckets.iter().map(|bucket| bucket.count);
+        assert_eq!(waits.sum::<u64>(), counted(39), "all but the first");
+        let taken = report.timeline.iter().map(|moment| moment.batches);
+        assert_eq!(taken.sum::<u64>(), counted(40));
+        assert_eq!(report.pool_hits + report.pool_misses, counted(480));
+        if metering == Metering::Full {
+            let waited: f64 = report.timeline.iter().map(|moment| moment.wait_s).sum();
+            assert!((waited - report.stage(Stage::Wait).busy_s).abs() < 1e-6);
+            assert_eq!(report.timeline.last().unwrap().made, 40);
+            assert!(report.read_amplification() >= 1.0, "{report:?}");
+            assert!(report.decode_amplification() > 0.0);
+            assert!(report.batch_buffer_bytes > 0);
+        }
+        assert_nested(&log);
+    }
+}
+
+/// On each thread, what began later ended before what it began in, or after it.
+fn assert_nested(log: &TraceLog) {
+    let stages = Stage::ALL.map(Stage::name);
+    for stage in stages {
+        assert!(
+            log.events.iter().any(|event| event.name == stage),
+            "{stage}"
+        );
+    }
+    for thread in log.threads.keys() {
+        let mut own: Vec<_> = log
+            .events
+            .iter()
+            .filter(|event| event.thread == *thread)
+            .collect();
+        own.sort_by_key(|event| (event.start_ns, std::cmp::Reverse(event.len_ns)));
+        let mut open: Vec<u64> = Vec::new();
+        for event in own {
+            let end = event.start_ns + event.len_ns;
+            open.retain(|&outer| outer > event.start_ns);
+            assert!(open.iter().all(|&outer| end <= outer), "{event:?}");
+            open.push(end);
         }
     }
 }

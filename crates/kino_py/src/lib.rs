@@ -5,6 +5,7 @@
 //! kinograph.Stream  ─▶ _core.Stream    stream.rs: frames are decoded straight into numpy's memory
 //! kinograph.Windows ─▶ _core.Windows   windows.rs
 //! kinograph.Order   ─▶ _core.Order     order.rs, lengths.rs
+//! a loader, a report ─▶ _core.Loader   loader.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
 //! kinograph.export  ─▶ _core.export    export.rs
@@ -44,7 +45,7 @@ mod _core {
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]
-    use crate::loader::Loader;
+    use crate::loader::{Loader, report_page};
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]

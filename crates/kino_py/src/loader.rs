@@ -3,15 +3,15 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use kino_advisor::Measured;
 use kino_codec::Layout;
 use kino_loader::{
-    Batch, CpuShare, CropPlace, LoaderOptions, Next, Normal, OnError, PictureNumber, Pictures,
-    Report, Size, Wished, default_threads,
+    Batch, CpuShare, CropPlace, LoaderOptions, Metering, Next, Normal, OnError, PictureNumber,
+    Pictures, Size, Watch, Wished, default_threads,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 
 use crate::arguments::{parse, to_uneven};
 use crate::batch::{BatchMemory, array};
@@ -26,6 +26,8 @@ const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct Loader {
     inner: Mutex<Option<kino_loader::Loader>>,
+    /// Needs no lock that is held while a batch is waited for.
+    watch: Watch,
     /// The process whose threads work for it.
     process: u32,
 }
@@ -50,6 +52,16 @@ struct Options {
     random_crop: bool,
     normal: Vec<(String, Vec<f64>, Vec<f64>)>,
     skip_errors: bool,
+    /// Whether everything in the report is measured; the other way is for measuring the meter.
+    #[serde(default = "yes")]
+    meter: bool,
+    /// Whether it is traced from the beginning.
+    #[serde(default)]
+    trace: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Height and width of all pictures, or by key.
@@ -109,8 +121,10 @@ impl Loader {
         let windows = windows.into_iter().map(inner).collect();
         let order = order.inner.clone();
         let loader = py.detach(|| kino_loader::Loader::start(order, windows, options));
+        let loader = loader.map_err(loader_to_py)?;
         Ok(Self {
-            inner: Mutex::new(Some(loader.map_err(loader_to_py)?)),
+            watch: loader.watch(),
+            inner: Mutex::new(Some(loader)),
             process: std::process::id(),
         })
     }
@@ -134,10 +148,22 @@ impl Loader {
     }
 
     /// What it did so far, as JSON.
-    fn report(&self, py: Python<'_>) -> PyResult<Option<String>> {
+    fn report(&self, py: Python<'_>) -> PyResult<String> {
         self.check_process()?;
-        // Another thread may hold the lock while it waits for a batch; Python goes on meanwhile.
-        Ok(py.detach(|| self.lock().as_ref().map(|loader| to_json(&loader.report()))))
+        py.detach(|| to_json(&self.watch.report()))
+    }
+
+    /// From now on what each thread does when is kept; the nanoseconds since the loader started.
+    fn start_trace(&self, py: Python<'_>) -> PyResult<u64> {
+        self.check_process()?;
+        py.detach(|| self.watch.start_trace());
+        Ok(u64::try_from(self.watch.now().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// What was kept, as JSON.
+    fn finish_trace(&self, py: Python<'_>) -> PyResult<String> {
+        self.check_process()?;
+        py.detach(|| to_json(&self.watch.finish_trace()))
     }
 
     /// Ends its threads.
@@ -224,6 +250,12 @@ impl Options {
             } else {
                 OnError::Raise
             },
+            metering: if self.meter {
+                Metering::Full
+            } else {
+                Metering::Least
+            },
+            is_traced: self.trace,
             ..LoaderOptions::default()
         })
     }
@@ -246,33 +278,22 @@ fn to_dict(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict>> {
     Ok(arrays)
 }
 
-fn to_json(report: &Report) -> String {
-    let stages = report.stages.iter().map(|stage| {
-        json!({
-            "stage": stage.stage.name(),
-            "busy_s": stage.busy_s,
-            "tasks": stage.tasks,
-            "bytes": stage.bytes,
-        })
-    });
-    json!({
-        "elapsed_s": report.elapsed_s,
-        "stages": stages.collect::<Vec<_>>(),
-        "batches": report.batches,
-        "samples": report.samples,
-        "frames_decoded": report.frames_decoded,
-        "frames_used": report.frames_used,
-        "substituted": report.substituted,
-        "pool_bytes": report.pool_bytes,
-        "pool_peak_bytes": report.pool_peak_bytes,
-        "stored_peak_bytes": report.stored_peak_bytes,
-        "depth": report.depth,
-        "prefetch_depth": report.prefetch_depth,
-        "prefetch_changes": report.prefetch_changes,
-        "batch_s": report.batch_s,
-        "step_s": report.step_s,
-        "threads_active": report.threads_active,
-        "readers_active": report.readers_active,
-    })
-    .to_string()
+/// A report or a trace as text: plain numbers, which JSON always has a form for.
+fn to_json(value: &impl Serialize) -> PyResult<String> {
+    serde_json::to_string(value)
+        .map_err(|error| invalid(format!("numbers that JSON has no form for: {error}")))
+}
+
+/// A page of what was measured, which is JSON: a file, or a part of another page.
+#[pyfunction]
+pub(crate) fn report_page(py: Python<'_>, measured: &str, is_whole: bool) -> PyResult<String> {
+    let measured: Measured = parse("what was measured", measured)?;
+    Ok(py.detach(|| {
+        let page = measured.to_page();
+        if is_whole {
+            page.to_html()
+        } else {
+            page.to_fragment()
+        }
+    }))
 }

@@ -21,9 +21,12 @@ use kino_dataset::{Dataset, Selection};
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::export as hdf5;
+use crate::mcap::export as mcap;
 use crate::pack::Progress;
-pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline};
-pub(crate) use pen::Pen;
+use crate::rlds::export as rlds;
+use crate::webdataset::export as webdataset;
+pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline, after};
+pub(crate) use pen::{Pen, PictureForm};
 
 /// A format that can be exported to.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +60,24 @@ pub const EXPORTERS: &[Exporter] = &[
         makes: "a folder of arrays over all episodes, as diffusion_policy reads them (zarr version 2)",
         plan: zarr::plan,
         write: zarr::write,
+    },
+    Exporter {
+        name: "webdataset",
+        makes: "a folder of tars of WebDataset, one sample per episode",
+        plan: webdataset::plan,
+        write: webdataset::write,
+    },
+    Exporter {
+        name: "rlds",
+        makes: "a folder of TFRecord files that TensorFlow Datasets opens, one Example per episode (RLDS)",
+        plan: rlds::plan,
+        write: rlds::write,
+    },
+    Exporter {
+        name: "mcap",
+        makes: "a folder of MCAP files of ROS 2 messages, one per episode",
+        plan: mcap::plan,
+        write: mcap::write,
     },
 ];
 
@@ -97,6 +118,8 @@ pub fn export(
     }
     refuse_existing(target)?;
     let mut outline = Outline::of(dataset, &options.selection)?;
+    let name = target.file_name().unwrap_or_default();
+    outline.target = name.to_string_lossy().into_owned();
     (exporter.plan)(&mut outline)?;
     let defects = outline.take_defects();
     if options.on_defect == OnDefect::Error && defects.iter().any(Defect::is_fault) {

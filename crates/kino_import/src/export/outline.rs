@@ -22,6 +22,8 @@ const ABOUT_ORIGIN: &[&str] = &["sources"];
 #[derive(Debug)]
 pub(crate) struct Outline {
     pub(crate) dataset: Dataset,
+    /// The name of the file or folder that is written.
+    pub(crate) target: String,
     /// What the dataset says about itself.
     pub(crate) attributes: Map<String, Value>,
     pub(crate) episodes: Vec<EpisodeOutline>,
@@ -75,6 +77,7 @@ impl Outline {
         attributes.retain(|name, _| !ABOUT_ORIGIN.contains(&name.as_str()));
         let mut outline = Self {
             dataset: dataset.clone(),
+            target: String::new(),
             attributes,
             episodes: Vec::new(),
             defects: BTreeMap::new(),
@@ -225,6 +228,31 @@ impl Outline {
         Ok(())
     }
 
+    /// For a format in which all episodes have the same streams: leaves out those that are not in every episode with the
+    /// same type.
+    pub(crate) fn keep_common(&mut self) {
+        let mut found: BTreeMap<String, (FrameType, usize)> = BTreeMap::new();
+        for stream in self.episodes.iter().flat_map(|episode| &episode.streams) {
+            let entry = found.entry(stream.name.clone());
+            let (frame, episodes) = entry.or_insert((stream.frame.clone(), 0));
+            *episodes += usize::from(*frame == stream.frame);
+        }
+        let mut episodes = std::mem::take(&mut self.episodes);
+        let count = episodes.len();
+        found.retain(|_, (_, episodes)| *episodes == count);
+        for episode in &mut episodes {
+            episode.streams.retain(|stream| {
+                let is_common = found.contains_key(&stream.name);
+                if !is_common {
+                    let place = format!("stream `{}`", stream.source);
+                    self.lose(&place, "is not in every episode with the same type");
+                }
+                is_common
+            });
+        }
+        self.episodes = episodes;
+    }
+
     /// Names every episode by `rename`, from its id and its place. Two of one name are refused.
     pub(crate) fn rename_episodes(&mut self, rename: fn(&str, usize) -> String) -> Result<()> {
         let mut episodes = std::mem::take(&mut self.episodes);
@@ -246,4 +274,10 @@ impl Outline {
         self.episodes = episodes;
         Ok(())
     }
+}
+
+/// The part of a name after any of these beginnings, with `/` and `.` as `_`.
+pub(crate) fn after(name: &str, beginnings: &[&str]) -> Option<String> {
+    let rest = beginnings.iter().find_map(|one| name.strip_prefix(one))?;
+    Some(rest.replace(['/', '.'], "_"))
 }

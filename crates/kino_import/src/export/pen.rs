@@ -2,11 +2,13 @@
 
 use std::ops::{ControlFlow, Range};
 
-use kino_dataset::Stream;
+use kino_codec::ValueType;
+use kino_dataset::{Kind, Stream};
 
-use crate::error::{ImportError, Result};
+use crate::error::{ImportError, Result, invalid};
 use crate::export::{Outline, StreamOutline};
 use crate::pack::Progress;
+use crate::png;
 use crate::source::block_frames;
 
 /// Reads frames for an exporter, and tells the caller.
@@ -35,15 +37,44 @@ impl<'a> Pen<'a> {
         stream: &Stream,
         mut take: impl FnMut(Range<usize>, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let step = usize::try_from(block_frames(stream.frame_type())).unwrap_or(1);
-        for start in (0..stream.len()).step_by(step) {
-            let frames = start..stream.len().min(start.saturating_add(step));
-            let block = stream.read(frames.clone())?;
-            take(frames, &block)?;
-            self.progress.bytes_done += block.len() as u64;
-            self.tell()?;
+        let mut start = 0;
+        while start < stream.len() {
+            let (frames, block) = self.block(stream, start)?;
+            take(frames.clone(), &block)?;
+            start = frames.end;
         }
         Ok(())
+    }
+
+    /// A block of frames of a stream of numbers, from `start` on.
+    pub(crate) fn block(
+        &mut self,
+        stream: &Stream,
+        start: usize,
+    ) -> Result<(Range<usize>, Vec<u8>)> {
+        let step = usize::try_from(block_frames(stream.frame_type())).unwrap_or(1);
+        let frames = start..stream.len().min(start.saturating_add(step));
+        let block = stream.read(frames.clone())?;
+        self.progress.bytes_done += block.len() as u64;
+        self.tell()?;
+        Ok((frames, block))
+    }
+
+    /// The JPEG file of a frame.
+    pub(crate) fn jpeg(
+        &mut self,
+        (source, ty): (&Stream, &ValueType),
+        frame: usize,
+    ) -> Result<Vec<u8>> {
+        let Some(file) = source.read_bitstream(frame)? else {
+            let name = &source.schema().name;
+            return Err(invalid(format!(
+                "stream `{name}` does not store a JPEG file for frame {frame}"
+            )));
+        };
+        self.progress.bytes_done += ty.frame_bytes() as u64;
+        self.tell()?;
+        Ok(file)
     }
 
     /// All texts of a stream.
@@ -69,6 +100,32 @@ impl<'a> Pen<'a> {
         Ok(Some(files))
     }
 
+    /// All pictures of a stream as files, in order: `take` gets the number of each and the file.
+    pub(crate) fn each_picture(
+        &mut self,
+        (source, form): (&Stream, &PictureForm),
+        mut take: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let name = &source.schema().name;
+        match form {
+            PictureForm::Jpeg(ty) => {
+                for frame in 0..source.len() {
+                    take(frame, &self.jpeg((source, ty), frame)?)?;
+                }
+                Ok(())
+            }
+            PictureForm::Png(ty) => self.each_block(source, |frames, block| {
+                for (frame, values) in frames.zip(block.chunks_exact(ty.frame_bytes())) {
+                    let file = png::encode(ty, values).map_err(|what| {
+                        invalid(format!("frame {frame} of stream `{name}` {what}"))
+                    })?;
+                    take(frame, &file)?;
+                }
+                Ok(())
+            }),
+        }
+    }
+
     /// An episode is done.
     pub(crate) fn next_episode(&mut self) -> Result<()> {
         self.progress.episodes_done += 1;
@@ -83,7 +140,37 @@ impl<'a> Pen<'a> {
     }
 }
 
+/// How the pictures of a stream become files.
+#[derive(Debug)]
+pub(crate) enum PictureForm {
+    /// The files that the dataset stores.
+    Jpeg(ValueType),
+    /// Pixels, encoded without loss.
+    Png(ValueType),
+}
+
+impl PictureForm {
+    /// The ending of the files.
+    pub(crate) fn ending(&self) -> &'static str {
+        match self {
+            Self::Jpeg(_) => "jpg",
+            Self::Png(_) => "png",
+        }
+    }
+}
+
 impl StreamOutline {
+    /// How its pictures become files; none if it has no pictures, or such that no file can hold.
+    pub(crate) fn picture_form(&self) -> Option<PictureForm> {
+        let ty = self.frame.as_values()?.clone();
+        let is_picture = matches!(self.kind, Kind::Image | Kind::Depth) && png::holds(&ty);
+        match self.is_jpeg {
+            _ if !is_picture => None,
+            true => Some(PictureForm::Jpeg(ty)),
+            false => Some(PictureForm::Png(ty)),
+        }
+    }
+
     /// Bytes of its frames; none for text.
     fn raw_bytes(&self) -> u64 {
         let frame = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());

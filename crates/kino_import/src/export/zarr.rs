@@ -12,15 +12,15 @@
 //! | any other stream | its name, with `_` for `/` and `.` |
 //! | id, splits, task, success, licence and attributes of an episode, text | nowhere |
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use kino_codec::{Dtype, FrameType, ValueType};
+use kino_codec::{Dtype, ValueType};
 use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::export::{Outline, Pen, StreamOutline, unwritable};
+use crate::npy;
 
 /// A piece of an array has at most this many bytes, unless one row has more.
 const PIECE_BYTES: usize = 4 << 20;
@@ -74,24 +74,13 @@ fn stream_name(stream: &StreamOutline) -> String {
 
 /// Leaves streams that are numbers of one type in every episode.
 fn keep_common(outline: &mut Outline) {
-    let mut found: BTreeMap<String, (FrameType, usize)> = BTreeMap::new();
-    for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
-        let entry = found.entry(stream.name.clone());
-        let (frame, episodes) = entry.or_insert((stream.frame.clone(), 0));
-        *episodes += usize::from(*frame == stream.frame);
-    }
-    let count = outline.episodes.len();
     let mut lost = Vec::new();
     for episode in &mut outline.episodes {
         episode.streams.retain(|stream| {
-            let elements = stream.frame.as_values().map(ValueType::elements);
-            let what = match (elements, found.get(&stream.name)) {
-                (None, _) => "is text, the format has numbers only",
-                (Some(0), _) => "has frames of no numbers",
-                (_, Some((_, episodes))) if *episodes < count => {
-                    "is not in every episode with the same type"
-                }
-                _ => return true,
+            let what = match stream.frame.as_values().map(ValueType::elements) {
+                None => "is text, the format has numbers only",
+                Some(0) => "has frames of no numbers",
+                Some(_) => return true,
             };
             lost.push((format!("stream `{}`", stream.source), what));
             false
@@ -100,6 +89,7 @@ fn keep_common(outline: &mut Outline) {
     for (place, what) in lost {
         outline.lose(&place, what);
     }
+    outline.keep_common();
 }
 
 /// Writes the folder.
@@ -170,7 +160,7 @@ impl<'a> Array<'a> {
             "zarr_format": 2,
             "shape": with(rows),
             "chunks": with(in_piece),
-            "dtype": numpy_name(dtype),
+            "dtype": npy::name_of(dtype),
             "compressor": null,
             "filters": null,
             "fill_value": null,
@@ -216,16 +206,4 @@ impl<'a> Array<'a> {
         self.piece.resize(self.piece_bytes, 0);
         self.flush()
     }
-}
-
-/// Numpy's name of a type with its byte order.
-fn numpy_name(dtype: Dtype) -> String {
-    let letter = match dtype {
-        Dtype::Bool => 'b',
-        Dtype::I8 | Dtype::I16 | Dtype::I32 | Dtype::I64 => 'i',
-        dtype if dtype.is_float() => 'f',
-        _ => 'u',
-    };
-    let order = if dtype.size() == 1 { '|' } else { '<' };
-    format!("{order}{letter}{}", dtype.size())
 }

@@ -209,7 +209,7 @@ pub(crate) fn kind_of(name: &str, frame: &FrameType) -> Kind {
 }
 
 /// Marks each `next_obs/x` that may be `obs/x`, one step ahead.
-fn find_shifts(streams: &mut [StreamPlan]) {
+pub(crate) fn find_shifts(streams: &mut [StreamPlan]) {
     let bases: Vec<_> = streams
         .iter()
         .map(|stream| {

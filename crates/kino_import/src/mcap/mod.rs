@@ -18,6 +18,7 @@ mod bytes;
 mod cdr;
 mod decoder;
 mod entries;
+pub(crate) mod export;
 mod json;
 mod leaf;
 mod mapping;
@@ -35,13 +36,15 @@ mod topic;
 mod walk;
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use kino_codec::FrameType;
+use kino_codec::{Dtype, FrameType};
 use serde_json::{Map, Value as Json};
 
+use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
@@ -105,6 +108,11 @@ impl McapSource {
             found.extend(contents.topics.iter().map(|topic| topic.name.clone()));
             source.add(path, contents, &mapping, paths.len())?;
         }
+        if let Some(folder) = paths.first().and_then(|path| path.parent()) {
+            let (said, fault) = about::read_dataset(folder);
+            source.info.attributes = said.unwrap_or(std::mem::take(&mut source.info.attributes));
+            source.info.defects.extend(fault);
+        }
         for stream in mapping
             .streams
             .iter()
@@ -132,7 +140,7 @@ impl McapSource {
     fn add(
         &mut self,
         path: &Path,
-        contents: Contents,
+        mut contents: Contents,
         mapping: &Mapping,
         files: usize,
     ) -> Result<()> {
@@ -140,21 +148,19 @@ impl McapSource {
             path: path.to_owned(),
             source,
         })?;
-        let file = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let stem = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
+        let (file, stem) = (text(path.file_name()), text(path.file_stem()));
         let marks = contents.marks.last().map_or(&[][..], Vec::as_slice);
         let spans = split::split(&mapping.episodes, &contents.topics, marks);
-        let id = |idx: usize| match spans.len() {
-            1 => stem.clone(),
-            _ => format!("{stem}/{idx}"),
+        // A file that a mapping splits or picks from is not what was exported.
+        let about = match (spans.len(), mapping.streams.is_empty()) {
+            (1, true) => self.about(&mut contents, &file),
+            _ => None,
+        };
+        let id = |idx: usize| match (&about, spans.len()) {
+            (Some(about), _) => about.id().to_owned(),
+            (None, 1) => stem.clone(),
+            (None, _) => format!("{stem}/{idx}"),
         };
         let planned = plan::plan(&contents.topics, mapping);
         let entries: Vec<_> = contents
@@ -171,13 +177,17 @@ impl McapSource {
             };
             let topics = contents.topics.iter().zip(&planned).zip(&entries);
             let topics = topics.map(|((topic, planned), entries)| (topic, planned, &*entries[idx]));
-            let (mut episode, parts, defects) = planning.episode(topics);
+            let (mut episode, mut parts, defects) = planning.episode(topics);
             self.info.defects.extend(defects);
             if parts.is_empty() {
                 continue;
             }
             episode.file = self.info.files.len();
             episode.task = plan::task(mapping, &contents, span);
+            if let Some(about) = &about {
+                let faults = about.clone().apply(&mut episode, &mut parts);
+                self.blame_about(&file, faults, &episode.id);
+            }
             self.episodes.push(episode);
             self.parts.push(parts);
         }
@@ -211,6 +221,33 @@ impl McapSource {
             .push(SourceFile::new(path.to_owned(), metadata.len()));
         self.blocks.push(contents.blocks);
         Ok(())
+    }
+
+    /// What an export wrote about the episode of a file.
+    fn about(&mut self, contents: &mut Contents, file: &str) -> Option<About> {
+        let said = contents.attributes.remove(export::ABOUT.0)?;
+        let Some(text) = said[export::ABOUT.1].as_str() else {
+            // Metadata of somebody else.
+            contents.attributes.insert(export::ABOUT.0.to_owned(), said);
+            return None;
+        };
+        let about = About::parse(text).map(About::with_bytes_as_bools);
+        about
+            .map_err(|what| self.blame_about(file, vec![what], ""))
+            .ok()
+    }
+
+    fn blame_about(&mut self, file: &str, faults: Vec<String>, episode: &str) {
+        let place = format!("{file}, metadata `{}`", export::ABOUT.0);
+        let faults = faults.into_iter().map(|what| {
+            let defect = Defect::new(&place, what, Action::Skipped);
+            if episode.is_empty() {
+                defect
+            } else {
+                defect.of(episode)
+            }
+        });
+        self.info.defects.extend(faults);
     }
 
     /// The payload of a message inside its block.
@@ -314,6 +351,12 @@ impl Part {
                 let wanted = frame.as_values().map_or(0, |ty| ty.frame_bytes());
                 if values.len() - before != wanted {
                     return Err(format!("has {} bytes, not {wanted}", values.len() - before));
+                }
+                let is_bool = frame
+                    .as_values()
+                    .is_some_and(|ty| ty.dtype() == Dtype::Bool);
+                if is_bool && values[before..].iter().any(|&byte| byte > 1) {
+                    return Err("has a truth value that is neither 0 nor 1".to_owned());
                 }
             }
         }

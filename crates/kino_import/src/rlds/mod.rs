@@ -10,6 +10,7 @@
 //! once, one episode at a time, and keeps where episodes are and what they are. Reading keeps the last few episodes.
 
 mod example;
+pub(crate) mod export;
 mod frames;
 mod plan;
 mod schema;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::open::ImportOptions;
@@ -110,9 +112,14 @@ impl RldsSource {
         add_labels(&folder, &mut leaves)?;
         let Shards {
             shards,
-            defects,
-            attributes,
+            mut defects,
+            mut attributes,
         } = shards::find(&folder, only)?;
+        if let Some(around) = folder.parent() {
+            let (said, fault) = about::read_dataset(around);
+            attributes = said.unwrap_or(attributes);
+            defects.extend(fault);
+        }
         let mut source = Self {
             info: SourceInfo {
                 format: "rlds",
@@ -210,7 +217,7 @@ impl RldsSource {
         let place = format!("{}:{object}", name.to_string_lossy());
         let Planned {
             streams,
-            parts,
+            mut parts,
             attributes,
             lost,
             task,
@@ -225,7 +232,7 @@ impl RldsSource {
         });
         let licence = self.info.attributes.get("redistributionInfo");
         let licence = licence.and_then(|info| info.get("license")?.as_str());
-        self.episodes.push(EpisodePlan {
+        let mut episode = EpisodePlan {
             id,
             splits: vec![shard.split.clone()],
             attributes,
@@ -235,14 +242,34 @@ impl RldsSource {
             file: self.info.files.len(),
             object,
             streams,
-        });
+        };
+        self.take_up_about(&mut episode, &mut parts, &place);
+        self.episodes.push(episode);
         self.parts.push(parts);
         self.spans.push(span);
+    }
+
+    /// Makes an episode what it was before an export wrote it.
+    fn take_up_about(&mut self, episode: &mut EpisodePlan, parts: &mut Vec<Part>, place: &str) {
+        let Some(Value::String(text)) = episode.attributes.get(plan::ABOUT) else {
+            return;
+        };
+        let faults = match About::parse(text) {
+            Ok(about) => about.apply(episode, parts),
+            Err(what) => vec![what],
+        };
+        let place = format!("{place}, `{}`", plan::ABOUT);
+        let faults = faults.into_iter();
+        let faults = faults.map(|what| Defect::new(&place, what, Action::Skipped).of(&episode.id));
+        self.info.defects.extend(faults);
     }
 
     /// Gives every stream its clock: what the user says, or else what an episode says of itself.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         for episode in &mut self.episodes {
+            if options.rate_hz.is_none() && plans::has_clocks(episode) {
+                continue;
+            }
             let said = episode.attributes.iter().find_map(|(name, value)| {
                 let last = name.rsplit('/').next().unwrap_or(name);
                 RATES.contains(&last).then_some(value)?.as_f64()

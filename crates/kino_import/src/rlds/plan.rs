@@ -36,6 +36,9 @@ const COUNTED: &[&str] = &[
 pub(crate) const FLAT: &str = "ragged_flat_values";
 pub(crate) const ROWS: &str = "ragged_row_lengths_0";
 
+/// What an export wrote about the episode; see `about.rs`.
+pub(crate) const ABOUT: &str = "episode_metadata/kinograph";
+
 /// How the frames of a stream are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reading {

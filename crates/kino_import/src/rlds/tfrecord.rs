@@ -17,7 +17,7 @@ use crate::error::{ImportError, Result};
 const HEAD_LEN: u64 = 12;
 
 /// Protocol buffers are not longer.
-const MAX_BODY_LEN: u64 = i32::MAX.unsigned_abs() as u64;
+pub(crate) const MAX_BODY_LEN: u64 = i32::MAX.unsigned_abs() as u64;
 
 /// Where a body is in its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,9 +136,12 @@ pub(crate) fn no_read(path: &Path, source: io::Error) -> ImportError {
 
 /// The checksum as it is stored: rotated and shifted, so that the checksum of a file of checksums is no constant.
 fn masked_crc(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-        .rotate_right(15)
-        .wrapping_add(0xa282_ead8)
+    mask(crc32c::crc32c(bytes))
+}
+
+/// See [`masked_crc`].
+pub(crate) fn mask(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
 #[cfg(test)]

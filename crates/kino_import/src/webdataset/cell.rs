@@ -85,6 +85,14 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
     }
 }
 
+/// A text per frame, from a JSON list of them.
+pub(crate) fn texts(list: &str) -> Result<Npy, String> {
+    let texts: Vec<String> =
+        serde_json::from_str(list).map_err(|_| "is no list of texts".to_owned())?;
+    let shape = vec![texts.len()];
+    Ok(Npy::Texts(texts, shape))
+}
+
 /// The names of the arrays of an npz.
 pub(crate) fn array_names(npz: &[u8]) -> Result<Vec<String>, String> {
     let members = zip::members(npz)?;

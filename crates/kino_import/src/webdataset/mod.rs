@@ -9,6 +9,7 @@
 //! reads every array of a sample per episode, because its length is in it; of other streams it reads the first frame.
 
 mod cell;
+pub(crate) mod export;
 mod names;
 mod plan;
 mod samples;
@@ -19,6 +20,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
+use crate::about;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::formats::files_ending;
@@ -34,6 +36,9 @@ use samples::Samples;
 
 /// What the names of files end with.
 const ENDINGS: &[&str] = &["tar", "robo"];
+
+/// The field of a sample that an export wrote: what else there is to say about the episode.
+const ABOUT: &str = "kinograph.json";
 
 /// Episodes of tars.
 #[derive(Debug)]
@@ -68,10 +73,13 @@ impl TarSource {
             samples.add(file)?;
         }
         let is_steps = samples.are_steps();
-        let attributes = match is_steps {
+        let mut attributes = match is_steps {
             true => Map::new(),
             false => samples.take_attributes(path)?,
         };
+        let (said, fault) = about::read_dataset(path);
+        attributes.extend(said.unwrap_or_default());
+        samples.defects.extend(fault);
         let is_npz = samples
             .fields
             .values()
@@ -178,7 +186,7 @@ impl TarSource {
                 .map(|(field, what)| Defect::new(format!("{place}.{field}"), what, action).of(&id));
             self.info.defects.extend(defects);
         }
-        self.episodes.push(EpisodePlan {
+        let mut episode = EpisodePlan {
             object: id.clone(),
             id,
             splits: Vec::new(),
@@ -188,7 +196,15 @@ impl TarSource {
             licence: None,
             file,
             streams: planned.streams,
-        });
+        };
+        if let Some(about) = planned.about {
+            let faults = about.apply(&mut episode, &mut planned.parts).into_iter();
+            let place = format!("{place}.{ABOUT}");
+            let faults = faults.map(|what| Defect::new(&place, what, Action::Skipped));
+            let id = &episode.id;
+            self.info.defects.extend(faults.map(|fault| fault.of(id)));
+        }
+        self.episodes.push(episode);
         self.parts.push(planned.parts);
     }
 
@@ -200,6 +216,9 @@ impl TarSource {
             .values()
             .find_map(|value| rate_in(value, 0));
         for episode in &mut self.episodes {
+            if options.rate_hz.is_none() && plans::has_clocks(episode) {
+                continue;
+            }
             let said = || {
                 episode
                     .attributes
@@ -264,6 +283,7 @@ impl Source for TarSource {
                     .map_err(wrong)?
                 {
                     Cell::Array(npy) => Ok(npy),
+                    Cell::Text(list) => cell::texts(&list).map_err(wrong),
                     _ => Err(wrong("has changed since it was opened".to_owned())),
                 }
             })?;

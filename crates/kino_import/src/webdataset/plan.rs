@@ -11,18 +11,21 @@
 //! | `front.00000.jpg`, `front.00001.jpg`, … | stream `front` |
 //! | `.npy`, or an array of an `.npz`, with a first axis of T | stream |
 //! | any other array, if it is small, `.txt`, `.json` | attribute of the episode |
+//! | `kinograph.json`, which an export wrote | says what the other fields are: see `about.rs` |
 
 use std::collections::BTreeMap;
 
 use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
+use crate::about::About;
 use crate::hdf5::attributes;
 use crate::hdf5::plan::kind_of;
 use crate::npy::Npy;
 use crate::picture::Encoded;
 use crate::plans::INSTRUCTIONS;
 use crate::source::{ClockPlan, SourceFile, StreamPlan};
+use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::{self, Ending};
 
@@ -54,6 +57,8 @@ pub(crate) struct Planned {
     /// Field and what is worth knowing of it.
     pub(crate) noted: Vec<(String, String)>,
     pub(crate) task: Option<String>,
+    /// What an export wrote about it.
+    pub(crate) about: Option<About>,
 }
 
 /// An episode whose samples are its steps.
@@ -148,9 +153,13 @@ pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, 
     let mut out = Planned::default();
     let mut reader = Reader::default();
     let mut read = |place| reader.read(files, place).map_err(|error| error.to_string());
+    if let Some(&place) = fields.get(ABOUT) {
+        let about = About::parse(&String::from_utf8_lossy(&read(place)?));
+        out.about = Some(about.map_err(|what| format!("`{ABOUT}` {what}"))?);
+    }
     let mut pictures: BTreeMap<&str, BTreeMap<u64, Place>> = BTreeMap::new();
     let mut arrays = Vec::new();
-    for (field, &place) in fields {
+    for (field, &place) in fields.iter().filter(|(field, _)| *field != ABOUT) {
         match (place.ending, names::numbered(field)) {
             (Ending::Picture, Some((stream, number))) => {
                 pictures.entry(stream).or_default().insert(number, place);
@@ -158,8 +167,9 @@ pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, 
             _ => arrays.extend(out.look(fields, field, &read(place)?)?),
         }
     }
-    let frames = frame_count(&arrays, &pictures)?;
+    let most = frame_count(&arrays, &pictures)?;
     for (stream, places) in pictures {
+        let frames = out.frames(stream, most);
         if places.len() != frames {
             return Err(format!(
                 "`{stream}` has {} pictures in an episode of {frames} frames",
@@ -169,6 +179,7 @@ pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, 
         out.pictures(stream, places.into_values().collect(), &mut read)?;
     }
     for array in arrays {
+        let frames = out.frames(&array.name, most);
         out.array(array, frames);
     }
     Ok(out)
@@ -215,6 +226,18 @@ fn frame_count(
 }
 
 impl Planned {
+    /// How many frames a field must have to be a stream: an export says it of each.
+    fn frames(&self, name: &str, most: usize) -> usize {
+        let said = self.about.as_ref().and_then(|about| about.frames(name));
+        said.unwrap_or(most)
+    }
+
+    /// Whether a text is a list of one per frame.
+    fn is_text_stream(&self, name: &str) -> bool {
+        let about = self.about.as_ref();
+        about.is_some_and(|about| about.is_text(name))
+    }
+
     /// Looks at a field of a sample that is an episode: text is an attribute, arrays come back.
     fn look(&mut self, fields: &Fields, field: &str, bytes: &[u8]) -> Result<Vec<Found>, String> {
         let is_alone = |stem: &str| {
@@ -240,6 +263,17 @@ impl Planned {
                     frame: row_type(&npy),
                     small: is_small(&npy).then(|| cell::to_json(&npy)),
                 }),
+                Ok(Cell::Text(list)) if self.is_text_stream(&name) => {
+                    let npy = cell::texts(&list)?;
+                    arrays.push(Found {
+                        name,
+                        place,
+                        array,
+                        rows: first_axis(&npy),
+                        frame: row_type(&npy),
+                        small: None,
+                    });
+                }
                 Ok(Cell::Text(text)) => {
                     let value = attributes::text(&text);
                     self.look_for_task(&name, &Cell::Text(text));

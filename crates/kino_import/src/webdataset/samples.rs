@@ -11,6 +11,7 @@ use crate::formats::starts_with;
 use crate::hdf5::attributes;
 use crate::source::SourceFile;
 use crate::tar;
+use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{Place, Reader};
 use crate::webdataset::names;
 use crate::webdataset::plan::Fields;
@@ -79,8 +80,9 @@ impl Samples {
     /// Whether samples are steps: every name has the number of an episode and of a step, and no field is numbered.
     pub(crate) fn are_steps(&self) -> bool {
         let mut fields = self.fields.values().flat_map(BTreeMap::keys);
-        let is_numbered = fields.any(|field| names::numbered(field).is_some());
-        !is_numbered && self.keys.iter().all(|key| names::step(key).is_some())
+        // And no export of ours, whose samples are episodes.
+        let is_episode = fields.any(|field| names::numbered(field).is_some() || field == ABOUT);
+        !is_episode && self.keys.iter().all(|key| names::step(key).is_some())
     }
 
     /// Takes the samples that are JSON alone: they are about all episodes (`env_args.json`).

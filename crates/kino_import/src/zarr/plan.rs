@@ -25,6 +25,7 @@ use crate::hdf5::{kind_of, nest, number};
 use crate::jpeg;
 use crate::npy::Element;
 use crate::open::ImportOptions;
+use crate::plans;
 use crate::source::{ClockPlan, StreamPlan};
 use crate::zarr::array::{Array, Values};
 use crate::zarr::compressor::Compressor;
@@ -257,7 +258,7 @@ pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
     most.map_or(0, |(rows, _)| rows)
 }
 
-/// The rate, which no replay buffer has.
+/// The rate, which no replay buffer has but those that we export.
 pub(crate) fn rate_hz(
     store: &Store,
     walked: &mut Walked,
@@ -265,6 +266,10 @@ pub(crate) fn rate_hz(
     options: &ImportOptions,
 ) -> Result<f64> {
     if let Some(rate_hz) = options.rate_hz {
+        return Ok(rate_hz);
+    }
+    let said = walked.attributes.get("rate_hz").and_then(Value::as_f64);
+    if let Some(rate_hz) = said.filter(plans::is_rate) {
         return Ok(rate_hz);
     }
     let is_umi = |array: &Array| {

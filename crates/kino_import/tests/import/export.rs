@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{fixture, read_all};
 
-fn pack(source: &dyn Source, target: &Path) -> Dataset {
+pub(crate) fn pack(source: &dyn Source, target: &Path) -> Dataset {
     let options = PackOptions {
         on_defect: OnDefect::Keep,
         ..PackOptions::default()
@@ -23,7 +23,7 @@ fn pack(source: &dyn Source, target: &Path) -> Dataset {
     Dataset::open(target).unwrap()
 }
 
-fn options(to: &str, on_defect: OnDefect) -> ExportOptions {
+pub(crate) fn options(to: &str, on_defect: OnDefect) -> ExportOptions {
     ExportOptions {
         to: to.to_owned(),
         selection: Selection::default(),
@@ -31,7 +31,7 @@ fn options(to: &str, on_defect: OnDefect) -> ExportOptions {
     }
 }
 
-fn export(
+pub(crate) fn export(
     dataset: &Dataset,
     target: &Path,
     options: &ExportOptions,
@@ -39,7 +39,7 @@ fn export(
     kino_import::export(dataset, target, options, &mut |_| ControlFlow::Continue(()))
 }
 
-fn open(path: &Path) -> Box<dyn Source> {
+pub(crate) fn open(path: &Path) -> Box<dyn Source> {
     let options = ImportOptions::default();
     kino_import::open(path, &options).unwrap()
 }
@@ -86,7 +86,7 @@ fn same(before: &dyn Source, after: &dyn Source) {
     }
 }
 
-fn lift() -> PathBuf {
+pub(crate) fn lift() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5")
 }
 
@@ -205,6 +205,67 @@ fn a_zarr_has_every_row_of_every_episode() {
     let rows = usize::try_from(rows).unwrap();
     let frame = pixels.len() / (actions.len() / 56);
     assert_eq!(read("data/agentview_image/0.0.0.0"), pixels[..rows * frame]);
+}
+
+#[test]
+fn a_zarr_comes_back_where_it_has_a_place_for_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let options_10 = crate::rlds::with_rate(10.0);
+    let before = kino_import::open(&fixture("zarr/pusht.zarr"), &options_10).unwrap();
+    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let target = folder.path().join("out.zarr");
+    export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
+    let after = kino_import::open(&target, &options_10).unwrap();
+    assert!(after.describe().defects.is_empty());
+    assert_eq!(before.episodes().len(), after.episodes().len());
+    for (idx, (a, b)) in before.episodes().iter().zip(after.episodes()).enumerate() {
+        let of = |plan: &kino_import::EpisodePlan| -> Vec<_> {
+            let streams = plan.streams.iter();
+            streams
+                .map(|one| {
+                    (
+                        one.name.clone(),
+                        one.frame.clone(),
+                        one.frames,
+                        one.clock.clone(),
+                    )
+                })
+                .collect()
+        };
+        assert_eq!((&a.id, of(a)), (&b.id, of(b)));
+        for stream in 0..a.streams.len() {
+            let frames = |source| read_all(source, idx, stream, 4);
+            assert!(
+                frames(before.as_ref()) == frames(after.as_ref()),
+                "{}",
+                a.streams[stream].name
+            );
+        }
+    }
+    // A recording with names of its own comes back too, under the names that zarr has for them.
+    let before = open(&lift());
+    let dataset = pack(before.as_ref(), &folder.path().join("b.kino"));
+    let target = folder.path().join("lift.zarr");
+    export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
+    let after = kino_import::open(&target, &ImportOptions::default()).unwrap();
+    for episode in 0..3 {
+        for (a, b) in [
+            ("actions", "action"),
+            ("obs/agentview_image", "agentview_image"),
+        ] {
+            let at = |source: &dyn Source, name| crate::position(source, episode, name);
+            let (x, y) = (at(before.as_ref(), a), at(after.as_ref(), b));
+            let (x, y) = (
+                read_all(before.as_ref(), episode, x, 9),
+                read_all(after.as_ref(), episode, y, 9),
+            );
+            assert!(x == y, "{a} of {episode}");
+        }
+        assert_eq!(
+            before.episodes()[episode].streams[0].clock,
+            after.episodes()[episode].streams[0].clock
+        );
+    }
 }
 
 #[test]

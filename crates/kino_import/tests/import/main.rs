@@ -9,6 +9,7 @@ mod damage;
 mod defects;
 mod expected;
 mod export;
+mod export_camps;
 mod folder;
 mod layouts;
 mod lerobot;

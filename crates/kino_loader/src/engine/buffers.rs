@@ -15,6 +15,7 @@
     reason = "threads write disjoint parts of one buffer; the proofs are at the blocks"
 )]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// Fields start at a multiple of this: what vector instructions and DLPack like.
@@ -74,6 +75,8 @@ impl Places {
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     free: Mutex<Vec<Memory>>,
+    /// Bytes of all buffers that came from here and are still there, in use or not.
+    bytes: AtomicUsize,
 }
 
 /// How many unused buffers a shelf keeps.
@@ -90,7 +93,14 @@ impl Shelf {
         let mut fresh = Vec::new();
         fresh.try_reserve_exact(pages).ok()?;
         fresh.resize(pages, MemoryPage([0; 4096]));
-        Some(Memory { pages: fresh })
+        let memory = Memory { pages: fresh };
+        self.bytes.fetch_add(memory.bytes(), Ordering::Relaxed);
+        Some(memory)
+    }
+
+    /// Bytes of all buffers: those in use, and those that wait to be used again.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed) as u64
     }
 
     fn put_back(&self, memory: Memory) {
@@ -99,19 +109,30 @@ impl Shelf {
         let mut free = match self.free.try_lock() {
             Ok(free) => free,
             Err(TryLockError::Poisoned(free)) => free.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => {
+                self.bytes.fetch_sub(memory.bytes(), Ordering::Relaxed);
+                return;
+            }
         };
         // A batch of another size (the sizes of whole episodes differ) makes room for the newest.
         let dropped = (free.len() >= KEPT).then(|| free.remove(0));
         free.push(memory);
         drop(free);
-        drop(dropped);
+        if let Some(dropped) = dropped {
+            self.bytes.fetch_sub(dropped.bytes(), Ordering::Relaxed);
+        }
     }
 }
 
 struct Memory {
     /// A vector and not a box: moving a box would end the life of pointers into it.
     pages: Vec<MemoryPage>,
+}
+
+impl Memory {
+    fn bytes(&self) -> usize {
+        self.pages.len() * size_of::<MemoryPage>()
+    }
 }
 
 impl std::fmt::Debug for Memory {
@@ -287,6 +308,7 @@ mod tests {
         drop(first);
         let second = Filling::new(places, &shelf).unwrap().finish();
         assert_eq!(second.field(0).as_ptr(), address);
+        assert_eq!(shelf.bytes(), 5 * 4096, "counted once");
         assert_eq!(Places::new(2, [usize::MAX]), None);
         assert_eq!(Places::new(1, [usize::MAX - 100, 200]), None);
         let huge = Places::new(1, [usize::MAX / 2]).unwrap();
@@ -300,5 +322,6 @@ mod tests {
         let held = shelf.free.lock().unwrap();
         drop(filled);
         assert!(held.is_empty());
+        assert_eq!(shelf.bytes(), 0, "it went back to the system");
     }
 }

@@ -65,10 +65,10 @@ impl Gate {
         self.left.notify_all();
     }
 
-    /// The most bytes that were inside at any time.
-    pub(crate) fn peak(&self) -> u64 {
+    /// The bytes that are inside, and the most that were at any time.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.peak
+        (state.inside, state.peak)
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
                 });
             }
         });
-        assert!(gate.peak() <= 100, "{}", gate.peak());
+        assert!(gate.bytes().1 <= 100, "{:?}", gate.bytes());
     }
 
     #[test]

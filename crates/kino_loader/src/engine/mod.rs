@@ -18,9 +18,9 @@
 //! | `picture.rs`, `reduce.rs`, `cut.rs`, `convert.rs` | what becomes of pictures and numbers |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
 //! | `gate.rs` | bytes between reading and decoding |
-//! | `check.rs` | what is refused before a thread starts |
+//! | `options.rs`, `check.rs` | what is asked for, and what is refused before a thread starts |
 //! | `shared.rs`, `tasks.rs`, `worker.rs` | what waits for a thread, and the threads |
-//! | `meter.rs` | where the time goes |
+//! | `meter/`, `watch.rs` | where the time goes |
 
 mod block;
 mod buffers;
@@ -36,6 +36,7 @@ mod gate;
 mod held;
 mod job;
 mod meter;
+mod options;
 mod page_buffer;
 mod pages;
 mod picture;
@@ -47,10 +48,11 @@ mod scout;
 mod shared;
 mod start;
 mod tasks;
+mod watch;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -58,9 +60,13 @@ use kino_dataset::Windows;
 
 pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
-pub use meter::{Report, Stage, StageReport};
+pub use meter::{
+    Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
+};
+pub use options::{LoaderOptions, OnError};
 pub use picture::{CropPlace, Normal, PictureNumber, Pictures, Wished};
 pub use reduce::Size;
+pub use watch::Watch;
 
 use buffers::Filled;
 use controller::Controller;
@@ -77,7 +83,7 @@ use shared::{Alarm, Flight, Shared, Waited};
 use tasks::Tasks;
 
 use crate::error::{Result, invalid};
-use crate::order::{Order, SampleRef, Uneven};
+use crate::order::{Order, SampleRef};
 
 /// Page memory that nobody uses is kept up to this part of the budget, over and above it.
 const SHELF_SHARE: u64 = 16;
@@ -94,72 +100,6 @@ const AHEAD_SHARE: u64 = 4;
 /// … and this many bytes where the budget is small.
 const AHEAD_BYTES: u64 = 64 << 20;
 
-/// How a loader works; nothing here changes which samples come, or in which order.
-#[derive(Debug, Clone)]
-pub struct LoaderOptions {
-    /// This rank, and how many there are.
-    pub rank: u32,
-    /// How many ranks there are.
-    pub world: u32,
-    /// Whether ranks may have parts of different lengths.
-    pub uneven: Uneven,
-    /// The first global index; a multiple of the batch.
-    pub first_index: u64,
-    /// How many batches to make; endless if `None`.
-    pub batches: Option<u64>,
-    /// Decoded frames are held up to this many bytes; more only if a single batch needs more.
-    ///
-    /// Over and above it come about a tenth (stored bytes that wait to be decoded, and page memory that is kept for the
-    /// next page), a page of whole frames per thread where pictures are made smaller, and the batches: those ahead, those that
-    /// the user keeps, and up to 8 buffers that are used again.
-    pub memory_bytes: u64,
-    /// Threads that decode and collate, at most; 1 to 1024. Fewer work where fewer have something to do.
-    pub threads: usize,
-    /// Threads that read, at most; 1 to 1024. Two begin, and more come where storage is slow.
-    pub readers: usize,
-    /// All threads together may run for this part of the machine; as they like if `None`. It does not change `threads`.
-    pub cpu: Option<CpuShare>,
-    /// The most batches in preparation or ready; 1 to 1024. If `None`, it is chosen from how unevenly batches are made, such
-    /// that they take at most a quarter of `memory_bytes` or 64 MiB, over and above it, but never fewer than two.
-    pub depth: Option<usize>,
-    /// How pictures are wanted.
-    pub pictures: Pictures,
-    /// What keys are normalised with; pictures have to be floats, all else becomes float32.
-    pub normal: Vec<(String, Normal)>,
-    /// What happens to a sample that cannot be read.
-    pub on_error: OnError,
-}
-
-/// What happens to a sample that cannot be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnError {
-    /// Its batch is an error that says where the damage is.
-    #[default]
-    Raise,
-    /// Another sample of the same group takes its place: the same one on every rank and in every run. It is counted.
-    Substitute,
-}
-
-impl Default for LoaderOptions {
-    fn default() -> Self {
-        Self {
-            rank: 0,
-            world: 1,
-            uneven: Uneven::Refuse,
-            first_index: 0,
-            batches: None,
-            memory_bytes: 1 << 30,
-            threads: default_threads(),
-            readers: 8,
-            cpu: None,
-            depth: None,
-            pictures: Pictures::default(),
-            normal: Vec::new(),
-            on_error: OnError::Raise,
-        }
-    }
-}
-
 /// Makes batches ahead of whoever asks for them. Dropping it ends its threads.
 #[derive(Debug)]
 pub struct Loader {
@@ -169,6 +109,8 @@ pub struct Loader {
     end: Option<u64>,
     /// When the last batch was handed over; `None` as soon as the next is asked for.
     handed: Option<Instant>,
+    /// How long the next batch was waited for until now: it may be asked for several times.
+    waited: Duration,
 }
 
 /// What came of waiting for a batch.
@@ -251,7 +193,7 @@ impl Loader {
             room: Condvar::new(),
             waits_for_room: AtomicBool::new(false),
             on_error: options.on_error,
-            meter: Meter::new(),
+            meter: Meter::new(options.metering),
             shelf: Arc::default(),
             pages: PageShelf::new(to_usize(options.memory_bytes / SHELF_SHARE)),
             gate: Gate::new((options.memory_bytes / GATE_SHARE).max(GATE_BYTES)),
@@ -261,12 +203,16 @@ impl Loader {
             running: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         });
+        if options.is_traced {
+            shared.meter.start_trace();
+        }
         let mut loader = Self {
             shared,
             threads: Vec::new(),
             next,
             end,
             handed: None,
+            waited: Duration::ZERO,
         };
         loader.spawn("kino-plan", {
             let shared = Arc::clone(&loader.shared);
@@ -319,11 +265,12 @@ impl Loader {
             self.shared.flight().controller.taken(handed.elapsed());
             self.shared.tune();
         }
-        let waited = self
+        let (found, took) = self
             .shared
             .meter
-            .time(Stage::Wait, || (self.shared.wait_for(self.next, time), 0));
-        let done = match waited {
+            .measure(Stage::Wait, || (self.shared.wait_for(self.next, time), 0));
+        self.waited += took;
+        let done = match found {
             Waited::Done(done) => done,
             Waited::Later => return Ok(Next::Later),
             Waited::Never => return Ok(Next::End),
@@ -331,7 +278,9 @@ impl Loader {
         // An error takes the place of its batch: whoever goes on gets the one after.
         self.next = self.next.saturating_add(1);
         self.handed = Some(Instant::now());
+        let waited = std::mem::take(&mut self.waited);
         let batch = done?;
+        self.shared.meter.handed(waited, || self.shared.moment());
         Meter::add(&self.shared.meter.batches, 1);
         Meter::add(&self.shared.meter.samples, batch.samples.len());
         Ok(Next::Batch(batch))
@@ -339,25 +288,12 @@ impl Loader {
 
     /// What it did so far.
     pub fn report(&self) -> Report {
-        let (pool_bytes, pool_peak_bytes) = self.shared.pool().bytes();
-        let crews = self.shared.crews.lock();
-        let (threads_active, readers_active) =
-            crews.unwrap_or_else(PoisonError::into_inner).active();
-        let flight = self.shared.flight();
-        let (batch_s, step_s) = flight.controller.pace();
-        Report {
-            pool_bytes,
-            pool_peak_bytes,
-            stored_peak_bytes: self.shared.gate.peak(),
-            depth: flight.len(),
-            prefetch_depth: flight.controller.depth(),
-            prefetch_changes: flight.controller.changes(),
-            batch_s,
-            step_s,
-            threads_active,
-            readers_active,
-            ..self.shared.meter.report()
-        }
+        self.watch().report()
+    }
+
+    /// Looks at it from elsewhere, also while a batch is waited for.
+    pub fn watch(&self) -> Watch {
+        Watch::new(&self.shared)
     }
 }
 

@@ -24,7 +24,7 @@ use super::episodes::Opening;
 use super::fields::Fields;
 use super::gate::Gate;
 use super::job::BatchJob;
-use super::meter::Meter;
+use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
 use super::pool::{EpisodeKey, Pool};
 use super::tasks::Tasks;
@@ -171,6 +171,19 @@ impl Shared {
         }
     }
 
+    /// How it stands between the threads and the training loop.
+    pub(super) fn moment(&self) -> Moment {
+        let (reads, work) = (self.reads.len(), self.work.len());
+        let flight = self.flight();
+        Moment {
+            ready: flight.ready.len() as f64,
+            depth: flight.controller.depth(),
+            reads_queued: reads as f64,
+            work_queued: work as f64,
+            ..Moment::default()
+        }
+    }
+
     /// Lets as many threads work as have something to do.
     pub(super) fn tune(&self) {
         let mut crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,6 +197,7 @@ impl Shared {
     /// A batch is done, or failed.
     pub(super) fn deliver(&self, number: u64, done: Result<Batch>) {
         let now = self.meter.now();
+        Meter::add(&self.meter.made, 1);
         let mut flight = self.flight();
         flight.controller.done(number, now);
         let job = flight.jobs.remove(&number);

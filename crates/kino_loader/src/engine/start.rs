@@ -117,6 +117,7 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
         jobs.push(Arc::clone(&job));
     }
     let mut last = None;
+    let mut has_all = true;
     for (block, page) in job.pages(&shared.block_of) {
         // Neighbouring frames are often of one page.
         if last.replace((Arc::as_ptr(block), page)) == Some((Arc::as_ptr(block), page)) {
@@ -127,6 +128,7 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
             job.page_is_there();
             continue;
         }
+        has_all = false;
         match block.next_step(page) {
             Some(NextStep::Fetch(span)) => {
                 let read = Read::of_span(block, span, urgency);
@@ -136,6 +138,7 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
             None => {}
         }
     }
+    shared.meter.looked_up(has_all);
     // The one page too many that it was made with.
     if job.page_is_there() {
         push_collate(shared, job);

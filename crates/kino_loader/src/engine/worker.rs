@@ -147,6 +147,9 @@ pub(super) fn work(shared: &Shared, thread: usize) {
                     (decoded, bytes)
                 });
                 Meter::add(&shared.meter.frames_decoded, decoded.frames);
+                if decoded.frames > 0 {
+                    shared.meter.used(block.page_bytes(page));
+                }
                 shared.gate.leave(decoded.stored_bytes);
                 tell(shared, decoded.tell);
             }

@@ -16,10 +16,10 @@ use kino_dataset::{Episode, Kind};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, after, unwritable};
 use crate::hdf5::aloha::{DEFAULT_RATE_HZ, TASK_KEYS};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
-use crate::hdf5::export::{Said, after, stage};
+use crate::hdf5::export::{Said, stage};
 use crate::hdf5::plan::text_of;
 
 /// Which streams go where.

@@ -102,9 +102,3 @@ fn stage(
         attributes,
     })
 }
-
-/// The part of a name after any of these beginnings, with `/` and `.` as `_`.
-fn after(name: &str, beginnings: &[&str]) -> Option<String> {
-    let rest = beginnings.iter().find_map(|one| name.strip_prefix(one))?;
-    Some(rest.replace(['/', '.'], "_"))
-}

@@ -14,9 +14,9 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
-use crate::export::{Outline, Pen, StreamOutline};
+use crate::export::{Outline, Pen, StreamOutline, after};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
-use crate::hdf5::export::{Said, after, stage};
+use crate::hdf5::export::{Said, stage};
 use crate::hdf5::{number_order, robomimic};
 
 /// Which streams go where.

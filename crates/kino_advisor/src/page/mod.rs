@@ -1,0 +1,196 @@
+//! A page to look at: one HTML file with tables and plots, and nothing that is fetched from elsewhere.
+//!
+//! ```text
+//! Page::new(title)
+//!   .verdict(sentence)  .heading(text)  .text(text)
+//!   .table(head, rows)
+//!   .figure(plot, caption)      plot: bars, stacked_bars, histogram, lines, scatter
+//!   .to_html()                  a file        .to_fragment()   a part of somebody else's page: a notebook
+//! ```
+//!
+//! Everything here is a pure function from data to text: no clock, no file, no thread. The page is also well-formed XML, it
+//! has no script, it is light or dark as the reader's system is, and it fits a phone. All text is escaped in one place
+//! (`svg.rs`), and no number reaches a plot that is not finite (`axis.rs`): what cannot be drawn is left out.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `axis.rs` | from values to places, and the ticks between |
+//! | `quantity.rs` | a number as people read it: `12.5 ms`, `3.2 MB` |
+//! | `svg.rs` | elements, escaping, the frame of a plot with its axes |
+//! | `bars.rs`, `histogram.rs`, `lines.rs`, `scatter.rs` | a plot each |
+//! | `style.rs` | colours and sizes |
+
+mod axis;
+mod bars;
+mod histogram;
+mod lines;
+mod quantity;
+mod scatter;
+mod style;
+mod svg;
+#[cfg(test)]
+mod well_formed;
+
+use std::fmt::Write;
+
+pub use axis::Axis;
+pub use bars::{Bar, StackedBar, bars, stacked_bars};
+pub use histogram::{Bin, histogram};
+pub use lines::{Line, lines};
+pub use quantity::to_quantity;
+pub use scatter::{Better, Point, Scatter, scatter};
+
+use svg::escape;
+
+/// A plot, ready to be put on a [`Page`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plot {
+    title: String,
+    svg: String,
+}
+
+/// A page in the making; [`to_html`](Self::to_html) is the file.
+///
+/// ```
+/// use kino_advisor::page::{Axis, Bar, Page, bars};
+///
+/// let load = [Bar::new("decode", 0.9), Bar::new("fetch", 0.2)];
+/// let html = Page::new("lift")
+///     .verdict("decoding is the limit")
+///     .figure(bars("Load of each stage", &Axis::new("busy threads", ""), &load), "Of all threads together.")
+///     .to_html();
+/// assert!(html.starts_with("<!DOCTYPE html>") && !html.contains("<script"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    title: String,
+    body: String,
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(title: &str) -> Self {
+        let title = escape(title);
+        Self {
+            body: format!("<h1>{title}</h1>\n"),
+            title,
+        }
+    }
+
+    /// The sentence that a reader in a hurry needs.
+    pub fn verdict(self, sentence: &str) -> Self {
+        self.element("p class=\"verdict\"", sentence)
+    }
+
+    /// A heading.
+    pub fn heading(self, text: &str) -> Self {
+        self.element("h2", text)
+    }
+
+    /// A paragraph.
+    pub fn text(self, text: &str) -> Self {
+        self.element("p", text)
+    }
+
+    /// A table; the first column is a name, the others are figures. A row that is too short ends in empty cells.
+    pub fn table(mut self, head: &[&str], rows: &[Vec<String>]) -> Self {
+        self.body += "<div class=\"wide\"><table>\n<thead><tr>";
+        for name in head {
+            self.write(format_args!("<th>{}</th>", escape(name)));
+        }
+        self.body += "</tr></thead>\n<tbody>\n";
+        for row in rows {
+            self.body += "<tr>";
+            for idx in 0..head.len().max(row.len()) {
+                let cell = row.get(idx).map_or("", String::as_str);
+                self.write(format_args!("<td>{}</td>", escape(cell)));
+            }
+            self.body += "</tr>\n";
+        }
+        self.body += "</tbody></table></div>\n";
+        self
+    }
+
+    /// A plot, with its title above and a caption below.
+    pub fn figure(mut self, plot: Plot, caption: &str) -> Self {
+        let Plot { title, svg } = plot;
+        let (title, caption) = (escape(&title), escape(caption));
+        self.write(format_args!("<figure><h3>{title}</h3>\n{svg}\n"));
+        if !caption.is_empty() {
+            self.write(format_args!("<figcaption>{caption}</figcaption>"));
+        }
+        self.body += "</figure>\n";
+        self
+    }
+
+    /// The page as a file.
+    pub fn to_html(&self) -> String {
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+             <title>{}</title>\n<style>{}</style></head>\n<body>\n{}</body></html>\n",
+            self.title,
+            style::WHOLE_PAGE,
+            self.to_fragment()
+        )
+    }
+
+    /// The page as a part of another one. Its style touches nothing else there.
+    pub fn to_fragment(&self) -> String {
+        format!(
+            "<div class=\"kinograph\"><style>{}</style>\n{}</div>\n",
+            style::STYLE,
+            self.body
+        )
+    }
+
+    fn element(mut self, tag: &str, text: &str) -> Self {
+        let name = tag.split(' ').next().unwrap_or(tag);
+        self.write(format_args!("<{tag}>{}</{name}>\n", escape(text)));
+        self
+    }
+
+    fn write(&mut self, text: std::fmt::Arguments<'_>) {
+        // A string takes everything.
+        let _ = self.body.write_fmt(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NASTY: &str = "a<b> & \"c\" 'd' \u{0}\u{8}]]>";
+
+    #[test]
+    fn a_page_of_everything_is_well_formed_and_brings_all_it_needs() {
+        let page = Page::new(NASTY)
+            .verdict(NASTY)
+            .heading(NASTY)
+            .text(NASTY)
+            .table(
+                &[NASTY, "b", "c"],
+                &[vec![NASTY.into()], vec!["1".into(); 4]],
+            )
+            .figure(
+                bars(NASTY, &Axis::new(NASTY, NASTY), &[Bar::new(NASTY, 1.0)]),
+                NASTY,
+            );
+        for text in [page.to_html(), page.to_fragment()] {
+            well_formed::check(&text);
+            assert!(
+                !text.contains("<script") && !text.contains("http"),
+                "{text}"
+            );
+            assert!(text.contains("prefers-color-scheme: dark"));
+        }
+        assert!(page.to_html().contains("width=device-width"));
+        assert_eq!(page.to_html().matches("<td></td>").count(), 2);
+    }
+
+    #[test]
+    fn an_empty_page_is_a_page() {
+        well_formed::check(&Page::new("").to_html());
+        well_formed::check(&Page::new("").table(&[], &[]).to_html());
+    }
+}

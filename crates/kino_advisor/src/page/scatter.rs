@@ -1,0 +1,249 @@
+//! Points with names, in groups; and the front: those that no other point beats on both axes.
+//!
+//! ```text
+//! decode │ ·zstd
+//!        │      ╌╌·jpeg 95
+//!        │           ╌╌╌╌·jpeg 75      ╌ the front
+//!        └─────────────────── size
+//! ```
+
+use super::Plot;
+use super::axis::Axis;
+use super::lines::to_path;
+use super::style::SERIES;
+use super::svg::{Anchor, Frame, LETTER, Place, Svg, WIDTH, escape};
+
+/// Which end of an axis one wishes for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// Less is better.
+    Lower,
+    /// More is better.
+    Higher,
+}
+
+/// A point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// Said beside it.
+    pub name: String,
+    /// Points of one group have one colour.
+    pub group: String,
+    /// Across.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+}
+
+/// What is to be drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scatter<'a> {
+    /// The title.
+    pub title: &'a str,
+    /// Across.
+    pub x: &'a Axis,
+    /// Up.
+    pub y: &'a Axis,
+    /// The points.
+    pub points: &'a [Point],
+    /// What is better on each axis, if the front is to be drawn.
+    pub better: Option<(Better, Better)>,
+}
+
+/// A point each, named where it lies on the front, or where there is none.
+pub fn scatter(wish: &Scatter<'_>) -> Plot {
+    let (x, y) = (wish.x, wish.y);
+    let points: Vec<&Point> = wish
+        .points
+        .iter()
+        .filter(|point| x.drawable(point.x) && y.drawable(point.y))
+        .collect();
+    let x_scale = x.scale(points.iter().map(|point| point.x));
+    let y_scale = y.scale(points.iter().map(|point| point.y));
+    let Some((x_scale, y_scale)) = x_scale.zip(y_scale) else {
+        return Svg::empty(wish.title);
+    };
+    let groups = groups(&points);
+    let mut frame = Frame::new(wish.title, (x, x_scale), (y, y_scale), &groups);
+    let front = wish.better.map(|better| front(&points, better));
+    if let Some(front) = &front {
+        let path = to_path(front.iter().map(|point| frame.at((point.x, point.y))));
+        frame
+            .svg
+            .add(format_args!("<path class=\"front\" d=\"{path}\"/>"));
+    }
+    for point in points {
+        let is_named = front.as_ref().is_none_or(|front| {
+            let mut front = front.iter();
+            front.any(|other| std::ptr::eq(*other, point))
+        });
+        let group = groups.iter().position(|group| *group == point.group);
+        draw(&mut frame, wish, point, (group.unwrap_or(0), is_named));
+    }
+    frame.svg.finish()
+}
+
+fn draw(frame: &mut Frame, wish: &Scatter<'_>, point: &Point, (group, is_named): (usize, bool)) {
+    let Some((x, y)) = frame.at((point.x, point.y)) else {
+        return;
+    };
+    let says = format!(
+        "{}: {}, {}",
+        point.name,
+        wish.x.quantity(point.x),
+        wish.y.quantity(point.y)
+    );
+    frame.svg.add(format_args!(
+        "<circle class=\"f{}\" cx=\"{}\" cy=\"{}\" r=\"4.5\"><title>{}</title></circle>",
+        group % SERIES,
+        Place(x),
+        Place(y),
+        escape(&says)
+    ));
+    if is_named {
+        let width = point.name.chars().map(|_| LETTER).sum::<f64>();
+        // On the side where there is room.
+        let (at, anchor) = if x + width + 8.0 > WIDTH {
+            (x - 8.0, Anchor::End)
+        } else {
+            (x + 8.0, Anchor::Start)
+        };
+        frame.svg.text((at, y - 5.0), anchor, "", &point.name);
+    }
+}
+
+/// Each group once, in the order in which they come.
+fn groups<'a>(points: &[&'a Point]) -> Vec<&'a str> {
+    let mut groups: Vec<&str> = Vec::new();
+    for point in points {
+        if !groups.contains(&point.group.as_str()) {
+            groups.push(&point.group);
+        }
+    }
+    groups
+}
+
+/// The points that no other one beats, from left to right: one walk along them, from the better end of the first axis.
+fn front<'a>(points: &[&'a Point], (x, y): (Better, Better)) -> Vec<&'a Point> {
+    let mut sorted: Vec<&Point> = points.to_vec();
+    sorted.sort_by(|a, b| {
+        let by_x = towards(x, a.x).total_cmp(&towards(x, b.x));
+        by_x.then(towards(y, a.y).total_cmp(&towards(y, b.y)))
+    });
+    let mut best = f64::INFINITY;
+    let mut front: Vec<&Point> = Vec::new();
+    for point in sorted {
+        let value = towards(y, point.y);
+        if value < best {
+            best = value;
+            front.push(point);
+        }
+    }
+    if x == Better::Higher {
+        front.reverse();
+    }
+    front
+}
+
+/// The value such that less is better.
+fn towards(better: Better, value: f64) -> f64 {
+    match better {
+        Better::Lower => value,
+        Better::Higher => -value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::well_formed::check;
+    use super::*;
+
+    fn point(name: &str, x: f64, y: f64) -> Point {
+        Point {
+            name: name.into(),
+            group: name[..1].into(),
+            x,
+            y,
+        }
+    }
+
+    /// The twin: a point is on the front if no other is at least as good on both axes and better on one.
+    fn naive(points: &[Point], (x, y): (Better, Better)) -> Vec<String> {
+        let key = |point: &Point| (towards(x, point.x), towards(y, point.y));
+        let is_beaten = |point: &Point| {
+            let (px, py) = key(point);
+            points
+                .iter()
+                .map(key)
+                .any(|(ox, oy)| ox <= px && oy <= py && (ox < px || oy < py))
+        };
+        let mut names: Vec<String> = points
+            .iter()
+            .filter(|point| !is_beaten(point))
+            .map(|point| point.name.clone())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_front_is_what_nobody_beats() {
+        // Distinct places in a pseudo-random order.
+        let points: Vec<Point> = (0..40_u32)
+            .map(|idx| {
+                point(
+                    &format!("p{idx}"),
+                    f64::from(idx * 17 % 41),
+                    f64::from(idx * 29 % 43),
+                )
+            })
+            .collect();
+        let all: Vec<&Point> = points.iter().collect();
+        for x in [Better::Lower, Better::Higher] {
+            for y in [Better::Lower, Better::Higher] {
+                let front = front(&all, (x, y));
+                assert!(
+                    front.windows(2).all(|pair| pair[0].x < pair[1].x),
+                    "left to right"
+                );
+                let mut names: Vec<String> = front.iter().map(|point| point.name.clone()).collect();
+                names.sort();
+                assert_eq!(names, naive(&points, (x, y)), "{x:?} {y:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn points_are_named_on_the_front_and_everything_else_is_said_when_pointed_at() {
+        let points = [
+            point("a<1>", 1e3, 1.0),
+            point("b", 1e6, 10.0),
+            point("c", f64::NAN, 1.0),
+            point("d", 0.0, 1.0),
+        ];
+        let axis = Axis::log("size", "B");
+        let wish = Scatter {
+            title: "t",
+            x: &axis,
+            y: &Axis::log("decode", "s"),
+            points: &points,
+            better: Some((Better::Lower, Better::Lower)),
+        };
+        let Plot { svg, .. } = scatter(&wish);
+        check(&svg);
+        assert!(!svg.contains("NaN") && svg.matches("<circle").count() == 2);
+        assert!(svg.contains(">a&lt;1&gt;</text>") && svg.contains("b: 1 MB, 10 s"));
+        // Its group is named in the legend, it is not.
+        assert_eq!(svg.matches(">b</text>").count(), 1);
+        let empty = Scatter {
+            points: &points[2..],
+            ..wish.clone()
+        };
+        assert!(scatter(&empty).svg.contains("no data"));
+        let plain = Scatter {
+            better: None,
+            ..wish
+        };
+        assert!(!scatter(&plain).svg.contains("class=\"front\""));
+    }
+}

@@ -1,0 +1,321 @@
+//! Elements of a plot, and the frame that most of them share.
+//!
+//! ```text
+//! y title
+//!   40 ┤············
+//!   20 ┤············     area: where values are drawn
+//!    0 └────────────
+//!      0     5    10
+//!          x title
+//! ```
+//!
+//! All text goes through [`escape`], all numbers through [`Place`].
+
+use std::fmt::{Display, Formatter, Write};
+
+use super::Plot;
+use super::axis::{Axis, Scale};
+use super::style::SERIES;
+
+/// The width of every plot; it is drawn as wide as the reader's page.
+pub(super) const WIDTH: f64 = 480.0;
+
+/// The height of a plot with two axes.
+const HEIGHT: f64 = 260.0;
+
+/// Above the area: the title of the vertical axis.
+const TOP: f64 = 24.0;
+
+/// Below it: ticks and the title of the horizontal axis.
+const BOTTOM: f64 = 42.0;
+
+/// Left of it: ticks.
+const LEFT: f64 = 60.0;
+
+/// Right of it: half of the last tick's text.
+const RIGHT: f64 = 24.0;
+
+/// A row of the legend.
+const LEGEND_ROW: f64 = 20.0;
+
+/// The width of a letter, about: text is not measured here.
+pub(super) const LETTER: f64 = 7.0;
+
+/// Text for HTML, XML and attributes. Characters that XML does not know become a mark.
+pub(super) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped += "&amp;",
+            '<' => escaped += "&lt;",
+            '>' => escaped += "&gt;",
+            '"' => escaped += "&quot;",
+            '\'' => escaped += "&#39;",
+            '\t' | '\n' => escaped.push(letter),
+            '\u{fffe}' | '\u{ffff}' => escaped.push('\u{fffd}'),
+            _ if letter.is_control() => escaped.push('\u{fffd}'),
+            _ => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+/// A coordinate: two digits behind the point, and never anything but a number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Place(pub(super) f64);
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        debug_assert!(
+            self.0.is_finite(),
+            "a number that cannot be drawn passed the axis"
+        );
+        let place = if self.0.is_finite() { self.0 } else { 0.0 };
+        write!(f, "{}", (place * 100.0).round() / 100.0)
+    }
+}
+
+/// A plot in the making.
+#[derive(Debug)]
+pub(super) struct Svg {
+    title: String,
+    height: f64,
+    body: String,
+}
+
+/// Where text begins or ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Svg {
+    pub(super) fn new(title: &str, height: f64) -> Self {
+        Self {
+            title: title.to_owned(),
+            height,
+            body: String::new(),
+        }
+    }
+
+    /// A plot that says that it has no data.
+    pub(super) fn empty(title: &str) -> Plot {
+        let mut svg = Self::new(title, 60.0);
+        svg.text((WIDTH / 2.0, 34.0), Anchor::Middle, "soft", "no data");
+        svg.finish()
+    }
+
+    pub(super) fn add(&mut self, element: std::fmt::Arguments<'_>) {
+        // A string takes everything.
+        let _ = self.body.write_fmt(element);
+        self.body.push('\n');
+    }
+
+    pub(super) fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.add(format_args!(
+            "<text x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\" class=\"{class}\">{}</text>",
+            Place(x),
+            Place(y),
+            escape(text)
+        ));
+    }
+
+    pub(super) fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        let (x1, y1, x2, y2) = (Place(x1), Place(y1), Place(x2), Place(y2));
+        self.add(format_args!(
+            "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>"
+        ));
+    }
+
+    /// A rectangle that says what it is when it is pointed at.
+    pub(super) fn rect(&mut self, series: usize, rect: Rect, says: &str) {
+        let Rect {
+            x,
+            y,
+            width,
+            height,
+        } = rect;
+        self.add(format_args!(
+            "<rect class=\"f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>",
+            series % SERIES,
+            Place(x),
+            Place(y),
+            Place(width.max(0.0)),
+            Place(height.max(0.0)),
+            escape(says)
+        ));
+    }
+
+    /// Names of the series, from `top` down.
+    pub(super) fn legend(&mut self, top: f64, names: &[&str]) {
+        let (mut x, mut y) = (LEFT, top);
+        for (series, name) in names.iter().enumerate() {
+            let width = legend_width(name);
+            if x > LEFT && x + width > WIDTH {
+                (x, y) = (LEFT, y + LEGEND_ROW);
+            }
+            let square = Rect {
+                x,
+                y: y + 4.0,
+                width: 11.0,
+                height: 11.0,
+            };
+            self.rect(series, square, name);
+            self.text((x + 16.0, y + 14.0), Anchor::Start, "", name);
+            x += width;
+        }
+    }
+
+    pub(super) fn finish(self) -> Plot {
+        let svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{}\">\n{}</svg>",
+            Place(self.height),
+            escape(&self.title),
+            self.body
+        );
+        Plot {
+            title: self.title,
+            svg,
+        }
+    }
+}
+
+/// How high a legend is.
+pub(super) fn legend_height(names: &[&str]) -> f64 {
+    let (mut x, mut height) = (LEFT, LEGEND_ROW);
+    for name in names {
+        let width = legend_width(name);
+        if x > LEFT && x + width > WIDTH {
+            (x, height) = (LEFT, height + LEGEND_ROW);
+        }
+        x += width;
+    }
+    height + 4.0
+}
+
+fn legend_width(name: &str) -> f64 {
+    32.0 + LETTER * name.chars().take(60).map(|_| 1.0).sum::<f64>()
+}
+
+/// A rectangle.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rect {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// A plot with two axes, and where values lie in it.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) svg: Svg,
+    x: Scale,
+    y: Scale,
+}
+
+impl Frame {
+    /// Draws the axes, and the names of the series where there is more than one.
+    pub(super) fn new(
+        title: &str,
+        (x_axis, x): (&Axis, Scale),
+        (y_axis, y): (&Axis, Scale),
+        names: &[&str],
+    ) -> Self {
+        let has_legend = names.len() > 1;
+        let height = HEIGHT
+            + if has_legend {
+                legend_height(names)
+            } else {
+                0.0
+            };
+        let mut frame = Self {
+            svg: Svg::new(title, height),
+            x,
+            y,
+        };
+        frame.draw_axes(x_axis, y_axis);
+        if has_legend {
+            frame.svg.legend(HEIGHT, names);
+        }
+        frame
+    }
+
+    fn draw_axes(&mut self, x_axis: &Axis, y_axis: &Axis) {
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        let label = y_axis.label(&self.y);
+        self.svg.text((4.0, 14.0), Anchor::Start, "soft", &label);
+        for tick in self.y.ticks() {
+            let Some(y) = self.y_at(tick) else { continue };
+            self.svg.line("grid", (LEFT, y), (right, y));
+            let text = y_axis.tick(&self.y, tick);
+            self.svg
+                .text((LEFT - 6.0, y + 4.0), Anchor::End, "soft", &text);
+        }
+        let mut free = f64::MIN;
+        for tick in self.x.ticks() {
+            let Some(x) = self.x_at(tick) else { continue };
+            let text = x_axis.tick(&self.x, tick);
+            let half = legend_width(&text) / 2.0 - 14.0;
+            self.svg.line("axis", (x, bottom), (x, bottom + 4.0));
+            // Texts that would touch are left out.
+            if x - half >= free {
+                self.svg
+                    .text((x, bottom + 18.0), Anchor::Middle, "soft", &text);
+                free = x + half;
+            }
+        }
+        self.svg.line("axis", (LEFT, bottom), (right, bottom));
+        let middle = LEFT.midpoint(right);
+        let label = x_axis.label(&self.x);
+        self.svg
+            .text((middle, HEIGHT - 6.0), Anchor::Middle, "soft", &label);
+    }
+
+    pub(super) fn x_at(&self, value: f64) -> Option<f64> {
+        Some(LEFT + self.x.place(value)? * (WIDTH - RIGHT - LEFT))
+    }
+
+    pub(super) fn y_at(&self, value: f64) -> Option<f64> {
+        Some(HEIGHT - BOTTOM - self.y.place(value)? * (HEIGHT - BOTTOM - TOP))
+    }
+
+    /// Where a value lies, if both of its numbers can be drawn.
+    pub(super) fn at(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
+        Some((self.x_at(x)?, self.y_at(y)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_once_and_everywhere() {
+        assert_eq!(
+            escape("a<b>&\"'\u{1b}\n"),
+            "a&lt;b&gt;&amp;&quot;&#39;\u{fffd}\n"
+        );
+        let mut svg = Svg::new("<t>", 10.0);
+        svg.text((0.0, 0.0), Anchor::End, "", "<x>");
+        svg.legend(0.0, &["<n>"; 30]);
+        let Plot { title, svg } = svg.finish();
+        assert_eq!(title, "<t>", "the page escapes it");
+        assert!(!svg.contains("<t>") && !svg.contains("<x>") && !svg.contains("<n>"));
+        super::super::well_formed::check(&svg);
+    }
+
+    #[test]
+    fn a_place_has_at_most_two_digits() {
+        assert_eq!(Place(1.0 / 3.0).to_string(), "0.33");
+        assert_eq!(Place(-0.001).to_string(), "-0");
+        assert_eq!(Place(12.0).to_string(), "12");
+    }
+}

@@ -1,0 +1,341 @@
+//! What a loader and a training loop did, as a page.
+//!
+//! ```text
+//! LoopReport             the loop, seen from outside: waits, steps, compute; of any loader
+//! kino_loader::Report    the loader, seen from inside; only of ours
+//!   └▶ Measured ──▶ page: verdict │ where a step goes │ load of each stage │ waits │ batches ready over time │ memory
+//! ```
+//!
+//! Here nothing is measured: `python/kinograph/_loop.py` does, in the user's own loop.
+
+use kino_loader::{Moment, Report, Stage, WaitReport};
+use serde::{Deserialize, Serialize};
+
+use crate::page::{
+    Axis, Bar, Bin, Line, Page, StackedBar, bars, histogram, lines, stacked_bars, to_quantity,
+};
+
+/// How a time is spread over the steps.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spread {
+    /// On average.
+    pub mean_s: f64,
+    /// Half of the steps are below.
+    pub p50_s: f64,
+    /// Nine of ten are below.
+    pub p90_s: f64,
+    /// 99 of 100 are below.
+    pub p99_s: f64,
+    /// The longest.
+    pub longest_s: f64,
+}
+
+/// Some steps in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StepMoment {
+    /// When the last of them ended, since the loop began.
+    pub at_s: f64,
+    /// How many there were.
+    pub steps: u64,
+    /// What they waited, on average.
+    pub wait_s: f64,
+    /// What they took, on average.
+    pub step_s: f64,
+}
+
+/// What a training loop did, seen from outside. A step goes from asking for a batch to asking for the next.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopReport {
+    /// From the first time that a batch was asked for until the last step ended.
+    pub elapsed_s: f64,
+    /// Steps that ended.
+    pub steps: u64,
+    /// Seconds that all of them waited, the first included.
+    pub wait_s: f64,
+    /// Seconds that all of them computed, the first included.
+    pub compute_s: f64,
+    /// Compute time for each second since the loop began.
+    pub compute_ratio: f64,
+    /// The same without the first step: accelerator utilisation by MLPerf Storage's formula.
+    pub utilisation: f64,
+    /// Whether the loop said when it computes; if not, all that is not waiting counts.
+    pub is_marked: bool,
+    /// Whose clock timed compute: `processor` or `cuda`.
+    pub clock: String,
+    /// Marks whose times the device did not have yet.
+    pub pending: u64,
+    /// Waits of the steps but the first.
+    pub wait: Spread,
+    /// Compute of the steps but the first.
+    pub compute: Spread,
+    /// The steps but the first.
+    pub step: Spread,
+    /// How many waits were how long.
+    pub waits: WaitReport,
+    /// The last steps, at most 512 moments.
+    pub recent: Vec<StepMoment>,
+}
+
+/// Everything that goes onto a page.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measured {
+    /// What was measured.
+    pub title: String,
+    /// What it comes to, in a sentence.
+    pub verdict: String,
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub training: LoopReport,
+    /// The loader, if it is one of ours.
+    pub loader: Option<Report>,
+}
+
+impl Measured {
+    /// The page.
+    pub fn to_page(&self) -> Page {
+        let page = self.with_loop(Page::new(&self.title).verdict(&self.verdict));
+        match &self.loader {
+            Some(loader) => with_loader(page, loader),
+            None => page,
+        }
+    }
+
+    fn with_loop(&self, page: Page) -> Page {
+        let done = &self.training;
+        let seconds = |value: f64| to_quantity(value, "s");
+        let row = |name: &str, value: String| vec![name.to_owned(), value];
+        let figures = [
+            row("steps", done.steps.to_string()),
+            row("time", seconds(done.elapsed_s)),
+            row("compute ratio", format!("{:.3}", done.compute_ratio)),
+            row(
+                "accelerator utilisation",
+                format!("{:.3}", done.utilisation),
+            ),
+            row("wait for the first batch", seconds(done.waits.first_s)),
+            row(
+                "stalls (waits of 1 ms or more)",
+                done.waits.stalls.to_string(),
+            ),
+            row("time in stalls", seconds(done.waits.stall_s)),
+        ];
+        let spread = |name: &str, spread: &Spread| {
+            let times = [
+                spread.mean_s,
+                spread.p50_s,
+                spread.p90_s,
+                spread.p99_s,
+                spread.longest_s,
+            ];
+            let cells = times.into_iter().map(seconds);
+            std::iter::once(name.to_owned()).chain(cells).collect()
+        };
+        let spreads: [Vec<String>; 3] = [
+            spread("wait", &done.wait),
+            spread("compute", &done.compute),
+            spread("step", &done.step),
+        ];
+        page.table(&["", "value"], &figures)
+            .figure(
+                step_plot(done),
+                if done.is_marked {
+                    "Mean of all steps but the first. Compute is what the loop marked; other is neither waiting nor marked."
+                } else {
+                    "Mean of all steps but the first. Compute was not marked: it is all that is not waiting."
+                },
+            )
+            .table(&["", "mean", "p50", "p90", "p99", "longest"], &spreads)
+            .figure(
+                wait_plot(&done.waits),
+                "Every wait but the first. What lies left of 1 ms, a training loop does not notice.",
+            )
+            .figure(recent_plot(&done.recent), "The last steps; neighbours are merged.")
+    }
+}
+
+fn step_plot(done: &LoopReport) -> crate::page::Plot {
+    let other = (done.step.mean_s - done.wait.mean_s - done.compute.mean_s).max(0.0);
+    let parts = [done.wait.mean_s, done.compute.mean_s, other];
+    stacked_bars(
+        "Where a step goes",
+        &Axis::new("time", "s"),
+        &["wait", "compute", "other"],
+        &[StackedBar::new("step", &parts)],
+    )
+}
+
+fn wait_plot(waits: &WaitReport) -> crate::page::Plot {
+    let bins: Vec<Bin> = waits
+        .buckets
+        .iter()
+        .map(|bucket| Bin {
+            from: bucket.from_s,
+            to: bucket.to_s,
+            count: bucket.count as f64,
+        })
+        .collect();
+    let axis = Axis::log("wait for a batch", "s");
+    histogram(
+        "How long the loop waited",
+        &axis,
+        &Axis::new("steps", ""),
+        &bins,
+    )
+}
+
+fn recent_plot(recent: &[StepMoment]) -> crate::page::Plot {
+    let points = |value: fn(&StepMoment) -> f64| -> Vec<(f64, f64)> {
+        recent.iter().map(|one| (one.at_s, value(one))).collect()
+    };
+    let series = [
+        Line::new("wait", &points(|one| one.wait_s)),
+        Line::new("step", &points(|one| one.step_s)),
+    ];
+    let time = Axis::new("time since the loop began", "s");
+    lines(
+        "Step and wait over time",
+        &time,
+        &Axis::new("time per step", "s"),
+        &series,
+    )
+}
+
+fn with_loader(page: Page, loader: &Report) -> Page {
+    let made = Stage::ALL.iter().filter(|&&stage| stage != Stage::Wait);
+    let load: Vec<Bar> = made
+        .clone()
+        .map(|&stage| Bar::new(stage.name(), loader.stage(stage).busy_s / loader.elapsed_s))
+        .collect();
+    let samples = loader.samples.max(1) as f64;
+    let stages: Vec<Vec<String>> = made
+        .map(|&stage| {
+            let done = loader.stage(stage);
+            vec![
+                stage.name().to_owned(),
+                to_quantity(done.busy_s, "s"),
+                to_quantity(done.busy_s / samples, "s"),
+                done.tasks.to_string(),
+                to_quantity(done.bytes as f64, "B"),
+            ]
+        })
+        .collect();
+    let caption = format!(
+        "Threads that were busy, on average; {} decode and {} read now.",
+        loader.threads_active, loader.readers_active
+    );
+    page.heading("The loader")
+        .figure(
+            bars("Load of each stage", &Axis::new("busy threads", ""), &load),
+            &caption,
+        )
+        .table(&["stage", "busy", "per sample", "tasks", "bytes"], &stages)
+        .figure(
+            ready_plot(&loader.timeline),
+            "Batches that lay ready when one was taken, and how many there might be.",
+        )
+        .figure(
+            queue_plot(&loader.timeline),
+            "Work that waited for a thread when a batch was taken.",
+        )
+        .table(&["", "value"], &loader_rows(loader))
+}
+
+fn ready_plot(timeline: &[Moment]) -> crate::page::Plot {
+    let series = [
+        Line::new("ready", &over_time(timeline, |one| one.ready)),
+        Line::new("depth", &over_time(timeline, |one| one.depth as f64)),
+    ];
+    timeline_plot("Batches ahead of the loop", "batches", &series)
+}
+
+fn queue_plot(timeline: &[Moment]) -> crate::page::Plot {
+    let series = [
+        Line::new("reads", &over_time(timeline, |one| one.reads_queued)),
+        Line::new(
+            "pages and samples",
+            &over_time(timeline, |one| one.work_queued),
+        ),
+    ];
+    timeline_plot("Queues", "tasks", &series)
+}
+
+fn over_time(timeline: &[Moment], value: fn(&Moment) -> f64) -> Vec<(f64, f64)> {
+    timeline.iter().map(|one| (one.at_s, value(one))).collect()
+}
+
+fn timeline_plot(title: &str, what: &str, series: &[Line]) -> crate::page::Plot {
+    let time = Axis::new("time since the loader started", "s");
+    lines(title, &time, &Axis::new(what, ""), series)
+}
+
+fn loader_rows(loader: &Report) -> Vec<Vec<String>> {
+    let bytes = |bytes: u64| to_quantity(bytes as f64, "B");
+    let unknown = || "unknown".to_owned();
+    let rows = [
+        (
+            "decode amplification",
+            format!("{:.3}", loader.decode_amplification()),
+        ),
+        (
+            "read amplification",
+            format!("{:.3}", loader.read_amplification()),
+        ),
+        (
+            "samples whose frames were there",
+            loader.pool_hits.to_string(),
+        ),
+        (
+            "samples that waited for a page",
+            loader.pool_misses.to_string(),
+        ),
+        ("samples replaced", loader.substituted.to_string()),
+        ("decoded frames, at most", bytes(loader.pool_peak_bytes)),
+        (
+            "stored bytes in wait, at most",
+            bytes(loader.stored_peak_bytes),
+        ),
+        ("batch buffers", bytes(loader.batch_buffer_bytes)),
+        ("process", loader.process_bytes.map_or_else(unknown, bytes)),
+        (
+            "process, at most",
+            loader.process_peak_bytes.map_or_else(unknown, bytes),
+        ),
+    ];
+    rows.into_iter()
+        .map(|(name, value)| vec![name.to_owned(), value])
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_every_plot_with_and_without_data() {
+        let empty = Measured::default();
+        assert!(empty.to_page().to_html().contains("no data"));
+        let json = r#"{"title": "lift", "verdict": "the loop waits <1 %",
+            "loop": {"steps": 9, "step": {"mean_s": 0.5}, "wait": {"mean_s": 0.1}, "compute": {"mean_s": 0.3},
+                     "waits": {"first_s": 1.0, "longest_s": 0.2, "stalls": 1, "stall_s": 0.2,
+                               "buckets": [{"from_s": 0.1, "to_s": 0.2, "count": 3}]},
+                     "recent": [{"at_s": 1, "wait_s": 0.1, "step_s": 0.2}]},
+            "loader": {"elapsed_s": 4.0, "stages": [{"stage": "decode", "busy_s": 8.0, "tasks": 3, "bytes": 5}]}}"#;
+        let measured: Measured = serde_json::from_str(json).unwrap();
+        let html = measured.to_page().to_html();
+        for text in [
+            "the loop waits &lt;1 %",
+            "wait: 100 ms",
+            "other: 100 ms",
+            "decode: 2",
+            "The loader",
+        ] {
+            assert!(html.contains(text), "{text}");
+        }
+        assert_eq!(html.matches("<svg").count(), 6);
+        assert!(!html.contains("NaN"));
+    }
+}

@@ -1,0 +1,423 @@
+//! What an episode says that a format has no place for: an export writes it beside the frames, an import takes it up.
+//!
+//! ```text
+//! {"kinograph": 1, "id": "demo_0", "splits": ["train"], "task": …, "success": …, "licence": …, "attributes": {…},
+//!  "clocks": [{"rate_hz": 20.0}, {"times_ns": [0, 33, …]}],
+//!  "streams": {"obs.front": {"name": "obs/front", "kind": "image", "dtype": "uint8", "shape": [84, 84, 3],
+//!                            "frames": 59, "clock": 0, "attributes": {"unit": …}}}}
+//! ```
+//!
+//! Beside the files of an export, `kinograph.json` has what the dataset says about itself:
+//! `{"kinograph": 1, "attributes": {…}}`.
+//!
+//! Streams are listed by the name that they have in the format. With this, export and import give back what was there:
+//! ids, names, kinds, shapes and clocks. Whoever reads the format with another library may pass over it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{Clock, Episode, Kind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::defect::{Action, Defect};
+use crate::error::Result;
+use crate::export::{EpisodeOutline, unwritable};
+use crate::hdf5::plan::find_shifts;
+use crate::plans;
+use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+
+/// The layout above.
+const LAYOUT: u32 = 1;
+
+/// The file beside those of an export.
+const DATASET: &str = "kinograph.json";
+
+/// A longer one is none.
+const MAX_DATASET_BYTES: u64 = 64 << 20;
+
+/// Writes what a dataset says about itself into the folder of an export.
+pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> Result<()> {
+    let path = folder.join(DATASET);
+    let text = json!({"kinograph": LAYOUT, "attributes": attributes});
+    fs::write(&path, format!("{text:#}\n")).map_err(|error| unwritable(&path, error))
+}
+
+/// What the dataset said about itself that was exported to this folder, or what is to be said of a file that is none.
+pub(crate) fn read_dataset(folder: &Path) -> (Option<Map<String, Value>>, Option<Defect>) {
+    let path = folder.join(DATASET);
+    let Ok(metadata) = path.metadata() else {
+        return (None, None);
+    };
+    let text = match metadata.len() <= MAX_DATASET_BYTES {
+        true => fs::read(path).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    let found: Value = serde_json::from_slice(&text).unwrap_or_default();
+    match found.get("attributes") {
+        Some(Value::Object(attributes)) if found["kinograph"] == LAYOUT => {
+            (Some(attributes.clone()), None)
+        }
+        _ => {
+            let what = "is not what an export of this version writes; it is not imported";
+            (None, Some(Defect::new(DATASET, what, Action::Skipped)))
+        }
+    }
+}
+
+/// An episode in words.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct About {
+    kinograph: u32,
+    id: String,
+    #[serde(default)]
+    splits: Vec<String>,
+    task: Option<String>,
+    success: Option<bool>,
+    licence: Option<String>,
+    #[serde(default)]
+    attributes: Map<String, Value>,
+    #[serde(default)]
+    clocks: Vec<AboutClock>,
+    #[serde(default)]
+    streams: BTreeMap<String, AboutStream>,
+    /// Whether the format has no bool: the importer sees to it that such bytes are 0 or 1.
+    #[serde(skip)]
+    bytes_may_be_bools: bool,
+}
+
+/// A stream in words.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct AboutStream {
+    name: String,
+    kind: Kind,
+    dtype: String,
+    #[serde(default)]
+    shape: Vec<usize>,
+    frames: u64,
+    /// Which of the clocks; none where the frames have times in the format.
+    clock: Option<usize>,
+    #[serde(default)]
+    attributes: Map<String, Value>,
+}
+
+/// A clock in words.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum AboutClock {
+    RateHz(f64),
+    TimesNs(Vec<i64>),
+}
+
+/// Which clocks have to be written in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clocks {
+    /// All of them: the format has no times.
+    All,
+    /// Rates: the format has a time for every frame.
+    Rates,
+}
+
+impl About {
+    /// Reads what there is to say about an episode that is exported.
+    pub(crate) fn read(
+        outline: &EpisodeOutline,
+        episode: &Episode,
+        clocks: Clocks,
+    ) -> Result<Self> {
+        let mut attributes = episode.read_attributes()?;
+        let mut of_streams = match attributes.remove("stream_attributes") {
+            Some(Value::Object(of_streams)) => of_streams,
+            _ => Map::new(),
+        };
+        let mut about = Self {
+            kinograph: LAYOUT,
+            id: outline.id.clone(),
+            splits: outline.splits.clone(),
+            task: outline.task.clone(),
+            success: outline.success,
+            licence: outline.licence.clone(),
+            attributes,
+            clocks: Vec::new(),
+            streams: BTreeMap::new(),
+            bytes_may_be_bools: false,
+        };
+        for stream in &outline.streams {
+            let source = episode.stream(&stream.source)?;
+            let schema = source.schema();
+            let found = AboutStream {
+                name: stream.source.clone(),
+                kind: stream.kind,
+                dtype: schema.dtype.clone(),
+                shape: schema.shape.clone(),
+                frames: stream.frames as u64,
+                clock: about.clock(source.clock()?, clocks),
+                attributes: match of_streams.remove(&stream.source) {
+                    Some(Value::Object(attributes)) => attributes,
+                    _ => Map::new(),
+                },
+            };
+            about.streams.insert(stream.name.clone(), found);
+        }
+        Ok(about)
+    }
+
+    /// The number of a clock, which is listed once.
+    fn clock(&mut self, clock: &Clock, clocks: Clocks) -> Option<usize> {
+        let found = match clock {
+            Clock::Explicit(_) if clocks == Clocks::Rates => return None,
+            Clock::Regular(regular) if regular.start_ns != 0 && clocks == Clocks::Rates => {
+                return None;
+            }
+            Clock::Regular(regular) if regular.start_ns == 0 => {
+                AboutClock::RateHz(regular.rate_hz())
+            }
+            // A rate in an import starts at zero.
+            clock => {
+                let times = (0..clock.len()).filter_map(|frame| clock.time_ns(frame));
+                AboutClock::TimesNs(times.collect())
+            }
+        };
+        let known = self.clocks.iter().position(|known| *known == found);
+        Some(known.unwrap_or_else(|| {
+            self.clocks.push(found);
+            self.clocks.len() - 1
+        }))
+    }
+
+    /// As JSON text.
+    pub(crate) fn to_json(&self) -> String {
+        // Keys are strings and no number is NaN: rates are finite.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// From JSON text, or what is wrong with it.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let about: Self = serde_json::from_str(text)
+            .map_err(|error| format!("is not what an export of kinograph writes: {error}"))?;
+        match about.kinograph {
+            LAYOUT => Ok(about),
+            newer => Err(format!(
+                "has layout {newer}, this version reads {LAYOUT}; upgrade `kinograph` to read it"
+            )),
+        }
+    }
+
+    /// Bytes become the bools that they were.
+    pub(crate) fn with_bytes_as_bools(mut self) -> Self {
+        self.bytes_may_be_bools = true;
+        self
+    }
+
+    /// What the episode is called.
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// How many frames the stream has that is called so in the format; none if it is not listed.
+    pub(crate) fn frames(&self, there: &str) -> Option<usize> {
+        let stream = self.streams.get(there)?;
+        usize::try_from(stream.frames).ok()
+    }
+
+    /// Whether the stream that is called so in the format is text.
+    pub(crate) fn is_text(&self, there: &str) -> bool {
+        let stream = self.streams.get(there);
+        stream.is_some_and(|stream| stream.kind == Kind::Text)
+    }
+
+    /// Makes an episode what it was, and says what does not fit. `parts` has what the importer knows of each stream, in
+    /// the order of the streams.
+    pub(crate) fn apply<T>(self, episode: &mut EpisodePlan, parts: &mut Vec<T>) -> Vec<String> {
+        let mut faults = Vec::new();
+        let (mut missing, mut taken) = (self.streams.clone(), BTreeSet::new());
+        let found = std::mem::take(&mut episode.streams).into_iter();
+        let mut streams: Vec<_> = found.zip(std::mem::take(parts)).collect();
+        streams.retain_mut(|(plan, _)| {
+            // What an export adds for the readers of the format, such as `is_first`, is not listed.
+            let Some(said) = missing.remove(&plan.name) else {
+                return false;
+            };
+            let place = format!("stream `{}`", said.name);
+            if !taken.insert(said.name.clone()) {
+                faults.push(format!("{place} is listed twice; the first is taken"));
+                return false;
+            }
+            let what = said.apply(plan, &self.clocks, self.bytes_may_be_bools);
+            faults.extend(what.map(|what| format!("{place} {what}")));
+            true
+        });
+        let missing = missing.into_values();
+        faults
+            .extend(missing.map(|said| format!("stream `{}` is listed and not there", said.name)));
+        streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+        (episode.streams, *parts) = streams.into_iter().unzip();
+        find_shifts(&mut episode.streams);
+        episode.id = self.id;
+        episode.splits = self.splits;
+        episode.task = self.task;
+        episode.success = self.success;
+        episode.licence = self.licence;
+        episode.attributes = self.attributes;
+        faults
+    }
+}
+
+impl AboutStream {
+    /// Makes a stream what it was, and says what does not fit.
+    fn apply(
+        self,
+        plan: &mut StreamPlan,
+        clocks: &[AboutClock],
+        bytes_may_be_bools: bool,
+    ) -> Option<String> {
+        plan.name = self.name;
+        plan.attributes = self.attributes;
+        if let Some(Value::String(unit)) = plan.attributes.get("unit").cloned() {
+            plan.attributes.remove("unit");
+            plan.unit = Some(unit);
+        }
+        match clocks.get(self.clock.unwrap_or(usize::MAX)) {
+            Some(AboutClock::RateHz(rate_hz)) if plans::is_rate(rate_hz) => {
+                plan.clock = ClockPlan::Regular { rate_hz: *rate_hz };
+            }
+            Some(AboutClock::TimesNs(times))
+                if times.len() as u64 == plan.frames && times.is_sorted() =>
+            {
+                plan.clock = ClockPlan::Explicit(Arc::from(times.as_slice()));
+            }
+            None if self.clock.is_none() => {}
+            _ => return Some("has a clock that does not fit its frames".to_owned()),
+        }
+        let is_text = self.kind == Kind::Text;
+        if is_text != (plan.frame == FrameType::Text) || self.frames != plan.frames {
+            let (frames, frame) = (plan.frames, &plan.frame);
+            return Some(format!(
+                "has {} frames of {}, here are {frames} of {frame}",
+                self.frames, self.dtype
+            ));
+        }
+        let may_be_bools = bytes_may_be_bools && plan.kind == Kind::Vector;
+        plan.kind = self.kind;
+        if let FrameType::Values(there) = &plan.frame {
+            let dtype: Option<Dtype> = self.dtype.parse().ok();
+            let frame = dtype.and_then(|dtype| FrameType::values(dtype, &self.shape).ok());
+            let fits = frame
+                .as_ref()
+                .and_then(FrameType::as_values)
+                .is_some_and(|said| {
+                    let is_bool = (said.dtype(), there.dtype()) == (Dtype::Bool, Dtype::U8);
+                    said.elements() == there.elements()
+                        && (is_bool && may_be_bools || said.dtype() == there.dtype())
+                });
+            match frame.filter(|_| fits) {
+                Some(frame) => plan.frame = frame,
+                None => {
+                    let (dtype, shape) = (self.dtype, self.shape);
+                    return Some(format!("is {dtype}{shape:?}, here it is {there}"));
+                }
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(name: &str, frame: FrameType, frames: u64) -> StreamPlan {
+        StreamPlan {
+            name: name.to_owned(),
+            kind: Kind::Vector,
+            frame,
+            frames,
+            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            shift_of: None,
+            carried: false,
+            unit: None,
+            attributes: Map::new(),
+        }
+    }
+
+    fn episode(streams: Vec<StreamPlan>) -> EpisodePlan {
+        EpisodePlan {
+            id: "there".to_owned(),
+            splits: Vec::new(),
+            attributes: Map::new(),
+            task: None,
+            success: None,
+            licence: None,
+            file: 0,
+            object: String::new(),
+            streams,
+        }
+    }
+
+    fn about(streams: Value) -> About {
+        let text = json!({"kinograph": 1, "id": "here", "splits": ["train"], "task": "lift",
+                          "clocks": [{"rate_hz": 20.0}, {"times_ns": [0, 5]}, {"times_ns": [5, 0]}],
+                          "streams": streams});
+        About::parse(&text.to_string()).unwrap()
+    }
+
+    #[test]
+    fn an_episode_becomes_what_it_was() {
+        let about = about(json!({
+            "obs.z": {"name": "obs/Z", "kind": "depth", "dtype": "uint16", "shape": [2, 3], "frames": 2, "clock": 1,
+                      "attributes": {"unit": "mm", "lens": 1}},
+            "done": {"name": "a/done", "kind": "vector", "dtype": "bool", "frames": 2, "clock": 0},
+        }));
+        assert_eq!(
+            (about.frames("done"), about.frames("none")),
+            (Some(2), None)
+        );
+        let mut found = episode(vec![
+            plan("done", FrameType::values(Dtype::U8, &[]).unwrap(), 2),
+            plan("is_first", FrameType::values(Dtype::Bool, &[]).unwrap(), 2),
+            plan(
+                "obs.z",
+                FrameType::values(Dtype::U16, &[2, 3, 1]).unwrap(),
+                2,
+            ),
+        ]);
+        let mut parts = vec!["done", "first", "z"];
+        let about = about.with_bytes_as_bools();
+        assert_eq!(about.apply(&mut found, &mut parts), [""; 0]);
+        assert_eq!(parts, ["done", "z"]);
+        assert_eq!(
+            (found.id.as_str(), found.task.as_deref()),
+            ("here", Some("lift"))
+        );
+        let (done, z) = (&found.streams[0], &found.streams[1]);
+        assert_eq!((done.name.as_str(), z.name.as_str()), ("a/done", "obs/Z"));
+        assert_eq!(done.frame, FrameType::values(Dtype::Bool, &[]).unwrap());
+        assert_eq!(z.frame, FrameType::values(Dtype::U16, &[2, 3]).unwrap());
+        assert_eq!((z.kind, z.unit.as_deref()), (Kind::Depth, Some("mm")));
+        assert_eq!(z.clock, ClockPlan::Explicit(Arc::from([0, 5])));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said_and_nothing_is_believed() {
+        let stream = |name: &str, dtype: &str, frames: u64, clock: usize| json!({"name": name, "kind": "vector", "dtype": dtype, "frames": frames, "clock": clock});
+        let about = about(json!({
+            "a": stream("a", "float64", 2, 0), "b": stream("b", "float32", 3, 0), "c": stream("c", "float32", 2, 2),
+            "d": stream("d", "float32", 2, 9), "e": stream("a", "float32", 2, 0), "f": stream("f", "float32", 2, 0),
+        }));
+        let number = || FrameType::values(Dtype::F32, &[]).unwrap();
+        let mut found = episode(
+            ["a", "b", "c", "d", "e"]
+                .map(|name| plan(name, number(), 2))
+                .into(),
+        );
+        let faults = about.apply(&mut found, &mut vec![(); 5]);
+        assert_eq!(faults.len(), 6, "{faults:?}");
+        assert!(found.streams.iter().all(|stream| stream.frame == number()));
+        for text in ["", "{}", "[1]", r#"{"kinograph": 2, "id": "x"}"#] {
+            assert!(About::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! An MCAP file that grows: blocks of messages with an index each, and a summary at the end.
+//!
+//! ```text
+//! magic │ header │ block (schemas, channels, messages) │ index per channel │ … │ metadata │ data end: crc
+//! schemas │ channels │ statistics │ index of blocks │ index of metadata │ offsets │ footer: crc │ magic
+//! ```
+//!
+//! Every entry is `u8 kind | u64 len | body`; see `entries.rs` and `blocks.rs` for the bodies that are read again.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use super::super::scan::MAGIC;
+
+/// A block is closed when it has so many bytes.
+const BLOCK_BYTES: usize = 1 << 20;
+
+/// Fast: most bytes are pictures that are compressed already.
+const ZSTD_LEVEL: i32 = 1;
+
+const HEADER: u8 = 0x01;
+const FOOTER: u8 = 0x02;
+const SCHEMA: u8 = 0x03;
+const CHANNEL: u8 = 0x04;
+const MESSAGE: u8 = 0x05;
+const BLOCK: u8 = 0x06;
+const MESSAGE_INDEX: u8 = 0x07;
+const BLOCK_INDEX: u8 = 0x08;
+const STATISTICS: u8 = 0x0b;
+const METADATA: u8 = 0x0c;
+const METADATA_INDEX: u8 = 0x0d;
+const SUMMARY_OFFSET: u8 = 0x0e;
+const DATA_END: u8 = 0x0f;
+
+/// A file.
+pub(super) struct McapFile {
+    out: Counted,
+    block: Block,
+    schemas: Vec<Vec<u8>>,
+    channels: Vec<Vec<u8>>,
+    /// How many messages each channel has.
+    counts: BTreeMap<u16, u64>,
+    /// The first and the last time.
+    span: Option<(u64, u64)>,
+    blocks: Vec<Vec<u8>>,
+    metadata: Vec<Vec<u8>>,
+}
+
+/// The block that is filled.
+#[derive(Default)]
+struct Block {
+    bytes: Vec<u8>,
+    span: Option<(u64, u64)>,
+    /// Per channel, the times and places of its messages.
+    index: BTreeMap<u16, Vec<(u64, u64)>>,
+}
+
+impl McapFile {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let mut out = Counted {
+            file: BufWriter::with_capacity(1 << 18, File::create_new(path)?),
+            at: 0,
+            crc: crc32fast::Hasher::new(),
+        };
+        out.write(MAGIC)?;
+        let mut body = Vec::new();
+        text("ros2", &mut body);
+        text("kinograph", &mut body);
+        out.entry(HEADER, &body)?;
+        Ok(Self {
+            out,
+            block: Block::default(),
+            schemas: Vec::new(),
+            channels: Vec::new(),
+            counts: BTreeMap::new(),
+            span: None,
+            blocks: Vec::new(),
+            metadata: Vec::new(),
+        })
+    }
+
+    /// Adds a schema of ROS 2; returns its number.
+    pub(super) fn schema(&mut self, name: &str, definition: &str) -> u16 {
+        // 0 means that there is none.
+        let id = u16::try_from(self.schemas.len() + 1).unwrap_or(u16::MAX);
+        let mut body = id.to_le_bytes().to_vec();
+        text(name, &mut body);
+        text("ros2msg", &mut body);
+        text(definition, &mut body);
+        push_entry(SCHEMA, &body, &mut self.block.bytes);
+        self.schemas.push(body);
+        id
+    }
+
+    /// Adds a channel for a topic; returns its number, or nothing if there are 65536 already.
+    pub(super) fn channel(&mut self, schema: u16, topic: &str) -> Option<u16> {
+        let id = u16::try_from(self.channels.len()).ok()?;
+        let mut body = id.to_le_bytes().to_vec();
+        body.extend(schema.to_le_bytes());
+        text(topic, &mut body);
+        text("cdr", &mut body);
+        prefixed(&[], &mut body);
+        push_entry(CHANNEL, &body, &mut self.block.bytes);
+        self.channels.push(body);
+        self.counts.insert(id, 0);
+        Some(id)
+    }
+
+    /// Adds a message that was sent and logged at `time_ns`.
+    pub(super) fn message(&mut self, channel: u16, time_ns: u64, data: &[u8]) -> io::Result<()> {
+        let count = self.counts.entry(channel).or_default();
+        let sequence = u32::try_from(*count).unwrap_or(u32::MAX);
+        *count += 1;
+        let mut body = channel.to_le_bytes().to_vec();
+        body.extend(sequence.to_le_bytes());
+        body.extend(time_ns.to_le_bytes());
+        body.extend(time_ns.to_le_bytes());
+        body.extend_from_slice(data);
+        let index = self.block.index.entry(channel).or_default();
+        index.push((time_ns, self.block.bytes.len() as u64));
+        push_entry(MESSAGE, &body, &mut self.block.bytes);
+        widen(&mut self.block.span, time_ns);
+        widen(&mut self.span, time_ns);
+        match self.block.bytes.len() >= BLOCK_BYTES {
+            true => self.end_block(),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds names and values.
+    pub(super) fn metadata(&mut self, name: &str, values: &[(&str, &str)]) -> io::Result<()> {
+        self.end_block()?;
+        let (mut body, mut map) = (Vec::new(), Vec::new());
+        text(name, &mut body);
+        for (key, value) in values {
+            text(key, &mut map);
+            text(value, &mut map);
+        }
+        prefixed(&map, &mut body);
+        let start = self.out.at;
+        self.out.entry(METADATA, &body)?;
+        let mut index = start.to_le_bytes().to_vec();
+        index.extend((self.out.at - start).to_le_bytes());
+        text(name, &mut index);
+        self.metadata.push(index);
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> io::Result<()> {
+        let block = std::mem::take(&mut self.block);
+        if block.bytes.is_empty() {
+            return Ok(());
+        }
+        let (first, last) = block.span.unwrap_or_default();
+        let stored = zstd::bulk::compress(&block.bytes, ZSTD_LEVEL)?;
+        let mut body = first.to_le_bytes().to_vec();
+        body.extend(last.to_le_bytes());
+        body.extend((block.bytes.len() as u64).to_le_bytes());
+        body.extend(crc32fast::hash(&block.bytes).to_le_bytes());
+        text("zstd", &mut body);
+        body.extend((stored.len() as u64).to_le_bytes());
+        body.extend_from_slice(&stored);
+        let start = self.out.at;
+        self.out.entry(BLOCK, &body)?;
+        let end = self.out.at;
+        let mut places = Vec::new();
+        for (channel, messages) in &block.index {
+            places.extend(channel.to_le_bytes());
+            places.extend(self.out.at.to_le_bytes());
+            let pairs = messages.iter().flat_map(|(time_ns, at)| [*time_ns, *at]);
+            let mut body = channel.to_le_bytes().to_vec();
+            prefixed(
+                &pairs.flat_map(u64::to_le_bytes).collect::<Vec<_>>(),
+                &mut body,
+            );
+            self.out.entry(MESSAGE_INDEX, &body)?;
+        }
+        let mut index = first.to_le_bytes().to_vec();
+        for number in [last, start, end - start] {
+            index.extend(number.to_le_bytes());
+        }
+        prefixed(&places, &mut index);
+        index.extend((self.out.at - end).to_le_bytes());
+        text("zstd", &mut index);
+        index.extend((stored.len() as u64).to_le_bytes());
+        index.extend((block.bytes.len() as u64).to_le_bytes());
+        self.blocks.push(index);
+        Ok(())
+    }
+
+    /// Writes the end.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.end_block()?;
+        let crc = self.out.crc.clone().finalize();
+        self.out.entry(DATA_END, &crc.to_le_bytes())?;
+        let start = self.out.at;
+        self.out.crc = crc32fast::Hasher::new();
+        let statistics = vec![self.statistics()];
+        let groups = [
+            (SCHEMA, &self.schemas),
+            (CHANNEL, &self.channels),
+            (STATISTICS, &statistics),
+            (BLOCK_INDEX, &self.blocks),
+            (METADATA_INDEX, &self.metadata),
+        ];
+        let mut offsets = Vec::new();
+        for (kind, bodies) in groups.iter().filter(|(_, bodies)| !bodies.is_empty()) {
+            let start = self.out.at;
+            for body in *bodies {
+                self.out.entry(*kind, body)?;
+            }
+            let mut body = vec![*kind];
+            body.extend(start.to_le_bytes());
+            body.extend((self.out.at - start).to_le_bytes());
+            offsets.push(body);
+        }
+        let offsets_start = self.out.at;
+        for body in &offsets {
+            self.out.entry(SUMMARY_OFFSET, body)?;
+        }
+        // The checksum covers the footer up to where it stands itself.
+        self.out.write(&[FOOTER])?;
+        self.out.write(&20_u64.to_le_bytes())?;
+        self.out.write(&start.to_le_bytes())?;
+        self.out.write(&offsets_start.to_le_bytes())?;
+        let crc = self.out.crc.clone().finalize();
+        self.out.write(&crc.to_le_bytes())?;
+        self.out.write(MAGIC)?;
+        self.out.file.flush()?;
+        self.out.file.get_ref().sync_all()
+    }
+
+    fn statistics(&self) -> Vec<u8> {
+        let count = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();
+        let messages: u64 = self.counts.values().sum();
+        let mut body = messages.to_le_bytes().to_vec();
+        let schemas = u16::try_from(self.schemas.len()).unwrap_or(u16::MAX);
+        body.extend(schemas.to_le_bytes());
+        body.extend(count(self.channels.len()));
+        body.extend(count(0));
+        body.extend(count(self.metadata.len()));
+        body.extend(count(self.blocks.len()));
+        let (first, last) = self.span.unwrap_or_default();
+        body.extend(first.to_le_bytes());
+        body.extend(last.to_le_bytes());
+        let mut counts = Vec::new();
+        for (channel, count) in &self.counts {
+            counts.extend(channel.to_le_bytes());
+            counts.extend(count.to_le_bytes());
+        }
+        prefixed(&counts, &mut body);
+        body
+    }
+}
+
+fn widen(span: &mut Option<(u64, u64)>, time_ns: u64) {
+    let (first, last) = span.unwrap_or((time_ns, time_ns));
+    *span = Some((first.min(time_ns), last.max(time_ns)));
+}
+
+/// Text, or bytes, after their length.
+fn prefixed(bytes: &[u8], out: &mut Vec<u8>) {
+    let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    out.extend(len.to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+fn text(text: &str, out: &mut Vec<u8>) {
+    prefixed(text.as_bytes(), out);
+}
+
+fn push_entry(kind: u8, body: &[u8], out: &mut Vec<u8>) {
+    out.push(kind);
+    out.extend((body.len() as u64).to_le_bytes());
+    out.extend_from_slice(body);
+}
+
+/// A file that knows how long it is, and the checksum of what was written since it was reset.
+struct Counted {
+    file: BufWriter<File>,
+    at: u64,
+    crc: crc32fast::Hasher,
+}
+
+impl Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.crc.update(bytes);
+        self.at += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn entry(&mut self, kind: u8, body: &[u8]) -> io::Result<()> {
+        self.write(&[kind])?;
+        self.write(&(body.len() as u64).to_le_bytes())?;
+        self.write(body)
+    }
+}

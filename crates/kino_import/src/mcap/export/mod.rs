@@ -1,0 +1,230 @@
+//! To MCAP: a folder with one file per episode, of messages that every ROS 2 tool shows.
+//!
+//! ```text
+//! kinograph.json     attributes of the dataset
+//! demo_0.mcap        a topic per stream, messages in the order of their times; metadata `kinograph` (about.rs)
+//! ```
+//!
+//! | here | there |
+//! |---|---|
+//! | stream `obs/front` | topic `/obs/front`: letters, digits and `_` |
+//! | frame and its time | message (`messages.rs`), its time of logging and of sending, and `header.stamp` where it has one |
+//!
+//! Streams keep their own rates: nothing is brought to a common one. Of every stream, a block of frames is in memory.
+
+mod file;
+mod messages;
+
+use std::fs;
+use std::path::Path;
+
+use kino_dataset::{Episode, Stream};
+
+use crate::about::{self, About, Clocks};
+use crate::error::{Result, invalid};
+use crate::export::{EpisodeOutline, Outline, Pen, PictureForm, StreamOutline, unwritable};
+use crate::png;
+use file::McapFile;
+use messages::Message;
+
+/// The name of the metadata that has what no message says, and the key in it.
+pub(super) const ABOUT: (&str, &str) = ("kinograph", "about");
+
+/// Which streams go where.
+pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+    outline.rename(topic);
+    outline.rename_episodes(|id, _| file_name(id))?;
+    let mut lost = Vec::new();
+    let mut episodes = std::mem::take(&mut outline.episodes);
+    for episode in &mut episodes {
+        let source = outline.dataset.find(&episode.id)?;
+        let mut kept = Vec::new();
+        for stream in std::mem::take(&mut episode.streams) {
+            let first = source.stream(&stream.source)?.clock()?.time_ns(0);
+            let what = match (first, Message::of(&stream)) {
+                (None, _) => "has no frames",
+                (Some(..0), _) => "has times before zero, which no message has",
+                (_, Err(what)) => what,
+                (_, Ok(_)) => {
+                    kept.push(stream);
+                    continue;
+                }
+            };
+            lost.push((format!("stream `{}`", stream.source), what));
+        }
+        if kept.is_empty() {
+            let id = &episode.id;
+            return Err(invalid(format!(
+                "episode `{id}` has no stream that messages can hold; select the others"
+            )));
+        }
+        episode.streams = kept;
+    }
+    outline.episodes = episodes;
+    for (place, what) in lost {
+        outline.lose(&place, what);
+    }
+    Ok(())
+}
+
+/// A name that ROS 2 takes for a topic, without its first slash.
+fn topic(stream: &StreamOutline) -> String {
+    let part = |part: &str| {
+        let part = part.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_");
+        match part.starts_with(|c: char| c.is_ascii_digit()) {
+            true => format!("_{part}"),
+            false => part,
+        }
+    };
+    let parts: Vec<_> = stream.source.split('/').map(part).collect();
+    parts.join("/")
+}
+
+fn file_name(id: &str) -> String {
+    let name = id.replace(|c: char| matches!(c, '/' | '\\') || c.is_control(), "_");
+    match name.starts_with('.') {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+/// Writes the folder.
+pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+    fs::create_dir(path).map_err(|error| unwritable(path, error))?;
+    about::write_dataset(path, &outline.attributes)?;
+    for episode in &outline.episodes {
+        let source = outline.dataset.find(&episode.id)?;
+        let file = path.join(format!("{}.mcap", episode.name));
+        let out = McapFile::create(&file).map_err(|error| unwritable(&file, error))?;
+        write_episode((out, &file), pen, episode, &source)?;
+        pen.next_episode()?;
+    }
+    Ok(())
+}
+
+fn write_episode(
+    (mut out, path): (McapFile, &Path),
+    pen: &mut Pen<'_>,
+    episode: &EpisodeOutline,
+    source: &Episode,
+) -> Result<()> {
+    let no_write = |error| unwritable(path, error);
+    let mut schemas: Vec<(String, u16)> = Vec::new();
+    let mut cursors = Vec::new();
+    for stream in &episode.streams {
+        let Ok(message) = Message::of(stream) else {
+            continue;
+        };
+        let (name, definition) = message.schema();
+        let known = schemas.iter().find(|(known, _)| *known == name);
+        let schema = known.map(|(_, schema)| *schema).unwrap_or_else(|| {
+            let schema = out.schema(&name, &definition);
+            schemas.push((name, schema));
+            schema
+        });
+        let channel = out.channel(schema, &format!("/{}", stream.name));
+        let channel = channel.ok_or_else(|| {
+            let id = &episode.id;
+            invalid(format!(
+                "episode `{id}` has more streams than MCAP has channels"
+            ))
+        })?;
+        let source = source.stream(&stream.source)?;
+        cursors.push(Cursor::new((stream, message), channel, source)?);
+    }
+    // The stream whose next frame is the earliest goes first: players read a file from its start to its end.
+    while let Some((time_ns, cursor)) = earliest(&mut cursors) {
+        let data = cursor.take(time_ns, pen)?;
+        out.message(cursor.channel, time_ns, &data)
+            .map_err(no_write)?;
+    }
+    let about = About::read(episode, source, Clocks::Rates)?;
+    out.metadata(ABOUT.0, &[(ABOUT.1, &about.to_json())])
+        .map_err(no_write)?;
+    out.finish().map_err(no_write)
+}
+
+/// The stream with the earliest frame, and its time; of two, the first.
+fn earliest<'c, 'a>(cursors: &'c mut [Cursor<'a>]) -> Option<(u64, &'c mut Cursor<'a>)> {
+    let next = cursors.iter_mut();
+    let next = next.filter_map(|cursor| Some((cursor.time_ns()?, cursor)));
+    next.min_by_key(|(time_ns, _)| *time_ns)
+}
+
+/// A stream that is read forward.
+struct Cursor<'a> {
+    stream: &'a StreamOutline,
+    message: Message,
+    channel: u16,
+    source: Stream,
+    times: Vec<i64>,
+    next: usize,
+    /// Frames that are read and not yet taken, and the number of the first of them.
+    block: (usize, Vec<Vec<u8>>),
+}
+
+impl<'a> Cursor<'a> {
+    fn new(
+        (stream, message): (&'a StreamOutline, Message),
+        channel: u16,
+        source: Stream,
+    ) -> Result<Self> {
+        let times = source.times_ns(0..source.len())?;
+        Ok(Self {
+            stream,
+            message,
+            channel,
+            source,
+            times,
+            next: 0,
+            block: (0, Vec::new()),
+        })
+    }
+
+    /// The time of the next frame; the plan has left none before zero.
+    fn time_ns(&self) -> Option<u64> {
+        let time_ns = self.times.get(self.next)?;
+        Some(u64::try_from(*time_ns).unwrap_or(0))
+    }
+
+    /// The next frame as a message.
+    fn take(&mut self, time_ns: u64, pen: &mut Pen<'_>) -> Result<Vec<u8>> {
+        let (first, frames) = &self.block;
+        if self.next >= first + frames.len() {
+            self.block = (self.next, self.read(pen)?);
+        }
+        let frame = self.block.1.get_mut(self.next - self.block.0);
+        let mut frame = frame.map(std::mem::take).unwrap_or_default();
+        if let Message::Files(PictureForm::Png(ty)) = &self.message {
+            frame = png::encode(ty, &frame).map_err(|what| {
+                let (name, frame) = (&self.stream.source, self.next);
+                invalid(format!("frame {frame} of stream `{name}` {what}"))
+            })?;
+        }
+        self.next += 1;
+        Ok(self.message.encode(&self.stream.name, time_ns, &frame))
+    }
+
+    /// Reads frames from the next one on.
+    fn read(&self, pen: &mut Pen<'_>) -> Result<Vec<Vec<u8>>> {
+        Ok(match &self.message {
+            Message::Text => {
+                let texts = pen.texts(&self.source)?.into_iter();
+                texts.map(String::into_bytes).collect()
+            }
+            Message::Files(PictureForm::Jpeg(ty)) => vec![pen.jpeg((&self.source, ty), self.next)?],
+            _ => {
+                let (_, block) = pen.block(&self.source, self.next)?;
+                let size = self
+                    .source
+                    .frame_type()
+                    .as_values()
+                    .map_or(1, |ty| ty.frame_bytes());
+                block
+                    .chunks_exact(size.max(1))
+                    .map(<[u8]>::to_vec)
+                    .collect()
+            }
+        })
+    }
+}

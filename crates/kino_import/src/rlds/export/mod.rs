@@ -1,0 +1,331 @@
+//! To RLDS: a folder that TensorFlow Datasets opens, one Example per episode.
+//!
+//! ```text
+//! kinograph.json                                     attributes of the dataset
+//! 1.0.0/  dataset_info.json  features.json           leaves.rs
+//!         NAME-train.tfrecord-00000-of-00002 …       example.rs: about 1 GB each
+//!
+//! steps/observation/…  action  reward  discount      per step
+//!       is_first  is_last  is_terminal  language_instruction
+//! episode_metadata/id  kinograph  …                  per episode; the second has all that has no other place (about.rs)
+//! ```
+//!
+//! | here | there |
+//! |---|---|
+//! | stream `actions`; `obs/x`, `observations/x`, `observation.x` | `action`; `observation/x` |
+//! | stream `rewards` | `reward` |
+//! | pictures | PNG, or the stored JPEG files |
+//! | float64 | tensor with the encoding `bytes`: TFDS would store it as float32 |
+//! | attribute `episode_metadata/x`, one number or text in every episode | the same |
+//! | an episode of several splits | the file of the first of `train`, `val`, `valid`, `validation`, `test` |
+
+mod example;
+mod leaves;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kino_dataset::Episode;
+use serde_json::{Map, Value, json};
+
+use crate::about::{self, About, Clocks};
+use crate::error::{Result, invalid};
+use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, after, unwritable};
+use crate::rlds::plan::ABOUT;
+use crate::rlds::schema::STEPS;
+use example::{Body, SplitFiles};
+use leaves::{Added, Form, Leaf};
+
+/// Where an episode says something of itself, and under which name its id.
+const METADATA: &str = "episode_metadata";
+const ID: &str = "id";
+
+/// The version of a dataset that is new.
+const VERSION: &str = "1.0.0";
+
+/// A file that has so many bytes gets no more episodes (1 GB).
+const MAX_SHARD_BYTES: u64 = 1_000_000_000;
+
+/// Splits that files are named by, before any other.
+const SPLITS: &[&str] = &["train", "val", "valid", "validation", "test"];
+
+/// Which streams go where.
+pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+    outline.rename(stream_name);
+    keep_steps(outline)?;
+    outline.keep_common();
+    keep_apart(outline);
+    Ok(())
+}
+
+fn stream_name(stream: &StreamOutline) -> String {
+    let name = stream.source.as_str();
+    match name {
+        "actions" => return "action".to_owned(),
+        "rewards" | "next.reward" => return "reward".to_owned(),
+        _ => {}
+    }
+    match after(name, &["obs/", "observations/", "observation."]) {
+        Some(rest) => format!("observation/{rest}"),
+        None => name.replace('.', "_"),
+    }
+}
+
+/// Leaves out the streams of another length than the actions, or than most streams where there are none.
+fn keep_steps(outline: &mut Outline) -> Result<()> {
+    let mut lost = Vec::new();
+    for episode in &mut outline.episodes {
+        let steps = steps(episode);
+        if steps == 0 {
+            return Err(invalid(format!(
+                "episode `{}` has no steps, which no reader of RLDS takes; select the others",
+                episode.id
+            )));
+        }
+        episode.streams.retain(|stream| {
+            if stream.frames != steps {
+                lost.push(format!("stream `{}`", stream.source));
+            }
+            stream.frames == steps
+        });
+    }
+    for place in lost {
+        outline.lose(
+            &place,
+            "does not have as many frames as the episode has steps",
+        );
+    }
+    Ok(())
+}
+
+/// How many steps an episode has.
+fn steps(episode: &EpisodeOutline) -> usize {
+    let action = episode.streams.iter().find(|one| one.name == "action");
+    if let Some(action) = action {
+        return action.frames;
+    }
+    let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+    for stream in &episode.streams {
+        *counts.entry(stream.frames).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|&(frames, count)| (count, frames));
+    most.map_or(0, |(frames, _)| frames)
+}
+
+/// A name is a leaf or a folder of leaves, not both.
+fn keep_apart(outline: &mut Outline) {
+    let mut lost = Vec::new();
+    for episode in &mut outline.episodes {
+        let names: Vec<_> = episode.streams.iter().map(|one| one.name.clone()).collect();
+        episode.streams.retain(|stream| {
+            let inside = format!("{}/", stream.name);
+            let is_apart = !names.iter().any(|name| name.starts_with(&inside));
+            if !is_apart {
+                lost.push(format!("stream `{}`", stream.source));
+            }
+            is_apart
+        });
+    }
+    for place in lost {
+        outline.lose(&place, "has the name of a folder of others");
+    }
+}
+
+/// Writes the folder.
+pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+    let folder = path.join(VERSION);
+    fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, error))?;
+    about::write_dataset(path, &outline.attributes)?;
+    let leaves = leaves::all(outline);
+    let metadata = leaves::metadata(outline)?;
+    let put = |name: &str, value: &Value| {
+        let path = folder.join(name);
+        fs::write(&path, format!("{value:#}\n")).map_err(|error| unwritable(&path, error))
+    };
+    put("features.json", &leaves::to_json(&leaves, &metadata))?;
+    let name = name_of(&outline.target);
+    let spool = folder.join(".spool");
+    let mut body = Body::create(&spool)?;
+    let mut splits = Vec::new();
+    for (split, episodes) in by_split(outline) {
+        let mut files = SplitFiles::new(
+            folder.join(format!("{name}-{split}.tfrecord")),
+            MAX_SHARD_BYTES,
+        );
+        for episode in episodes {
+            let source = outline.dataset.find(&episode.id)?;
+            write_body(&mut body, pen, &leaves, (episode, &source))?;
+            write_metadata(&mut body, &metadata, (episode, &source))?;
+            files.add(&mut body, &episode.id)?;
+            pen.next_episode()?;
+        }
+        let (bytes, lengths) = files.finish()?;
+        splits.push(json!({
+            "name": split,
+            "numBytes": bytes.to_string(),
+            "shardLengths": lengths,
+            "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
+        }));
+    }
+    drop(body);
+    fs::remove_file(&spool).map_err(|error| unwritable(&spool, error))?;
+    put("dataset_info.json", &info(outline, &name, splits))
+}
+
+/// What TFDS wants to know.
+fn info(outline: &Outline, name: &str, splits: Vec<Value>) -> Value {
+    let mut info = Map::new();
+    info.insert("name".to_owned(), json!(name));
+    info.insert("version".to_owned(), json!(VERSION));
+    info.insert("fileFormat".to_owned(), json!("tfrecord"));
+    if let Some(Value::String(text)) = outline.attributes.get("description") {
+        info.insert("description".to_owned(), json!(text));
+    }
+    let mut licences = outline.episodes.iter().map(|one| one.licence.as_ref());
+    if let Some(Some(licence)) = licences.next()
+        && licences.all(|other| other == Some(licence))
+    {
+        info.insert("redistributionInfo".to_owned(), json!({"license": licence}));
+    }
+    info.insert("splits".to_owned(), Value::Array(splits));
+    Value::Object(info)
+}
+
+/// The name of a dataset, from that of its folder: letters, digits and `_`.
+fn name_of(target: &str) -> String {
+    let stem = target.split('.').next().unwrap_or_default();
+    match word(&stem.to_lowercase()).as_str() {
+        "" => "dataset".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+fn word(text: &str) -> String {
+    text.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
+}
+
+/// Which episodes go into the files of which split, in the order of the dataset.
+fn by_split(outline: &Outline) -> Vec<(String, Vec<&EpisodeOutline>)> {
+    let mut splits: Vec<(String, Vec<&EpisodeOutline>)> = Vec::new();
+    for episode in &outline.episodes {
+        let named = SPLITS
+            .iter()
+            .find(|name| episode.splits.iter().any(|one| one == *name));
+        let first = episode.splits.first().map(String::as_str);
+        let name = word(named.copied().or(first).unwrap_or("train"));
+        match splits.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, episodes)) => episodes.push(episode),
+            None => splits.push((name, vec![episode])),
+        }
+    }
+    splits
+}
+
+/// Lays down the values of an episode.
+fn write_body(
+    body: &mut Body,
+    pen: &mut Pen<'_>,
+    leaves: &[Leaf],
+    (episode, source): (&EpisodeOutline, &Episode),
+) -> Result<()> {
+    body.clear()?;
+    let steps = steps(episode);
+    for leaf in leaves {
+        let stream = episode.streams.iter().find(|one| one.name == leaf.name);
+        let name = format!("{STEPS}/{}", leaf.name);
+        match (stream, leaf.added) {
+            (Some(stream), _) => {
+                let source = source.stream(&stream.source)?;
+                body.stream(&name, (leaf, stream), &source, pen)?;
+            }
+            (None, Some(added)) => add(body, &name, added, (episode, steps))?,
+            (None, None) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Lays down what an episode says of itself.
+fn write_metadata(
+    body: &mut Body,
+    metadata: &BTreeMap<String, Form>,
+    (episode, source): (&EpisodeOutline, &Episode),
+) -> Result<()> {
+    let said = source.read_attributes()?;
+    for name in metadata.keys() {
+        let name = format!("{METADATA}/{name}");
+        match said.get(&name) {
+            Some(Value::String(text)) => body.texts(&name, &[text])?,
+            Some(Value::Bool(is)) => body.ints(&name, [i64::from(*is)].into_iter())?,
+            Some(Value::Number(number)) => match number.as_i64() {
+                Some(whole) => body.ints(&name, [whole].into_iter())?,
+                None => {
+                    let value = number.as_f64().unwrap_or(f64::NAN);
+                    #[expect(
+                        clippy::cast_possible_truncation,
+                        reason = "TFDS stores float64 as float32; our importer has the exact number beside it"
+                    )]
+                    body.floats(&name, [value as f32].into_iter())?;
+                }
+            },
+            _ => {}
+        }
+    }
+    let about = About::read(episode, source, Clocks::All)?;
+    body.texts(&format!("{METADATA}/{ID}"), &[&episode.id])?;
+    body.texts(ABOUT, &[&about.to_json()])
+}
+
+/// What every step of RLDS has, where the dataset has no such stream.
+fn add(
+    body: &mut Body,
+    name: &str,
+    added: Added,
+    (episode, steps): (&EpisodeOutline, usize),
+) -> Result<()> {
+    let last = |value: f32| (1..=steps).map(move |step| if step == steps { value } else { 0.0 });
+    let bits = |at: Option<usize>| (0..steps).map(move |step| i64::from(Some(step) == at));
+    let end = steps.checked_sub(1);
+    match added {
+        Added::First => body.ints(name, bits(Some(0))),
+        Added::Last => body.ints(name, bits(end)),
+        Added::Terminal => body.ints(name, bits(end.filter(|_| episode.success != Some(false)))),
+        Added::Reward => {
+            let value = if episode.success == Some(true) {
+                1.0
+            } else {
+                0.0
+            };
+            body.floats(name, last(value))
+        }
+        Added::Discount => body.floats(name, (0..steps).map(|_| 1.0)),
+        Added::Instruction => {
+            let task = episode.task.as_deref().unwrap_or_default();
+            body.texts(name, &vec![task; steps])
+        }
+    }
+}
+
+/// The names of files while it is not known how many there will be.
+fn numbered(stem: &Path, idx: usize, count: Option<usize>) -> PathBuf {
+    let mut name = stem.as_os_str().to_owned();
+    name.push(match count {
+        None => format!("-{idx:05}"),
+        Some(count) => format!("-{idx:05}-of-{count:05}"),
+    });
+    PathBuf::from(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dataset_is_named_by_its_folder() {
+        let names = ["lift", "Lift-3.rlds", "日本", "", ".x"].map(name_of);
+        assert_eq!(names, ["lift", "lift_3", "__", "dataset", "dataset"]);
+    }
+}

@@ -1,0 +1,223 @@
+//! To WebDataset: a folder of tars, one sample per episode, that webdataset and our importer read.
+//!
+//! ```text
+//! kinograph.json                     attributes of the dataset
+//! shard-000000.tar
+//!   demo_0.kinograph.json            id, splits, task, clocks, names and types of the streams (about.rs)
+//!   demo_0.instruction.txt           the task
+//!   demo_0.actions.npy               numbers: [frames, …]
+//!   demo_0.obs.front.00000.png …     pictures: a file per frame, the stored JPEG file as it is
+//!   demo_0.words.json                text: a list of one per frame
+//! ```
+//!
+//! A sample is an episode and not a step: webdataset hands out samples one by one in any order, and a window of
+//! a policy needs neighbours. Streams keep their own rates and lengths, which steps could not.
+
+mod tar;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kino_codec::FrameType;
+use kino_dataset::Stream;
+use serde_json::json;
+
+use crate::about::{self, About, Clocks};
+use crate::error::Result;
+use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, unwritable};
+use crate::npy;
+use crate::webdataset::ABOUT;
+use tar::Tar;
+
+/// A tar is no longer than this, unless one episode is (1 GB).
+const MAX_SHARD_BYTES: u64 = 1_000_000_000;
+
+/// The field that has the task, for people who look for one.
+const INSTRUCTION: &str = "instruction";
+
+/// Which streams go where: everything has a place.
+pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+    outline.rename(field);
+    outline.rename_episodes(|id, _| key(id))
+}
+
+/// Fields are in lower case for webdataset, and have no slash.
+fn field(stream: &StreamOutline) -> String {
+    let field = stream.source.to_lowercase().replace('/', ".");
+    match field.as_str() {
+        INSTRUCTION | "kinograph" => format!("{field}_"),
+        _ => field,
+    }
+}
+
+/// The name of a sample ends at its first dot, and must stay inside the tar.
+fn key(id: &str) -> String {
+    let odd = |c: char| c == '.' || c == '\\' || c.is_control();
+    let id = id.replace(odd, "_");
+    let parts = id.split('/');
+    let parts: Vec<_> = parts
+        .map(|part| if part.is_empty() { "_" } else { part })
+        .collect();
+    parts.join("/")
+}
+
+/// Writes the folder.
+pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+    write_shards(outline, pen, path, MAX_SHARD_BYTES)
+}
+
+fn write_shards(outline: &Outline, pen: &mut Pen<'_>, path: &Path, max_bytes: u64) -> Result<()> {
+    fs::create_dir(path).map_err(|error| unwritable(path, error))?;
+    about::write_dataset(path, &outline.attributes)?;
+    let mut shards = 0;
+    let mut next_path = || -> PathBuf {
+        shards += 1;
+        path.join(format!("shard-{:06}.tar", shards - 1))
+    };
+    let mut shard = next_path();
+    let mut tar = Tar::create(&shard).map_err(|error| unwritable(&shard, error))?;
+    for episode in &outline.episodes {
+        let start = tar.len();
+        Sample {
+            tar: &mut tar,
+            path: &shard,
+            key: &episode.name,
+        }
+        .write(outline, episode, pen)?;
+        // How long an episode is shows when it is written: the one too many moves on.
+        if tar.len() > max_bytes && start > 0 {
+            let next = next_path();
+            let moved = tar.move_to(start, &next);
+            let full =
+                std::mem::replace(&mut tar, moved.map_err(|error| unwritable(&next, error))?);
+            full.finish().map_err(|error| unwritable(&shard, error))?;
+            shard = next;
+        }
+        pen.next_episode()?;
+    }
+    tar.finish().map_err(|error| unwritable(&shard, error))
+}
+
+/// The sample that is being written.
+struct Sample<'a> {
+    tar: &'a mut Tar,
+    path: &'a Path,
+    key: &'a str,
+}
+
+impl Sample<'_> {
+    fn write(
+        mut self,
+        outline: &Outline,
+        episode: &EpisodeOutline,
+        pen: &mut Pen<'_>,
+    ) -> Result<()> {
+        let source = outline.dataset.find(&episode.id)?;
+        let about = About::read(episode, &source, Clocks::All)?;
+        self.add(ABOUT, about.to_json().as_bytes())?;
+        if let Some(task) = &episode.task {
+            self.add(&format!("{INSTRUCTION}.txt"), task.as_bytes())?;
+        }
+        for stream in &episode.streams {
+            self.stream(stream, &source.stream(&stream.source)?, pen)?;
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, stream: &StreamOutline, source: &Stream, pen: &mut Pen<'_>) -> Result<()> {
+        let name = &stream.name;
+        if let Some(form) = stream.picture_form() {
+            let ending = form.ending();
+            return pen.each_picture((source, &form), |frame, file| {
+                self.add(&format!("{name}.{frame:05}.{ending}"), file)
+            });
+        }
+        let FrameType::Values(ty) = &stream.frame else {
+            let texts = json!(pen.texts(source)?);
+            return self.add(&format!("{name}.json"), texts.to_string().as_bytes());
+        };
+        let shape = [stream.frames]
+            .into_iter()
+            .chain(ty.shape().iter().copied());
+        let head = npy::header(ty.dtype(), &shape.collect::<Vec<_>>());
+        let size = (stream.frames as u64).saturating_mul(ty.frame_bytes() as u64);
+        let (path, member) = (self.path, format!("{}.{name}.npy", self.key));
+        let no_write = |error| unwritable(path, error);
+        let begun = self.tar.begin(&member, head.len() as u64 + size);
+        begun.and_then(|()| self.tar.put(&head)).map_err(no_write)?;
+        pen.each_block(source, |_, block| self.tar.put(block).map_err(no_write))
+    }
+
+    fn add(&mut self, field: &str, content: &[u8]) -> Result<()> {
+        let added = self.tar.add(&format!("{}.{field}", self.key), content);
+        added.map_err(|error| unwritable(self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::open::{ImportOptions, open};
+    use kino_codec::Dtype;
+    use kino_dataset::{
+        Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Selection, Start, StreamInfo, Times,
+        WriterOptions,
+    };
+    use std::ops::ControlFlow;
+
+    #[test]
+    fn a_tar_that_would_be_too_long_ends_before_the_episode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.kino");
+        let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
+        for id in ["a", "b", "c", "d"] {
+            let info = EpisodeInfo {
+                id: id.to_owned(),
+                ..EpisodeInfo::default()
+            };
+            let mut episode = writer.episode(info).unwrap();
+            let stream = StreamInfo {
+                name: "action".to_owned(),
+                kind: Kind::Vector,
+                frame: FrameType::values(Dtype::U8, &[1000]).unwrap(),
+                frames: 10,
+                times: Times::Rate {
+                    rate_hz: 10.0,
+                    start_ns: 0,
+                },
+                arrival: Arrival::Values,
+                shared: None,
+            };
+            episode.stream(&stream).unwrap();
+            episode.push(&vec![id.as_bytes()[0]; 10_000]).unwrap();
+            episode.finish().unwrap();
+        }
+        writer.commit("test").unwrap();
+        let dataset = Dataset::open(&path).unwrap();
+        for (max_bytes, tars) in [(1, 4), (30_000, 2), (1 << 30, 1)] {
+            let target = folder.path().join(format!("out{max_bytes}"));
+            let mut outline = Outline::of(&dataset, &Selection::default()).unwrap();
+            plan(&mut outline).unwrap();
+            let mut go_on = |_| ControlFlow::Continue(());
+            let mut pen = Pen::new(&outline, &mut go_on);
+            write_shards(&outline, &mut pen, &target, max_bytes).unwrap();
+            let source = open(&target, &ImportOptions::default()).unwrap();
+            assert_eq!(source.describe().files.len(), tars);
+            let ids: Vec<_> = source.episodes().iter().map(|one| &*one.id).collect();
+            assert_eq!(ids, ["a", "b", "c", "d"]);
+        }
+    }
+
+    #[test]
+    fn an_id_becomes_the_name_of_a_sample() {
+        for (id, expected) in [
+            ("demo_0", "demo_0"),
+            ("train/0", "train/0"),
+            ("run.3/a.b", "run_3/a_b"),
+            ("../x", "__/x"),
+            ("/a//b", "_/a/_/b"),
+        ] {
+            assert_eq!(key(id), expected);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! As much of tar as writing needs: members one after another, the same bytes every time.
+//!
+//! ```text
+//! [ pax header: path, size ]  where a name or size does not fit
+//! | name 100 | mode uid gid | size 12 | mtime 0 | checksum 8 | type 1 | "ustar" "00" | prefix 155 |   512 bytes
+//! | content, padded to 512 | … | two blocks of zeros
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// Headers and content are in blocks of so many bytes.
+const BLOCK: u64 = 512;
+
+/// The largest size that eleven octal digits can say.
+const MAX_OCTAL: u64 = (1 << 33) - 1;
+
+/// A tar that grows.
+pub(super) struct Tar {
+    file: BufWriter<File>,
+    /// Bytes so far.
+    len: u64,
+    /// Bytes of the open member that have not come yet.
+    missing: u64,
+}
+
+impl Tar {
+    pub(super) fn create(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).open(path)?;
+        Ok(Self {
+            file: BufWriter::with_capacity(1 << 18, file),
+            len: 0,
+            missing: 0,
+        })
+    }
+
+    /// Bytes so far.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Adds a member whole.
+    pub(super) fn add(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.begin(name, content.len() as u64)?;
+        self.put(content)
+    }
+
+    /// Begins a member of `size` bytes, which [`put`](Self::put) brings.
+    pub(super) fn begin(&mut self, name: &str, size: u64) -> io::Result<()> {
+        debug_assert!(self.missing == 0, "the member before is whole");
+        let short = split(name);
+        let mut said = String::new();
+        if short.is_none() {
+            said.push_str(&pax("path", name));
+        }
+        if size > MAX_OCTAL {
+            said.push_str(&pax("size", &size.to_string()));
+        }
+        if !said.is_empty() {
+            self.write(&header(("", "pax"), said.len() as u64, b'x'))?;
+            self.missing = said.len() as u64;
+            self.put(said.as_bytes())?;
+        }
+        // A reader that knows no pax headers finds a name that is cut, not none.
+        let ends = (0..=100).rev().find(|&at| name.is_char_boundary(at));
+        let cut = ends.unwrap_or(0);
+        let (prefix, rest) = short.unwrap_or(("", &name[..cut]));
+        self.write(&header((prefix, rest), size.min(MAX_OCTAL), b'0'))?;
+        self.missing = size;
+        self.pad()
+    }
+
+    /// Brings bytes of the member; after the last it is padded.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.missing = (self.missing.checked_sub(bytes.len() as u64))
+            .ok_or_else(|| io::Error::other("a member of a tar is longer than it said"))?;
+        self.write(bytes)?;
+        self.pad()
+    }
+
+    fn pad(&mut self) -> io::Result<()> {
+        let zeros = [0; 512];
+        let rest = usize::try_from(self.len.next_multiple_of(BLOCK) - self.len).unwrap_or(0);
+        match self.missing {
+            0 => self.write(&zeros[..rest]),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Takes everything from byte `start` on out of this tar and puts it into a new one.
+    pub(super) fn move_to(&mut self, start: u64, path: &Path) -> io::Result<Self> {
+        self.file.flush()?;
+        let mut next = Self::create(path)?;
+        let file = self.file.get_mut();
+        file.seek(SeekFrom::Start(start))?;
+        next.len = io::copy(&mut file.take(self.len - start), &mut next.file)?;
+        file.set_len(start)?;
+        file.seek(SeekFrom::Start(start))?;
+        self.len = start;
+        Ok(next)
+    }
+
+    /// Writes the end.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.write(&[0; 1024])?;
+        self.file.flush()?;
+        self.file.get_ref().sync_all()
+    }
+}
+
+/// A name as a prefix and a rest, as they fit into a header.
+fn split(name: &str) -> Option<(&str, &str)> {
+    if name.len() <= 100 {
+        return Some(("", name));
+    }
+    let slashes = name.match_indices('/').map(|(at, _)| at);
+    let fits = |&at: &usize| at > 0 && at <= 155 && name.len() - at - 1 <= 100;
+    let at = slashes.into_iter().find(fits)?;
+    Some((&name[..at], &name[at + 1..]))
+}
+
+/// `27 path=some/long/name\n`: the number counts itself.
+fn pax(key: &str, value: &str) -> String {
+    let rest = key.len() + value.len() + 3;
+    let mut len = rest + 1;
+    while len != rest + len.to_string().len() {
+        len = rest + len.to_string().len();
+    }
+    format!("{len} {key}={value}\n")
+}
+
+fn header((prefix, name): (&str, &str), size: u64, kind: u8) -> [u8; 512] {
+    let mut block = [0; 512];
+    let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, name.as_bytes());
+    put(100, b"0000644\0");
+    put(108, b"0000000\0");
+    put(116, b"0000000\0");
+    put(124, format!("{size:011o}\0").as_bytes());
+    put(136, b"00000000000\0");
+    put(148, b"        ");
+    put(156, &[kind]);
+    put(257, b"ustar\x0000");
+    put(345, prefix.as_bytes());
+    let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+    block[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tar;
+
+    /// Names and contents by the reader.
+    fn read(path: &Path) -> Vec<(String, Vec<u8>)> {
+        let bytes = std::fs::read(path).unwrap();
+        let contents = tar::list(path).unwrap();
+        assert!(contents.lost.is_empty(), "{:?}", contents.lost);
+        let members = contents.members.into_iter().map(|member| {
+            let start = usize::try_from(member.start).unwrap();
+            let len = usize::try_from(member.len).unwrap();
+            (member.name, bytes[start..start + len].to_vec())
+        });
+        members.collect()
+    }
+
+    #[test]
+    fn members_of_every_name_and_length_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.tar");
+        let mut tar = Tar::create(&path).unwrap();
+        let names = [
+            "a.npy".to_owned(),
+            format!("{}/b.npy", "folder".repeat(20)),
+            "ö".repeat(90),
+            format!("{}/{}", "p".repeat(160), "n".repeat(101)),
+            "z".to_owned(),
+        ];
+        let mut expected = Vec::new();
+        for (name, len) in names.iter().zip([3, 0, 512, 513, 1]) {
+            let content = vec![7; len];
+            tar.begin(name, len as u64).unwrap();
+            for part in content.chunks(200) {
+                tar.put(part).unwrap();
+            }
+            expected.push((name.clone(), content));
+        }
+        assert!(tar.put(b"more").is_err());
+        tar.finish().unwrap();
+        assert_eq!(read(&path), expected);
+        assert_eq!(path.metadata().unwrap().len() % BLOCK, 0);
+    }
+
+    #[test]
+    fn the_end_of_a_tar_can_be_the_start_of_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let paths = ["0.tar", "1.tar"].map(|name| folder.path().join(name));
+        let mut first = Tar::create(&paths[0]).unwrap();
+        first.add("a", b"one").unwrap();
+        let start = first.len();
+        first.add("b", b"two").unwrap();
+        let mut second = first.move_to(start, &paths[1]).unwrap();
+        first.finish().unwrap();
+        second.add("c", b"three").unwrap();
+        second.finish().unwrap();
+        let names = |path| -> Vec<_> { read(path).into_iter().map(|(name, _)| name).collect() };
+        assert_eq!(names(&paths[0]), ["a"]);
+        assert_eq!(names(&paths[1]), ["b", "c"]);
+    }
+
+    #[test]
+    fn the_number_of_a_pax_line_counts_itself() {
+        for len in 1..1200 {
+            let line = pax("path", &"x".repeat(len));
+            let (number, _) = line.split_once(' ').unwrap();
+            assert_eq!(number.parse(), Ok(line.len()));
+        }
+    }
+}

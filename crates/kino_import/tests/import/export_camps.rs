@@ -1,0 +1,329 @@
+//! Import, export, import again, for the formats that keep what an episode says of itself: nothing may differ at all.
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::WriterOptions;
+use kino_dataset::{Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times};
+use kino_import::{EpisodePlan, OnDefect, Source};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+use crate::export::{export, lift, open, options, pack};
+use crate::rlds::with_rate;
+use crate::{fixture, read_all};
+
+/// Every recording that another library wrote, and the rate that it needs to be told.
+fn recordings() -> Vec<(PathBuf, Option<f64>)> {
+    let named = [
+        ("robomimic.hdf5", None),
+        ("robomimic/libero.hdf5", None),
+        ("robomimic/low_dim_v01.hdf5", None),
+        ("act_jpeg.hdf5", None),
+        ("webdataset/steps", Some(20.0)),
+        ("webdataset/episodes", None),
+        ("folders/robo/data.robo", None),
+        ("rlds/toy/1.0.0", Some(5.0)),
+        ("mds/steps", Some(20.0)),
+        ("mcap/ros2_zstd.mcap", None),
+        ("zarr/pusht.zarr", Some(10.0)),
+    ];
+    let named = named.map(|(name, rate_hz)| (fixture(name), rate_hz));
+    named.into_iter().chain([(lift(), None)]).collect()
+}
+
+pub(crate) fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
+    match rate_hz {
+        Some(rate_hz) => kino_import::open(path, &with_rate(rate_hz)).unwrap(),
+        None => open(path),
+    }
+}
+
+/// Nothing differs, in the order of `before`; `skip` names what the format cannot hold.
+#[track_caller]
+pub(crate) fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> bool) {
+    assert_eq!(after.describe().defects, []);
+    assert_eq!(before.episodes().len(), after.episodes().len());
+    for (idx, a) in before.episodes().iter().enumerate() {
+        let found = after.episodes().iter().position(|b| b.id == a.id);
+        let there = found.unwrap_or_else(|| panic!("{} is not there", a.id));
+        let b = &after.episodes()[there];
+        let of = |plan: &EpisodePlan| {
+            let (splits, task) = (plan.splits.clone(), plan.task.clone());
+            (
+                splits,
+                task,
+                plan.success,
+                plan.licence.clone(),
+                plan.attributes.clone(),
+            )
+        };
+        assert_eq!(of(a), of(b), "{}", a.id);
+        let streams = a.streams.iter().enumerate();
+        let kept: Vec<_> = streams.filter(|(_, one)| !skip(&one.name)).collect();
+        assert_eq!(kept.len(), b.streams.len(), "{}", a.id);
+        for (at, ((stream, x), y)) in kept.iter().zip(&b.streams).enumerate() {
+            let place = format!("{} {}", a.id, x.name);
+            assert_eq!(
+                (&x.name, x.kind, &x.frame),
+                (&y.name, y.kind, &y.frame),
+                "{place}"
+            );
+            assert_eq!((x.frames, x.carried), (y.frames, y.carried), "{place}");
+            assert_eq!(x.clock, y.clock, "{place}");
+            assert_eq!(
+                (&x.unit, &x.attributes),
+                (&y.unit, &y.attributes),
+                "{place}"
+            );
+            let (x, y) = (
+                read_all(before, idx, *stream, 4),
+                read_all(after, there, at, 4),
+            );
+            assert!(x == y, "{place}");
+        }
+    }
+}
+
+/// Packs, exports and opens again. Returns the attributes of both.
+fn there_and_back(path: &Path, rate_hz: Option<f64>, to: &str, skip: &dyn Fn(&str) -> bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let before = open_at(path, rate_hz);
+    let dataset = pack(before.as_ref(), &folder.path().join("a.kino"));
+    let target = folder.path().join("out");
+    let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
+    let lost: Vec<_> = exported
+        .defects
+        .iter()
+        .filter(|one| one.is_fault())
+        .collect();
+    let expected = before.episodes().iter().flat_map(|one| &one.streams);
+    assert_eq!(
+        lost.is_empty(),
+        !expected.into_iter().any(|one| skip(&one.name)),
+        "{lost:?}"
+    );
+    let after = open(&target);
+    identical(before.as_ref(), after.as_ref(), skip);
+    for (key, value) in &before.describe().attributes {
+        let found = after.describe().attributes.get(key);
+        assert_eq!(Some(value), found, "`{key}` of {}", path.display());
+    }
+    // And once more: the same bytes.
+    let again = folder.path().join("again/out");
+    export(&dataset, &again, &options(to, OnDefect::Keep)).unwrap();
+    assert!(bytes_of(&target) == bytes_of(&again), "{}", path.display());
+}
+
+/// Names and contents of all files of a folder.
+fn bytes_of(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match path.is_dir() {
+            true => found.extend(bytes_of(&path)),
+            false => found.push((name, std::fs::read(&path).unwrap())),
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn every_recording_goes_through_rlds_unchanged() {
+    for (path, rate_hz) in recordings() {
+        // RLDS has steps: of a recording of many rates, the largest part of the streams that have as many frames is kept.
+        let is_mcap = path.extension().is_some_and(|ending| ending == "mcap");
+        let before = open_at(&path, rate_hz);
+        let streams = &before.episodes()[0].streams;
+        let count = |frames| streams.iter().filter(|one| one.frames == frames).count();
+        let most = streams
+            .iter()
+            .map(|one| (count(one.frames), one.frames))
+            .max();
+        let frames = |name: &str| streams.iter().find(|one| one.name == name).unwrap().frames;
+        let skip = |name: &str| is_mcap && Some(frames(name)) != most.map(|(_, frames)| frames);
+        there_and_back(&path, rate_hz, "rlds", &skip);
+    }
+}
+
+#[test]
+fn every_recording_goes_through_mcap_unchanged() {
+    for (path, rate_hz) in recordings() {
+        // No message has float16, nor frames of no numbers.
+        let before = open_at(&path, rate_hz);
+        let streams = before.episodes().iter().flat_map(|one| &one.streams);
+        let has_none = |one: &&kino_import::StreamPlan| {
+            let ty = one.frame.as_values();
+            ty.is_some_and(|ty| ty.dtype() == Dtype::F16 || ty.elements() == 0)
+        };
+        let lost: Vec<_> = streams
+            .filter(has_none)
+            .map(|one| one.name.clone())
+            .collect();
+        there_and_back(&path, rate_hz, "mcap", &|name| {
+            lost.iter().any(|one| one == name)
+        });
+    }
+}
+
+#[test]
+fn every_recording_goes_through_webdataset_unchanged() {
+    for (path, rate_hz) in recordings() {
+        there_and_back(&path, rate_hz, "webdataset", &|_| false);
+    }
+}
+
+/// Streams of every kind, at rates and times of their own.
+fn odd_streams() -> Vec<StreamInfo> {
+    let rate = |rate_hz| Times::Rate {
+        rate_hz,
+        start_ns: 0,
+    };
+    let late = Times::Rate {
+        rate_hz: 10.0,
+        start_ns: 1_000,
+    };
+    let times = Times::Explicit(vec![5, 5, 90]);
+    let stream = |name: &str, kind, (dtype, shape): (Dtype, &[usize]), frames, times| StreamInfo {
+        name: name.to_owned(),
+        kind,
+        frame: FrameType::values(dtype, shape).unwrap(),
+        frames,
+        times,
+        arrival: Arrival::Values,
+        shared: None,
+    };
+    let ten = || rate(10.0);
+    let (numbers, depth) = (Kind::Vector, Kind::Depth);
+    vec![
+        stream("action", numbers, (Dtype::F64, &[3]), 4, ten()),
+        stream("Arm/Pose", numbers, (Dtype::F32, &[4, 4]), 9, rate(29.97)),
+        stream("depth", depth, (Dtype::U16, &[4, 6]), 3, times),
+        stream("range", depth, (Dtype::F32, &[4, 6, 1]), 4, late),
+        stream("front", Kind::Image, (Dtype::U8, &[4, 6, 3]), 4, ten()),
+        stream("flag", numbers, (Dtype::Bool, &[]), 4, ten()),
+        stream("bits", numbers, (Dtype::U64, &[2]), 4, ten()),
+        stream("small", numbers, (Dtype::I8, &[2, 1]), 4, ten()),
+        stream("alpha", numbers, (Dtype::U8, &[4, 6, 2]), 4, ten()),
+    ]
+}
+
+pub(crate) fn odd_dataset(path: &Path) -> Dataset {
+    let mut writer = DatasetWriter::open(path, Start::New, WriterOptions::default()).unwrap();
+    let said = json!({"operator": "B", "stream_attributes": {"Arm/Pose": {"unit": "m"}}});
+    for id in ["run.1/a", "run_2"] {
+        let info = EpisodeInfo {
+            id: id.to_owned(),
+            task: Some("pour the tea".to_owned()),
+            splits: vec!["train".to_owned(), "20_percent".to_owned()],
+            attributes: said.as_object().unwrap().clone(),
+            ..EpisodeInfo::default()
+        };
+        let mut episode = writer.episode(info).unwrap();
+        for info in odd_streams() {
+            episode.stream(&info).unwrap();
+            let most = if info.name == "flag" { 2 } else { 127 };
+            let frame_bytes = info.frame.as_values().unwrap().frame_bytes();
+            for frame in 0..usize::try_from(info.frames).unwrap() {
+                let byte = |at: usize| u8::try_from((at * 7 + frame * 31) % most).unwrap();
+                let bytes: Vec<_> = (0..frame_bytes).map(byte).collect();
+                episode.push(&bytes).unwrap();
+            }
+        }
+        episode.finish().unwrap();
+    }
+    writer.commit("test").unwrap();
+    Dataset::open(path).unwrap()
+}
+
+/// Two datasets have the same frames at the same times.
+#[track_caller]
+pub(crate) fn same_frames(a: &Dataset, b: &Dataset, skip: &[&str]) {
+    for id in ["run.1/a", "run_2"] {
+        let (a, b) = (a.find(id).unwrap(), b.find(id).unwrap());
+        let (x, mut y) = (a.read_attributes().unwrap(), b.read_attributes().unwrap());
+        if skip.contains(&"Arm/Pose") {
+            y.insert(
+                "stream_attributes".to_owned(),
+                x["stream_attributes"].clone(),
+            );
+        }
+        assert_eq!(x, y);
+        for schema in a.streams().filter(|one| !skip.contains(&&*one.name)) {
+            let (x, y) = (
+                a.stream(&schema.name).unwrap(),
+                b.stream(&schema.name).unwrap(),
+            );
+            assert_eq!(
+                (x.frame_type(), schema.kind),
+                (y.frame_type(), y.schema().kind)
+            );
+            let all = 0..x.len();
+            assert_eq!(
+                x.times_ns(all.clone()).unwrap(),
+                y.times_ns(all.clone()).unwrap(),
+                "{}",
+                schema.name
+            );
+            assert_eq!(
+                x.read(all.clone()).unwrap(),
+                y.read(all).unwrap(),
+                "{}",
+                schema.name
+            );
+        }
+    }
+}
+
+#[test]
+fn streams_of_every_type_and_clock_go_through_webdataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = odd_dataset(&folder.path().join("a.kino"));
+    let target = folder.path().join("out");
+    let exported = export(&dataset, &target, &options("webdataset", OnDefect::Error)).unwrap();
+    let notes: Vec<_> = exported.defects.iter().map(ToString::to_string).collect();
+    let expected = [
+        "note: episode `run.1/a`: is written as `run_1/a`",
+        "note: stream `Arm/Pose`: is written as `arm.pose` (2 times)",
+    ];
+    assert_eq!(notes, expected);
+    let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
+    same_frames(&dataset, &after, &[]);
+}
+
+#[test]
+fn streams_of_one_length_go_through_rlds_and_the_others_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = odd_dataset(&folder.path().join("a.kino"));
+    let target = folder.path().join("Tea-1.rlds");
+    let refused = export(&dataset, &target, &options("rlds", OnDefect::Error)).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("stream `depth`: does not have as many frames"),
+        "{refused}"
+    );
+    let exported = export(&dataset, &target, &options("rlds", OnDefect::Keep)).unwrap();
+    assert_eq!(
+        exported.defects.iter().filter(|one| one.is_lost()).count(),
+        2
+    );
+    assert!(
+        target
+            .join("1.0.0/tea_1-train.tfrecord-00000-of-00001")
+            .is_file()
+    );
+    let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
+    same_frames(&dataset, &after, &["Arm/Pose", "depth"]);
+}
+
+#[test]
+fn streams_of_every_type_and_clock_go_through_mcap() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = odd_dataset(&folder.path().join("a.kino"));
+    let target = folder.path().join("out");
+    let exported = export(&dataset, &target, &options("mcap", OnDefect::Error)).unwrap();
+    assert!(!exported.defects.iter().any(|one| one.is_fault()));
+    let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
+    same_frames(&dataset, &after, &[]);
+}

@@ -1,0 +1,341 @@
+//! Where the time goes: every stage counts what it did and how long it took.
+//!
+//! ```text
+//! plan ─▶ fetch ─▶ decode ─▶ collate ─▶ ready ─▶ the training loop
+//!                                          wait: how long the loop stood here
+//! ```
+//!
+//! Counting is two reads of the clock and a few relaxed additions per task of some microseconds or more, and one lock per
+//! batch (`bench/meter.py` measures what that costs).
+//!
+//! | file | holds |
+//! |---|---|
+//! | `report.rs` | everything below, as plain numbers |
+//! | `waits.rs` | how long the loop waited, by size |
+//! | `timeline.rs` | what happened when |
+//! | `trace.rs` | what each thread did when, if asked |
+//! | `process.rs` | the memory of the process |
+
+mod process;
+mod report;
+mod timeline;
+mod trace;
+mod waits;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use report::{Report, StageReport};
+pub use timeline::Moment;
+pub use trace::{TraceEvent, TraceLog};
+pub use waits::{WaitBucket, WaitReport};
+
+use timeline::Timeline;
+use trace::Trace;
+use waits::Waits;
+
+/// A part of a batch's way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(usize)]
+pub enum Stage {
+    /// Which frames are needed, and where they lie.
+    Plan,
+    /// Bytes from storage.
+    Fetch,
+    /// Bytes into frames.
+    Decode,
+    /// Frames into the batch.
+    Collate,
+    /// The training loop, waiting for a batch.
+    Wait,
+}
+
+impl Stage {
+    /// Every stage, in the order of a batch's way.
+    pub const ALL: [Self; 5] = [
+        Self::Plan,
+        Self::Fetch,
+        Self::Decode,
+        Self::Collate,
+        Self::Wait,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Fetch => "fetch",
+            Self::Decode => "decode",
+            Self::Collate => "collate",
+            Self::Wait => "wait",
+        }
+    }
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Metering {
+    /// Everything in the report.
+    #[default]
+    Full,
+    /// Only what the loader itself needs: no waits by size, no timeline, no bytes used. For measuring what the rest costs.
+    Least,
+}
+
+/// The counters of one loader.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    started: Instant,
+    metering: Metering,
+    stages: [Counters; Stage::ALL.len()],
+    waits: Waits,
+    timeline: Mutex<Timeline>,
+    trace: Trace,
+    /// Batches made.
+    pub(crate) made: AtomicU64,
+    stored_bytes_used: AtomicU64,
+    pool_hits: AtomicU64,
+    pool_misses: AtomicU64,
+    /// Frames decoded.
+    pub(crate) frames_decoded: AtomicU64,
+    /// Frames put into batches.
+    pub(crate) frames_used: AtomicU64,
+    /// Samples that had to be replaced.
+    pub(crate) substituted: AtomicU64,
+    /// Batches handed over.
+    pub(crate) batches: AtomicU64,
+    /// Samples handed over.
+    pub(crate) samples: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    busy_ns: AtomicU64,
+    /// The part of it that was spent waiting.
+    waited_ns: AtomicU64,
+    tasks: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Meter {
+    pub(crate) fn new(metering: Metering) -> Self {
+        Self {
+            started: Instant::now(),
+            metering,
+            stages: Default::default(),
+            waits: Waits::new(),
+            timeline: Mutex::new(Timeline::new()),
+            trace: Trace::default(),
+            made: AtomicU64::new(0),
+            stored_bytes_used: AtomicU64::new(0),
+            pool_hits: AtomicU64::new(0),
+            pool_misses: AtomicU64::new(0),
+            frames_decoded: AtomicU64::new(0),
+            frames_used: AtomicU64::new(0),
+            substituted: AtomicU64::new(0),
+            batches: AtomicU64::new(0),
+            samples: AtomicU64::new(0),
+        }
+    }
+
+    /// Does `work`, which says how many bytes came out, and counts it.
+    pub(crate) fn time<T>(&self, stage: Stage, work: impl FnOnce() -> (T, u64)) -> T {
+        self.measure(stage, work).0
+    }
+
+    /// The same; and how long it took.
+    pub(crate) fn measure<T>(
+        &self,
+        stage: Stage,
+        work: impl FnOnce() -> (T, u64),
+    ) -> (T, Duration) {
+        let start = Instant::now();
+        let (result, bytes) = work();
+        let took = start.elapsed();
+        let counters = &self.stages[stage as usize];
+        counters.busy_ns.fetch_add(to_ns(took), Ordering::Relaxed);
+        counters.tasks.fetch_add(1, Ordering::Relaxed);
+        counters.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.trace.is_on() {
+            let since = start.saturating_duration_since(self.started);
+            self.trace.add(stage.name(), since, took, bytes);
+        }
+        (result, took)
+    }
+
+    /// Waits inside of [`time`](Self::time), which does not count as work.
+    pub(crate) fn wait<T>(&self, stage: Stage, wait: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = wait();
+        let waited = start.elapsed();
+        let counters = &self.stages[stage as usize];
+        counters
+            .waited_ns
+            .fetch_add(to_ns(waited), Ordering::Relaxed);
+        if self.trace.is_on() {
+            let since = start.saturating_duration_since(self.started);
+            self.trace.add("room", since, waited, 0);
+        }
+        result
+    }
+
+    /// The training loop has its batch, after a wait; `moment` says how it stands, but not when.
+    pub(crate) fn handed(&self, wait: Duration, moment: impl FnOnce() -> Moment) {
+        if self.metering == Metering::Least {
+            return;
+        }
+        self.waits.add(wait);
+        let wait_s = wait.as_secs_f64();
+        let moment = Moment {
+            at_s: self.now().as_secs_f64(),
+            batches: 1,
+            made: self.made.load(Ordering::Relaxed),
+            wait_s,
+            longest_wait_s: wait_s,
+            ..moment()
+        };
+        let timeline = self.timeline.lock();
+        timeline.unwrap_or_else(PoisonError::into_inner).add(moment);
+    }
+
+    /// A page of so many stored bytes was decoded.
+    pub(crate) fn used(&self, stored_bytes: u64) {
+        if self.metering == Metering::Full {
+            self.stored_bytes_used
+                .fetch_add(stored_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// A sample was planned, and had to wait for a page or not.
+    pub(crate) fn looked_up(&self, has_all: bool) {
+        if self.metering == Metering::Full {
+            let counter = if has_all {
+                &self.pool_hits
+            } else {
+                &self.pool_misses
+            };
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// From now on events are kept.
+    pub(crate) fn start_trace(&self) {
+        self.trace.start();
+    }
+
+    /// The events since then.
+    pub(crate) fn finish_trace(&self) -> TraceLog {
+        self.trace.finish()
+    }
+
+    /// Adds to one of the counters.
+    pub(crate) fn add(counter: &AtomicU64, count: usize) {
+        counter.fetch_add(count as u64, Ordering::Relaxed);
+    }
+
+    /// Since the loader started.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Seconds of work in a stage, of all threads together.
+    pub(crate) fn busy_s(&self, stage: Stage) -> f64 {
+        let counters = &self.stages[stage as usize];
+        // A wait is known before the task that it is part of.
+        let waited_ns = counters.waited_ns.load(Ordering::Relaxed);
+        let busy_ns = counters.busy_ns.load(Ordering::Relaxed);
+        Duration::from_nanos(busy_ns.saturating_sub(waited_ns)).as_secs_f64()
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let stages = Stage::ALL.map(|stage| {
+            let counters = &self.stages[stage as usize];
+            StageReport {
+                stage,
+                busy_s: self.busy_s(stage),
+                tasks: read(&counters.tasks),
+                bytes: read(&counters.bytes),
+            }
+        });
+        let timeline = self.timeline.lock();
+        let timeline = timeline.unwrap_or_else(PoisonError::into_inner);
+        let process = process::resident_bytes();
+        Report {
+            elapsed_s: self.started.elapsed().as_secs_f64(),
+            stages: stages.to_vec(),
+            batches: read(&self.batches),
+            samples: read(&self.samples),
+            frames_decoded: read(&self.frames_decoded),
+            frames_used: read(&self.frames_used),
+            stored_bytes_used: read(&self.stored_bytes_used),
+            substituted: read(&self.substituted),
+            pool_hits: read(&self.pool_hits),
+            pool_misses: read(&self.pool_misses),
+            waits: self.waits.report(),
+            timeline: timeline.moments().to_vec(),
+            process_bytes: process.map(|(now, _)| now),
+            process_peak_bytes: process.map(|(_, most)| most),
+            ..Report::default()
+        }
+    }
+}
+
+fn to_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_inside_of_a_task_is_no_work() {
+        let meter = Meter::new(Metering::Full);
+        let pause = || std::thread::sleep(Duration::from_millis(30));
+        meter.time(Stage::Plan, || (meter.wait(Stage::Plan, pause), 7));
+        meter.time(Stage::Fetch, || (pause(), 9));
+        let report = meter.report();
+        let stage = |stage: Stage| report.stages.iter().find(|one| one.stage == stage).unwrap();
+        let (plan, fetch) = (stage(Stage::Plan), stage(Stage::Fetch));
+        assert!(plan.busy_s < 0.03 && fetch.busy_s >= 0.03, "{report:?}");
+        assert_eq!((plan.tasks, plan.bytes, fetch.bytes), (1, 7, 9));
+    }
+
+    #[test]
+    fn the_least_meter_counts_and_remembers_nothing() {
+        for metering in [Metering::Full, Metering::Least] {
+            let meter = Meter::new(metering);
+            for _ in 0..3 {
+                meter.handed(Duration::from_millis(2), Moment::default);
+            }
+            meter.used(5);
+            meter.looked_up(true);
+            let report = meter.report();
+            let full = usize::from(metering == Metering::Full);
+            assert_eq!(report.timeline.len(), 3 * full);
+            assert_eq!(report.waits.stalls, 2 * full as u64);
+            assert_eq!(report.stored_bytes_used, 5 * full as u64);
+            assert_eq!(report.pool_hits, full as u64);
+        }
+    }
+
+    #[test]
+    fn a_trace_has_what_happened_while_it_was_on() {
+        let meter = Meter::new(Metering::Full);
+        meter.time(Stage::Fetch, || ((), 1));
+        meter.start_trace();
+        meter.time(Stage::Plan, || (meter.wait(Stage::Plan, || ()), 2));
+        let log = meter.finish_trace();
+        meter.time(Stage::Fetch, || ((), 1));
+        let names: Vec<_> = log.events.iter().map(|event| event.name).collect();
+        assert_eq!(names, ["room", "plan"], "what is inside ends first");
+        let [room, plan] = [log.events[0], log.events[1]];
+        assert!(plan.start_ns <= room.start_ns);
+        assert!(meter.finish_trace().events.is_empty());
+    }
+}

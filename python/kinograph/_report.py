@@ -1,0 +1,238 @@
+"""What a loader and a training loop did: a table, a page with plots, or JSON.
+
+    core (stages, bytes, frames, memory) ──┐
+    Loop (waits, steps, compute) ──────────┴──► Report ──► print, to_html, to_json, a notebook
+
+What each figure means is in docs/report.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from kinograph import _core
+from kinograph._loop import LoopReport
+
+# A loop that waits for less than this part of its time has nothing to gain from a faster loader.
+_LITTLE = 0.01
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """What one stage of the loader did."""
+
+    name: str
+    busy_s: float
+    tasks: int
+    bytes: int
+
+
+class Shown:
+    """Something measured that can be looked at: as text, as a page, as JSON."""
+
+    def _measured(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Give all figures as JSON; written to a file too if a path is given."""
+        return _put(path, json.dumps(self._measured(), indent=1))
+
+    def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Give one page with tables and plots, which needs nothing from elsewhere; written to a file too if a path is given."""
+        return _put(path, _core.report_page(json.dumps(self._measured()), True))
+
+    def _repr_html_(self) -> str:
+        return _core.report_page(json.dumps(self._measured()), False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Report(Shown):
+    """Where a loader's time went; ``print`` shows a table, a notebook plots.
+
+    >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
+    >>> for batch in loader:
+    ...     with loader.compute():
+    ...         pass
+    >>> report = loader.report()
+    >>> report.batches, report.loop.is_marked, report.read_amplification >= 1
+    (12, True, True)
+    >>> page = report.to_html()
+
+    Times of stages are those of all threads together. ``wait`` is how long the training loop stood still for a batch.
+    ``prefetch_depth`` is how many batches are prepared ahead, ``prefetch_changes`` from which batch on it was which.
+    ``batch_s`` is how long a batch takes at the loader's pace, ``step_s`` how long the training loop keeps one.
+    ``waits`` and ``timeline`` are what the core saw; under a device that is the thread which copies, and ``loop`` is the
+    training loop.
+    """
+
+    elapsed_s: float = 0.0
+    batches: int = 0
+    samples: int = 0
+    frames_decoded: int = 0
+    frames_used: int = 0
+    stored_bytes_used: int = 0
+    substituted: int = 0
+    pool_hits: int = 0
+    pool_misses: int = 0
+    reads_queued: int = 0
+    work_queued: int = 0
+    pool_bytes: int = 0
+    pool_peak_bytes: int = 0
+    stored_bytes: int = 0
+    stored_peak_bytes: int = 0
+    batch_buffer_bytes: int = 0
+    process_bytes: int | None = None
+    process_peak_bytes: int | None = None
+    depth: int = 0
+    prefetch_depth: int = 0
+    prefetch_changes: tuple[tuple[int, int], ...] = ()
+    batch_s: float = 0.0
+    step_s: float = 0.0
+    threads_active: int = 0
+    readers_active: int = 0
+    waits: dict[str, Any] = dataclasses.field(default_factory=dict)
+    timeline: tuple[dict[str, float], ...] = ()
+    stages: tuple[Stage, ...] = ()
+    loop: LoopReport = dataclasses.field(default_factory=LoopReport)
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds that the training loop waited for batches."""
+        return self._stage("wait").busy_s
+
+    @property
+    def compute_ratio(self) -> float:
+        """The part of the time in which the training loop computed, or, if it marked nothing, had what it needed."""
+        if self.loop.is_marked:
+            return self.loop.compute_ratio
+        return 1 - self.wait_s / self.elapsed_s if self.elapsed_s else 1.0
+
+    @property
+    def utilisation(self) -> float:
+        """Accelerator utilisation by MLPerf Storage's formula: compute time / time, without the first step."""
+        return self.loop.utilisation
+
+    @property
+    def read_amplification(self) -> float:
+        """Bytes read for each stored byte that was decoded; 0 before the first."""
+        return _ratio(self._stage("fetch").bytes, self.stored_bytes_used)
+
+    @property
+    def decode_amplification(self) -> float:
+        """Frames decoded for each frame in a batch; below 1 where windows share frames, 0 before the first."""
+        return _ratio(self.frames_decoded, self.frames_used)
+
+    @property
+    def verdict(self) -> str:
+        """What it comes to, in a sentence."""
+        if not self.loop.steps:
+            return "No step has ended yet."
+        waited = _waited(self.loop)
+        if waited < _LITTLE:
+            return (
+                f"The loop waits for {waited:.1%} of its time: a faster loader would gain nothing."
+            )
+        made = [stage for stage in self.stages if stage.name != "wait"]
+        busiest = max(made, key=lambda stage: stage.busy_s, default=Stage("none", 0.0, 0, 0))
+        threads = busiest.busy_s / self.elapsed_s if self.elapsed_s else 0.0
+        return (
+            f"The loop waits for {waited:.1%} of its time; of the loader's stages `{busiest.name}` works most "
+            f"({threads:.1f} threads busy of {self._threads_of(busiest.name)})."
+        )
+
+    @classmethod
+    def of(cls, core: dict[str, Any], loop: LoopReport) -> Report:
+        """Make one of what the core and the loop say."""
+        names = {field.name for field in dataclasses.fields(cls)} - {"loop"}
+        values = {name: value for name, value in core.items() if name in names}
+        values["stages"] = tuple(
+            Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
+            for stage in core.get("stages", [])
+        )
+        changes = core.get("prefetch_changes", [])
+        values["prefetch_changes"] = tuple((batch, depth) for batch, depth in changes)
+        values["timeline"] = tuple(core.get("timeline", []))
+        return cls(**values, loop=loop)
+
+    def _stage(self, name: str) -> Stage:
+        found = (stage for stage in self.stages if stage.name == name)
+        return next(found, Stage(name, 0.0, 0, 0))
+
+    def _threads_of(self, stage: str) -> int:
+        return {"plan": 1, "fetch": self.readers_active}.get(stage, self.threads_active)
+
+    def _measured(self) -> dict[str, Any]:
+        loader = dataclasses.asdict(self)
+        loop = loader.pop("loop")
+        for stage in loader["stages"]:
+            stage["stage"] = stage.pop("name")
+        return {
+            "title": "Kinograph loader",
+            "verdict": self.verdict,
+            "loop": loop,
+            "loader": loader,
+        }
+
+    def __str__(self) -> str:
+        samples = max(self.samples, 1)
+        lines = [
+            f"{self.samples} samples in {self.batches} batches, {self.elapsed_s:.2f} s; "
+            f"the training loop waited {self.wait_s:.2f} s (compute ratio {self.compute_ratio:.3f})",
+            f"{'stage':10}{'seconds':>10}{'µs/sample':>12}{'tasks':>10}{'MB':>10}",
+        ]
+        lines += [
+            f"{stage.name:10}{stage.busy_s:10.3f}{stage.busy_s * 1e6 / samples:12.1f}"
+            f"{stage.tasks:10}{stage.bytes / 1e6:10.1f}"
+            for stage in self.stages
+        ]
+        used = self.frames_used / max(self.frames_decoded, 1)
+        lines.append(
+            f"{self.frames_decoded} frames decoded, each used {used:.1f} times; "
+            f"{self.read_amplification:.2f} bytes read for each that was decoded; "
+            f"decoded frames took {self.pool_peak_bytes / 1e6:.0f} MB at most"
+        )
+        lines.append(
+            f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "
+            f"{self.prefetch_depth} batches ahead, {self.threads_active} decoding and {self.readers_active} reading threads"
+        )
+        lines += table_of(self.loop)
+        lines.append(self.verdict)
+        return "\n".join(lines)
+
+
+def table_of(loop: LoopReport) -> list[str]:
+    """Show what a loop did, in lines; none before its second step."""
+    if loop.steps < 2:
+        return []
+    lines = [f"{'per step':10}{'mean ms':>10}{'p50':>10}{'p90':>10}{'p99':>10}{'longest':>10}"]
+    for name, spread in (("wait", loop.wait), ("compute", loop.compute), ("step", loop.step)):
+        times = dataclasses.astuple(spread)
+        lines.append(f"{name:10}" + "".join(f"{seconds * 1e3:10.2f}" for seconds in times))
+    marked = f"marked, by the clock of the {loop.clock}" if loop.is_marked else "not marked"
+    stalls, stall_s = loop.waits.get("stalls", 0), loop.waits.get("stall_s", 0.0)
+    lines.append(
+        f"utilisation {loop.utilisation:.3f} without the first step (compute {marked}); "
+        f"{stalls} stalls, {stall_s:.2f} s; first batch after {loop.waits.get('first_s', 0.0):.2f} s"
+    )
+    return lines
+
+
+def _waited(loop: LoopReport) -> float:
+    """Find the part of the time that the loop waited, without the first step if there were others."""
+    if loop.steps > 1:
+        return _ratio(loop.wait.mean_s, loop.step.mean_s)
+    return _ratio(loop.wait_s, loop.elapsed_s)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _put(path: str | os.PathLike[str] | None, text: str) -> str:
+    if path is not None:
+        pathlib.Path(path).write_text(text, encoding="utf-8")
+    return text

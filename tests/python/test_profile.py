@@ -1,0 +1,150 @@
+"""Any iterable in a training loop: what is measured is what a stopwatch beside it says."""
+
+import time
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+from optional import optional
+
+import kinograph
+
+
+class Time:
+    """A clock that goes on only when somebody works, so that what is measured is exact."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def work(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    pretended = Time()
+    monkeypatch.setattr(time, "perf_counter", pretended)
+    return pretended
+
+
+def stopwatch(clock, batches, step, *, epochs=1):
+    """Time every batch by hand; give what was waited, and all batches."""
+    waited, seen = 0.0, []
+    for _ in range(epochs):
+        begun = clock()
+        batches_of_epoch = iter(batches)
+        while True:
+            batch = next(batches_of_epoch, None)
+            if batch is None:
+                break
+            waited += clock() - begun
+            seen.append(batch)
+            step(batch)
+            begun = clock()
+    return waited, seen
+
+
+def slow(clock, waits):
+    for number, wait in enumerate(waits):
+        clock.work(wait)
+        yield number
+
+
+def test_the_wait_is_that_of_a_stopwatch(clock):
+    waits = [3.0, 0.25, 0.5, 0.0]
+    profile = kinograph.Profile(slow(clock, waits))
+    waited, seen = stopwatch(clock, profile, lambda _: clock.work(2.0))
+    assert seen == [0, 1, 2, 3]
+    assert profile.wait_s == waited == 3.75
+    report = profile.report()
+    assert (report.steps, report.elapsed_s) == (4, 11.75)
+    assert profile.compute_ratio == pytest.approx(8 / 11.75)
+    assert profile.utilisation == pytest.approx(6 / 6.75)
+
+
+def test_a_data_loader_waits_as_a_stopwatch_says(clock):
+    data = optional("torch").utils.data
+
+    class Samples(data.Dataset):
+        def __len__(self):
+            return 40
+
+        def __getitem__(self, index):
+            clock.work(0.25 if index % 7 else 2.0)
+            return np.float32(index)
+
+    loader = data.DataLoader(Samples(), batch_size=8, shuffle=True)
+    profile = kinograph.Profile(loader)
+    assert len(profile) == len(loader)
+    assert profile.dataset is loader.dataset
+    waited, seen = stopwatch(clock, profile, lambda _: clock.work(1.0), epochs=2)
+    assert sorted(float(value) for batch in seen for value in batch) == sorted(
+        2 * [float(idx) for idx in range(40)]
+    )
+    assert profile.wait_s == waited == 2 * (34 * 0.25 + 6 * 2.0)
+    assert profile.report().steps == 10
+
+
+def test_profile_runs_the_step_on_each_batch_and_begins_anew(clock):
+    seen = []
+
+    def step(batch):
+        clock.work(3.0)
+        seen.append(batch)
+
+    profile = kinograph.profile([1, 2, 3], step, steps=7)
+    assert seen == [1, 2, 3, 1, 2, 3, 1]
+    report = profile.report()
+    assert (report.steps, report.is_marked, report.compute_s) == (7, True, 21.0)
+    assert report.utilisation == 1.0
+    assert kinograph.profile(iter([1, 2]), step).report().steps == 2
+
+
+def test_steps_that_cannot_be_are_refused():
+    with pytest.raises(kinograph.InvalidArgumentError, match="gone through again"):
+        kinograph.profile(iter([1, 2]), print, steps=3)
+    with pytest.raises(kinograph.InvalidArgumentError, match="steps"):
+        kinograph.profile([1], print, steps=0)
+
+
+def test_the_verdict_says_what_there_is_to_gain(clock):
+    def verdict(wait):
+        return kinograph.profile(slow(clock, [1.0] + [wait] * 9), lambda _: clock.work(1.0)).verdict
+
+    assert "50.0% of its time: much to gain" in verdict(1.0)
+    assert "2.00 times as fast" in verdict(1.0)
+    assert "would gain nothing" in verdict(0.0)
+    assert "Too few steps" in kinograph.Profile([]).verdict
+
+
+def test_it_is_shown_as_a_table_a_page_and_json(clock, tmp_path):
+    profile = kinograph.profile(slow(clock, [1.0, 0.5, 0.002]), lambda _: clock.work(1.0))
+    assert "2 stalls, 0.50 s; first batch after 1.00 s" in str(profile)
+    page = profile.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page
+    ET.fromstring(page.removeprefix("<!DOCTYPE html>"))
+    assert "<script" not in page
+    assert "http" not in page
+    assert "Training loop over generator" in page
+    assert ET.fromstring(profile._repr_html_()).get("class") == "kinograph"
+    assert '"stalls": 2' in profile.to_json()
+
+
+def test_a_loop_that_is_left_early_has_the_steps_that_it_did(clock):
+    profile = kinograph.Profile(range(10))
+    for batch in profile:
+        clock.work(1.0)
+        if batch == 3:
+            break
+    assert profile.report().steps == 4
+
+
+def test_a_batch_is_not_kept_longer_than_its_step():
+    profile = kinograph.Profile(iter([[1], [2]]))
+    with pytest.raises(AttributeError):
+        profile.nothing_of_the_kind  # noqa: B018 (to fail)
+    with pytest.raises(TypeError):
+        len(profile)
