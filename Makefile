@@ -47,11 +47,11 @@ bench: build ## measure this machine; writes target/bench/*.csv
 	@python bench/run.py
 
 PEERS := target/peers/venv/bin/python
-peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large pictures
+peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large pictures, QUICK=1 is one round
 	@python bench/peers/setup.py
 	@$(PEERS) bench/peers/data.py $(if $(ALOHA),--aloha $(ALOHA))
-	@$(PEERS) bench/peers/run.py
-	@$(PEERS) bench/peers/floor.py
+	@$(PEERS) bench/peers/run.py $(if $(QUICK),--rounds 1 --seconds 1)
+	@$(PEERS) bench/peers/floor.py $(if $(QUICK),--rounds 1)
 	@$(PEERS) bench/peers/report.py
 
 fuzz: setup ## a short run of every fuzz target (needs nightly Rust and cargo-fuzz)

@@ -11,6 +11,7 @@ unless another file is given. No recording with pictures of 480 × 640 ships her
 import argparse
 import json
 import pathlib
+import sys
 
 import h5py
 from contract import ROOT, WORK
@@ -32,6 +33,12 @@ def main() -> None:
     make_lift(arguments.lift)
     if arguments.aloha is not None:
         make_aloha(arguments.aloha)
+    elif not (WORK / "data" / "aloha.json").exists():
+        print(
+            "data: no recording with pictures of 480 × 640, so W2 is left out and W1 and W3 go on; "
+            "`make peers ALOHA=episode_0.hdf5` (`data.py --aloha`) adds it",
+            file=sys.stderr,
+        )
 
 
 def make_lift(source: pathlib.Path) -> None:

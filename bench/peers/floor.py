@@ -74,6 +74,7 @@ def measure(recording: str, plan: str, batch: int, pool: float) -> dict[str, flo
         "kino_loader",
         "--example",
         "measure_loader",
+        *["--no-default-features"] * (ROOT / ".tools" / "no-nasm").exists(),
         "--",
     ]
     arguments = [str(dataset), str(WORK / "request.json"), str(batch), str(pool), "1"]

@@ -1,9 +1,12 @@
 """Makes the environment that the comparison runs in: `python bench/peers/setup.py`.
 
-    target/peers/venv    one virtual environment: every loader of requirements.txt, torch, and this checkout, built for speed
+    target/peers/venv      one virtual environment: every loader of requirements.txt, torch, and this checkout, built for speed
+    target/peers/robodm    robodm and the PyAV that it needs, which is not LeRobot's
+    target/peers/sysroot   the libraries that FFCV is compiled against, where the machine has none (`sysroot.py`)
 
 Everything is compared on the processor, so torch comes without the 7 GB of its CUDA libraries (`scripts/install_torch.py`); with
 `--cuda` they are installed. torchcodec, which LeRobot decodes with, needs FFmpeg's shared libraries (Debian: `apt install ffmpeg`).
+A loader that cannot be installed here is named, and the comparison goes on without it.
 """
 
 import argparse
@@ -13,22 +16,36 @@ import subprocess
 import sys
 import venv
 
+import sysroot
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-VENV = ROOT / "target" / "peers" / "venv"
+WORK = ROOT / "target" / "peers"
+VENV = WORK / "venv"
 TORCH = "torch==2.13.0"
+# Only as source; what it imports stands in requirements-shared.txt.
+FFCV = "ffcv==1.0.2"
 
 
-def run(*command: str | pathlib.Path) -> str:
+def run(*command: str | pathlib.Path, variables: dict[str, str] | None = None) -> str:
     """Run a command and give what it printed; the whole set-up ends where one fails."""
     words = [str(word) for word in command]
     print("+", " ".join(words), file=sys.stderr)
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+    env = os.environ | (variables or {})
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
 
 
-def pip(*words: str | pathlib.Path) -> None:
+def pip(*words: str | pathlib.Path, variables: dict[str, str] | None = None) -> None:
     """Install into the environment."""
-    run(VENV / "bin" / "python", "-m", "pip", "install", "-q", *words)
+    run(VENV / "bin" / "python", "-m", "pip", "install", "-q", *words, variables=variables)
+
+
+def pip_ffcv() -> None:
+    """Compile FFCV, or say why not."""
+    try:
+        pip("--no-deps", FFCV, variables=sysroot.make(WORK / "sysroot"))
+    except (sysroot.MissingLibraryError, subprocess.CalledProcessError) as error:
+        print(f"setup: FFCV is left out of the comparison: {error}", file=sys.stderr)
 
 
 def main() -> None:
@@ -44,11 +61,16 @@ def main() -> None:
         run(VENV / "bin" / "python", ROOT / "scripts" / "install_torch.py", TORCH)
     pip("-r", HERE / "requirements-shared.txt")
     pip("--no-deps", "-r", HERE / "requirements.txt")
+    beside = ("--upgrade", "--target", WORK / "robodm")
+    pip("--no-deps", *beside, "-r", HERE / "requirements-robodm.txt")
+    pip_ffcv()
     pip("maturin>=1.9,<2")
     os.environ["VIRTUAL_ENV"] = str(VENV)
     maturin = VENV / "bin" / "maturin"
     manifest = ROOT / "crates" / "kino_py" / "Cargo.toml"
-    run(maturin, "develop", "--release", "--locked", "--manifest-path", manifest)
+    # As `make build` does where there is no nasm to be had.
+    features = ["--no-default-features"] * (ROOT / ".tools" / "no-nasm").exists()
+    run(maturin, "develop", "--release", "--locked", *features, "--manifest-path", manifest)
 
 
 if __name__ == "__main__":

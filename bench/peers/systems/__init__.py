@@ -35,6 +35,9 @@ SYSTEMS = {
     "robomimic, all cached": ("robomimic_file", "all"),
     "LeRobot AV1": ("lerobot_video", "libsvtav1"),
     "LeRobot H.264": ("lerobot_video", "h264"),
+    "FFCV JPEG, frames": ("ffcv_rows", "jpeg frames"),
+    "FFCV raw, windows": ("ffcv_rows", "raw windows"),
+    "robodm H.264": ("robodm_file", "libx264"),
     "h5py (ACT)": ("act_file", ""),
 }
 
