@@ -30,7 +30,7 @@ fn recordings() -> Vec<(PathBuf, Option<f64>)> {
     named.into_iter().chain([(lift(), None)]).collect()
 }
 
-pub(crate) fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
+fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
     match rate_hz {
         Some(rate_hz) => kino_import::open(path, &with_rate(rate_hz)).unwrap(),
         None => open(path),
@@ -39,7 +39,7 @@ pub(crate) fn open_at(path: &Path, rate_hz: Option<f64>) -> Box<dyn Source> {
 
 /// Nothing differs, in the order of `before`; `skip` names what the format cannot hold.
 #[track_caller]
-pub(crate) fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> bool) {
+fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> bool) {
     assert_eq!(after.describe().defects, []);
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, a) in before.episodes().iter().enumerate() {
@@ -208,7 +208,12 @@ fn odd_streams() -> Vec<StreamInfo> {
     ]
 }
 
-pub(crate) fn odd_dataset(path: &Path) -> Dataset {
+fn odd_dataset(path: &Path) -> Dataset {
+    dataset(path, &odd_streams())
+}
+
+/// Two episodes of these streams.
+fn dataset(path: &Path, streams: &[StreamInfo]) -> Dataset {
     let mut writer = DatasetWriter::open(path, Start::New, WriterOptions::default()).unwrap();
     let said = json!({"operator": "B", "stream_attributes": {"Arm/Pose": {"unit": "m"}}});
     for id in ["run.1/a", "run_2"] {
@@ -220,8 +225,8 @@ pub(crate) fn odd_dataset(path: &Path) -> Dataset {
             ..EpisodeInfo::default()
         };
         let mut episode = writer.episode(info).unwrap();
-        for info in odd_streams() {
-            episode.stream(&info).unwrap();
+        for info in streams {
+            episode.stream(info).unwrap();
             let most = if info.name == "flag" { 2 } else { 127 };
             let frame_bytes = info.frame.as_values().unwrap().frame_bytes();
             for frame in 0..usize::try_from(info.frames).unwrap() {
@@ -238,7 +243,7 @@ pub(crate) fn odd_dataset(path: &Path) -> Dataset {
 
 /// Two datasets have the same frames at the same times.
 #[track_caller]
-pub(crate) fn same_frames(a: &Dataset, b: &Dataset, skip: &[&str]) {
+fn same_frames(a: &Dataset, b: &Dataset, skip: &[&str]) {
     for id in ["run.1/a", "run_2"] {
         let (a, b) = (a.find(id).unwrap(), b.find(id).unwrap());
         let (x, mut y) = (a.read_attributes().unwrap(), b.read_attributes().unwrap());
@@ -326,4 +331,72 @@ fn streams_of_every_type_and_clock_go_through_mcap() {
     assert!(!exported.defects.iter().any(|one| one.is_fault()));
     let after = pack(open(&target).as_ref(), &folder.path().join("b.kino"));
     same_frames(&dataset, &after, &[]);
+}
+
+/// A stream of float32 or another type, at times of its own.
+fn timed(name: &str, dtype: Dtype, times: Vec<i64>) -> StreamInfo {
+    StreamInfo {
+        name: name.to_owned(),
+        kind: Kind::Vector,
+        frame: FrameType::values(dtype, &[2]).unwrap(),
+        frames: times.len() as u64,
+        times: Times::Explicit(times),
+        arrival: Arrival::Values,
+        shared: None,
+    }
+}
+
+#[test]
+fn what_has_no_place_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let streams = [
+        timed("A", Dtype::F32, vec![0, 5]),
+        timed("a", Dtype::F32, vec![0, 5]),
+        timed("early", Dtype::F32, vec![-5, 5]),
+        timed("half", Dtype::F16, vec![0, 5]),
+        timed("obs/x", Dtype::F32, vec![0, 5]),
+        timed("obs/x/y", Dtype::F32, vec![0, 5]),
+        timed("observation", Dtype::F32, vec![0, 5]),
+    ];
+    let dataset = dataset(&folder.path().join("a.kino"), &streams);
+    for (to, lost) in [
+        (
+            "webdataset",
+            &["stream `a`: would be `a`, as another stream is (2 times)"][..],
+        ),
+        (
+            "rlds",
+            &["stream `observation`: has the name of a folder of others (2 times)"],
+        ),
+        (
+            "mcap",
+            &[
+                "stream `early`: has times before zero, which no message has (2 times)",
+                "stream `half`: is float16, which no message has (2 times)",
+            ],
+        ),
+    ] {
+        let target = folder.path().join(to);
+        let refused = export(&dataset, &target, &options(to, OnDefect::Error)).unwrap_err();
+        let refused = refused.to_string();
+        let lines: Vec<_> = refused
+            .lines()
+            .filter(|line| line.starts_with("  "))
+            .collect();
+        let expected: Vec<_> = lost.iter().map(|lost| format!("  {lost}")).collect();
+        assert_eq!(lines, expected);
+        assert!(!target.exists());
+        export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
+        let after = open(&target);
+        assert_eq!(after.describe().defects, [], "{to}");
+        assert_eq!(
+            after.episodes()[0].streams.len(),
+            streams.len() - lost.len(),
+            "{to}"
+        );
+        // What stands beside the files is taken up only if an export wrote it.
+        std::fs::write(target.join("kinograph.json"), "{\"kinograph\": 2}").unwrap();
+        let faults = open(&target).describe().defects.len();
+        assert_eq!(faults, 1, "{to}");
+    }
 }

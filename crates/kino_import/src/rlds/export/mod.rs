@@ -56,7 +56,13 @@ pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
     keep_steps(outline)?;
     outline.keep_common();
     keep_apart(outline);
-    Ok(())
+    match outline.episodes.iter().find(|one| one.streams.is_empty()) {
+        None => Ok(()),
+        Some(episode) => Err(invalid(format!(
+            "episode `{}` has no stream that the others have too, with the same type; export them apart",
+            episode.id
+        ))),
+    }
 }
 
 fn stream_name(stream: &StreamOutline) -> String {
