@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 # Percentiles and plots are of the last so many steps; sums are of all.
 _RECENT = 10_000
@@ -102,11 +102,8 @@ class LoopReport:
     recent: tuple[dict[str, float], ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Step:
-    at: float
-    wait_s: float
-    step_s: float
+# When a step ended, what it waited and what it took. A plain tuple: anything else costs more than the rest of a step's meter.
+_Step: TypeAlias = tuple[float, float, float]
 
 
 class Loop:
@@ -136,8 +133,9 @@ class Loop:
             if self._began is None:
                 self._began = asked
             self._open = (asked, has)
-            self._wait_s += has - asked
-            self._waits.add(has - asked)
+            wait_s = has - asked
+            self._wait_s += wait_s
+            self._waits.add(wait_s)
             if self.trace is not None:
                 self.trace.append(("wait", asked, has))
 
@@ -156,7 +154,7 @@ class Loop:
         if self._steps > 1:
             self._later_wait_s += has - asked
             self._later_step_s += now - asked
-            self._recent.append(_Step(now, has - asked, now - asked))
+            self._recent.append((now, has - asked, now - asked))
 
     def compute_begin(self) -> None:
         """Mark where computing begins."""
@@ -202,7 +200,7 @@ class Loop:
             compute_s = elapsed_s - wait_s
             later_s = self._later_step_s - self._later_wait_s
             utilisation = _ratio(later_s, self._later_step_s)
-            compute = _spread([one.step_s - one.wait_s for one in recent])
+            compute = _spread([step_s - wait_s for _, wait_s, step_s in recent])
         return LoopReport(
             elapsed_s=elapsed_s,
             steps=self._steps,
@@ -213,9 +211,9 @@ class Loop:
             is_marked=marks.count > 0,
             clock=self._clock.name,
             pending=marks.pending,
-            wait=_spread([one.wait_s for one in recent]),
+            wait=_spread([wait_s for _, wait_s, _ in recent]),
             compute=compute,
-            step=_spread([one.step_s for one in recent]),
+            step=_spread([step_s for _, _, step_s in recent]),
             waits=self._waits.report(),
             recent=tuple(_merged(recent, began)),
         )
@@ -279,8 +277,9 @@ class _Waits:
         if self._first_s is None:
             self._first_s = wait_s
             return
-        nanoseconds = max(int(wait_s * 1e9), 1)
-        self._buckets[min(nanoseconds.bit_length() - 1, _BUCKETS - 1)] += 1
+        # One more than the bucket; a wait of nothing is in the first.
+        bits = int(wait_s * 1e9).bit_length() or 1
+        self._buckets[bits - 1 if bits <= _BUCKETS else -1] += 1
         self._longest_s = max(self._longest_s, wait_s)
         if wait_s >= _STALL_S:
             self._stalls += 1
@@ -329,8 +328,8 @@ def _merged(steps: list[_Step], began: float) -> Iterator[dict[str, float]]:
     for first in range(0, len(steps), every):
         part = steps[first : first + every]
         yield {
-            "at_s": part[-1].at - began,
+            "at_s": part[-1][0] - began,
             "steps": len(part),
-            "wait_s": sum(one.wait_s for one in part) / len(part),
-            "step_s": sum(one.step_s for one in part) / len(part),
+            "wait_s": sum(wait_s for _, wait_s, _ in part) / len(part),
+            "step_s": sum(step_s for _, _, step_s in part) / len(part),
         }

@@ -50,17 +50,17 @@ class Profile(Shown, Generic[_Batch]):
         """Go through the batches once, and measure."""
         asked = time.perf_counter()
         batches = iter(self._batches)
+        # Handed over without keeping it here: the loop decides when its memory goes, and that is no part of a wait.
+        hand: list[_Batch] = []
         try:
             while True:
                 try:
-                    batch = next(batches)
+                    hand.append(next(batches))
                 except StopIteration:
                     self._loop.end(asked)
                     return
                 self._loop.took(asked, time.perf_counter())
-                yield batch
-                # Kept here it would outlive the step, and some loaders use its memory again.
-                del batch
+                yield hand.pop()
                 asked = time.perf_counter()
         finally:
             self._loop.end(time.perf_counter())

@@ -1,6 +1,7 @@
 """Any iterable in a training loop: what is measured is what a stopwatch beside it says."""
 
 import time
+import weakref
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -142,8 +143,19 @@ def test_a_loop_that_is_left_early_has_the_steps_that_it_did(clock):
     assert profile.report().steps == 4
 
 
-def test_a_batch_is_not_kept_longer_than_its_step():
-    profile = kinograph.Profile(iter([[1], [2]]))
+def test_a_batch_is_not_kept_here():
+    class Batch:
+        pass
+
+    profile = kinograph.Profile(Batch() for _ in range(3))
+    for batch in profile:
+        held = weakref.ref(batch)
+        del batch
+        assert held() is None
+
+
+def test_what_the_iterable_lacks_the_profile_lacks():
+    profile = kinograph.Profile(iter([1]))
     with pytest.raises(AttributeError):
         profile.nothing_of_the_kind  # noqa: B018 (to fail)
     with pytest.raises(TypeError):
