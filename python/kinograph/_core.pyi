@@ -201,6 +201,7 @@ class ExportArgs(TypedDict):
     version: int | None
     selection: str
     on_defect: str
+    cameras: str
 
 @type_check_only
 class EpisodeArgs(TypedDict):

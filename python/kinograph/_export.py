@@ -13,7 +13,9 @@ from kinograph._defects import Defect
 from kinograph._requests import to_selection
 
 #: The formats that can be written.
-To: TypeAlias = Literal["robomimic", "act", "zarr", "webdataset", "rlds", "mcap"]
+To: TypeAlias = Literal[
+    "robomimic", "act", "lerobot-v2.1", "lerobot-v3", "zarr", "webdataset", "rlds", "mcap"
+]
 
 
 class Exported(NamedTuple):
@@ -33,6 +35,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     episodes: Iterable[int | str] | None = None,
     filter: str | None = None,  # noqa: A002 (the word of `Dataset.windows`)
     on_defect: Literal["error", "keep"] = "error",
+    cameras: Literal["pictures", "video"] = "pictures",
     progress: Callable[[int, int], object] | None = None,
 ) -> Exported:
     """Write a dataset, or some of its episodes, in another tool's format.
@@ -41,14 +44,17 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     >>> exported.episodes, exported.defects
     (2, [])
 
-    ``to`` is ``"robomimic"`` (one HDF5 file), ``"act"`` (a folder of HDF5 files, one per episode) or ``"zarr"``
-    (diffusion_policy's arrays). The target must not exist, and appears when all is written. What the format cannot hold is refused with a list, and in
-    ``defects`` of the result with ``on_defect="keep"``. ``docs/export.md`` says what becomes what.
+    ``to`` is ``"robomimic"`` (one HDF5 file), ``"act"`` (a folder of HDF5 files, one per episode), ``"lerobot-v2.1"``,
+    ``"lerobot-v3"``, ``"zarr"`` (diffusion_policy's arrays), ``"webdataset"``, ``"rlds"`` or ``"mcap"``. The target must not exist, and appears when all is written. What the format
+    cannot hold is refused with a list, and in ``defects`` of the result with ``on_defect="keep"``. ``docs/export.md``
+    says what becomes what.
 
     :param split: only the episodes of these splits.
     :param episodes: only these episodes, by row or id, in this order.
     :param filter: only the episodes for which this holds, such as ``"success and frames >= 100"``.
     :param on_defect: ``"error"`` writes nothing if the format cannot hold something, ``"keep"`` writes the rest.
+    :param cameras: ``"pictures"`` are equal to those of the dataset; ``"video"`` writes video files, which changes pixels
+        (LeRobot only; needs ``pip install 'kinograph[video]'``).
     :param progress: called with the bytes of frames done and in all; what it raises ends the export, which leaves
         nothing behind.
     """
@@ -58,6 +64,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
         "version": opened.version,
         "selection": json.dumps(to_selection(opened, split, episodes, filter)),
         "on_defect": on_defect,
+        "cameras": cameras,
     }
     counts, defects = _core.export(opened.path, target, options, progress)
     return Exported(*counts, [Defect(*defect) for defect in defects])

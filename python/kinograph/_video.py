@@ -9,6 +9,7 @@ before it, and nobody asked for them. Every decoded frame must have the time tha
 from __future__ import annotations
 
 import bisect
+import fractions
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,9 @@ import numpy.typing as npt
 
 #: Pixels of one number with more than eight bits: codes of depth.
 _DEEP_GREY = ("gray9", "gray10", "gray12", "gray14", "gray16")
+
+#: What LeRobot encodes with: a key frame every second frame, quality 30.
+_ENCODER = {"g": "2", "crf": "30"}
 
 #: Threads of one decoder.
 _THREADS = 4
@@ -193,3 +197,49 @@ class Video:
             if str(frame.format.name).endswith("be"):
                 pixels = pixels.byteswap()
         return pixels
+
+
+class NewVideo:
+    """A video file that grows: AV1 in MP4, encoded as LeRobot does by default.
+
+    >>> from kinograph import _video
+    >>> if _video.is_available():
+    ...     video = _video.NewVideo("/tmp/doctest-new-video.mp4", 64, 64, 30.0)
+    ...     video.push(np.zeros(64 * 64 * 3, np.uint8))
+    ...     video.finish()
+    """
+
+    def __init__(self, path: str, height: int, width: int, rate_hz: float) -> None:
+        import av  # noqa: PLC0415 (optional, and slow to import)
+
+        self._av: Any = av
+        self._shape = (height, width, 3)
+        rate = fractions.Fraction(rate_hz).limit_denominator(1001)
+        try:
+            self._container: Any = av.open(path, "w")
+            self._stream: Any = self._container.add_stream("libsvtav1", rate, options=_ENCODER)
+        except (av.FFmpegError, ValueError) as error:
+            raise VideoError(f"cannot be encoded ({error})") from None
+        self._stream.pix_fmt = "yuv420p"
+        self._stream.width = width
+        self._stream.height = height
+        self._frames = 0
+
+    def push(self, pixels: npt.NDArray[np.uint8]) -> None:
+        """Add frames of RGB, packed."""
+        try:
+            for picture in pixels.reshape(-1, *self._shape):
+                frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24")
+                frame.pts = self._frames
+                self._frames += 1
+                self._container.mux(self._stream.encode(frame))
+        except (self._av.FFmpegError, ValueError) as error:
+            raise VideoError(f"cannot be encoded at frame {self._frames} ({error})") from None
+
+    def finish(self) -> None:
+        """Write the rest and close the file."""
+        try:
+            self._container.mux(self._stream.encode(None))
+            self._container.close()
+        except (self._av.FFmpegError, ValueError) as error:
+            raise VideoError(f"cannot be finished ({error})") from None

@@ -65,7 +65,7 @@ fn version() -> &'static str {
 
 /// Runs the command line `args`, of which the first is the program's name, and returns the exit code.
 ///
-/// `videos` decodes the video files of a recording, where the program has a decoder.
+/// `videos` decodes the video files of a recording and encodes those of an export, where the program can.
 pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
@@ -77,7 +77,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     };
     let result = match cli.command {
         Command::Pack(args) => pack::run(&args, videos),
-        Command::Export(args) => export::run(&args),
+        Command::Export(args) => export::run(&args, videos),
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),

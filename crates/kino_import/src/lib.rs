@@ -59,7 +59,7 @@ mod zip;
 
 pub use defect::{Action, Defect, OnDefect};
 pub use error::{ImportError, Result};
-pub use export::{EXPORTERS, ExportOptions, Exported, Exporter, export};
+pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, Exporter, export};
 pub use formats::{FORMATS, Format};
 pub use open::{ImportOptions, open};
 pub use pack::{PackOptions, Packed, Progress, check_types, pack};
@@ -68,4 +68,4 @@ pub use source::{
     ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan, block_frames,
 };
 pub use survey::survey;
-pub use video::{Pixels, Video, VideoError, VideoInfo, Videos};
+pub use video::{NewVideo, Pixels, Video, VideoError, VideoInfo, VideoShape, Videos};

@@ -43,6 +43,34 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Pixels, String> {
     Ok((ty, values))
 }
 
+/// Encodes frames of one type on all processors.
+pub(crate) fn encode_all(ty: &ValueType, frames: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = frames.len().div_ceil(threads).max(1);
+    let encode_some = |some: &[&[u8]]| -> Result<Vec<_>, String> {
+        let files = some.iter().map(|frame| encode(ty, frame));
+        files.collect()
+    };
+    if frames.len() <= share {
+        return encode_some(frames);
+    }
+    std::thread::scope(|scope| {
+        let spawn = |some| {
+            let builder = std::thread::Builder::new().name("kino-png".to_owned());
+            let thread = builder.spawn_scoped(scope, move || encode_some(some));
+            thread.map_err(|error| format!("cannot be encoded: {error}"))
+        };
+        let threads: Vec<_> = frames.chunks(share).map(spawn).collect::<Result<_, _>>()?;
+        let mut files = Vec::with_capacity(frames.len());
+        for thread in threads {
+            let some = thread.join();
+            let some = some.map_err(|_| "made the PNG encoder give up".to_owned())?;
+            files.append(&mut some?);
+        }
+        Ok(files)
+    })
+}
+
 fn reader(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, String> {
     let limits = Limits {
         bytes: MAX_FRAME_BYTES,

@@ -1,21 +1,50 @@
-//! Video files: the contract between importers and whoever can decode them.
+//! Video files: the contract between importers, exporters and whoever can decode and encode them.
 //!
 //! ```text
-//! Videos ── open(path) ─▶ Video ─┬─ info()         size, times of all frames in the order they are shown
-//!                                └─ read(0..9)     frames by number: RGB, or 16-bit grey
+//! Videos ─┬─ open(path) ───▶ Video ────┬─ info()         size, times of all frames in the order they are shown
+//!         │                            └─ read(0..9)     frames by number: RGB, or 16-bit grey
+//!         └─ create(path) ─▶ NewVideo ─┬─ push(pixels)   frames of RGB, in order
+//!                                      └─ finish()
 //! ```
 //!
-//! Nothing in this workspace decodes H.264 or HEVC. The Python package brings a decoder where PyAV is
+//! Nothing in this workspace decodes H.264 or HEVC. The Python package brings a decoder and an encoder where PyAV is
 //! installed (`pip install 'kinograph[video]'`); the bare program has none.
 
 use std::fmt::Debug;
 use std::ops::Range;
 use std::path::Path;
 
-/// Opens video files.
+/// Opens and makes video files.
 pub trait Videos: Debug + Send + Sync {
     /// Opens a file and lists its frames; decodes nothing.
     fn open(&self, path: &Path) -> Result<Box<dyn Video>, VideoError>;
+
+    /// Begins a file of AV1 in MP4, as LeRobot makes them: 4:2:0, a key frame every second frame.
+    fn create(&self, path: &Path, shape: VideoShape) -> Result<Box<dyn NewVideo>, VideoError> {
+        let _ = (path, shape);
+        let what = "there is no encoder of video here".to_owned();
+        Err(VideoError::NoDecoder { what })
+    }
+}
+
+/// What a video file is to show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VideoShape {
+    /// Rows of a picture, an even number.
+    pub height: usize,
+    /// Columns of a picture, an even number.
+    pub width: usize,
+    /// Frames per second.
+    pub rate_hz: f64,
+}
+
+/// A video file that grows.
+pub trait NewVideo: Send {
+    /// Adds frames: RGB of 8 bits, packed.
+    fn push(&mut self, pixels: &[u8]) -> Result<(), VideoError>;
+
+    /// Writes the rest.
+    fn finish(self: Box<Self>) -> Result<(), VideoError>;
 }
 
 /// An open video file.
@@ -64,7 +93,7 @@ pub enum Pixels {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VideoError {
-    /// There is no decoder here.
+    /// There is no decoder or encoder here.
     #[error("{what}")]
     NoDecoder {
         /// What is not there and how to get it.

@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use kino_dataset::{Dataset, Selection};
-use kino_import::{ExportOptions, Exported, Progress};
+use kino_import::{Cameras, ExportOptions, Exported, Progress};
 use pyo3::prelude::*;
 
 use crate::errors::{import_to_py, to_py};
 use crate::pack::{DefectParts, parts, tell};
+use crate::video::videos;
 
 /// How to export: what `kinograph.export` was given.
 #[derive(FromPyObject)]
@@ -19,6 +20,7 @@ pub(crate) struct ExportArgs {
     /// A selection, as JSON.
     selection: String,
     on_defect: String,
+    cameras: String,
 }
 
 /// Episodes and frames; then what the format could not hold.
@@ -37,6 +39,7 @@ pub(crate) fn export(
         to: options.to,
         selection: Selection::from_json(&options.selection).map_err(to_py)?,
         on_defect: options.on_defect.parse().map_err(import_to_py)?,
+        cameras: Cameras::from_name(&options.cameras, videos()).map_err(import_to_py)?,
     };
     py.detach(|| {
         // What Ctrl-C or the callback raised, which stopped the export.

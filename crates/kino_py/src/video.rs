@@ -1,14 +1,14 @@
-//! Video files through Python: `kinograph/_video.py` decodes them with PyAV.
+//! Video files through Python: `kinograph/_video.py` decodes and encodes them with PyAV.
 
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use kino_import::{Pixels, Video, VideoError, VideoInfo, Videos};
-use numpy::PyReadonlyArray1;
+use kino_import::{NewVideo, Pixels, Video, VideoError, VideoInfo, VideoShape, Videos};
+use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// What decodes video for an import.
+/// What decodes video for an import and encodes it for an export.
 pub(crate) fn videos() -> Option<Arc<dyn Videos>> {
     Some(Arc::new(PyVideos))
 }
@@ -24,25 +24,64 @@ struct PyVideo {
 impl Videos for PyVideos {
     fn open(&self, path: &Path) -> Result<Box<dyn Video>, VideoError> {
         Python::attach(|py| {
-            let module = py
-                .import("kinograph._video")
-                .map_err(|error| damaged(py, &error))?;
-            let is_there: bool = module
-                .call_method0("is_available")
-                .and_then(|found| found.extract())
-                .map_err(|error| damaged(py, &error))?;
-            if !is_there {
-                return Err(VideoError::NoDecoder {
-                    what: "PyAV is not installed".to_owned(),
-                });
-            }
-            let video = module
+            let video = module(py)?
                 .call_method1("Video", (path,))
                 .and_then(|object| PyVideo::new(&object));
             match video {
                 Ok(video) => Ok(Box::new(video) as Box<dyn Video>),
                 Err(error) => Err(damaged(py, &error)),
             }
+        })
+    }
+
+    fn create(&self, path: &Path, shape: VideoShape) -> Result<Box<dyn NewVideo>, VideoError> {
+        let VideoShape {
+            height,
+            width,
+            rate_hz,
+        } = shape;
+        Python::attach(|py| {
+            let video = module(py)?.call_method1("NewVideo", (path, height, width, rate_hz));
+            match video {
+                Ok(object) => Ok(Box::new(PyNewVideo(object.unbind())) as Box<dyn NewVideo>),
+                Err(error) => Err(damaged(py, &error)),
+            }
+        })
+    }
+}
+
+/// The module that PyAV is used through, if PyAV is there.
+fn module(py: Python<'_>) -> Result<Bound<'_, PyModule>, VideoError> {
+    let module = py
+        .import("kinograph._video")
+        .map_err(|error| damaged(py, &error))?;
+    let is_there: bool = module
+        .call_method0("is_available")
+        .and_then(|found| found.extract())
+        .map_err(|error| damaged(py, &error))?;
+    match is_there {
+        true => Ok(module),
+        false => Err(VideoError::NoDecoder {
+            what: "PyAV is not installed".to_owned(),
+        }),
+    }
+}
+
+struct PyNewVideo(Py<PyAny>);
+
+impl NewVideo for PyNewVideo {
+    fn push(&mut self, pixels: &[u8]) -> Result<(), VideoError> {
+        Python::attach(|py| {
+            let pixels = PyArray1::from_slice(py, pixels);
+            let pushed = self.0.call_method1(py, "push", (pixels,));
+            pushed.map(drop).map_err(|error| damaged(py, &error))
+        })
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), VideoError> {
+        Python::attach(|py| {
+            let finished = self.0.call_method0(py, "finish");
+            finished.map(drop).map_err(|error| damaged(py, &error))
         })
     }
 }

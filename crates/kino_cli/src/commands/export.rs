@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
 use kino_dataset::{Dataset, Episodes, Selection};
-use kino_import::{Defect, EXPORTERS, ExportOptions};
+use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos};
 use serde_json::json;
 
 use crate::Outcome;
@@ -37,12 +38,15 @@ pub(crate) struct Args {
     /// What to do if the format cannot hold something: refuse, or keep all that it can hold
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(["error", "keep"]))]
     on_defect: String,
+    /// How cameras are written: pictures equal to those of the dataset, or video files, which changes pixels (LeRobot only)
+    #[arg(long, value_name = "HOW", default_value = "pictures", value_parser = clap::builder::PossibleValuesParser::new(Cameras::NAMES))]
+    cameras: String,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
+pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     let dataset = Dataset::open(&args.dataset)?;
     let options = ExportOptions {
         to: args.to.clone(),
@@ -52,6 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
             filter: None,
         },
         on_defect: args.on_defect.parse()?,
+        cameras: Cameras::from_name(&args.cameras, videos)?,
     };
     let begin = Instant::now();
     let mut progress = Progress::new("export");

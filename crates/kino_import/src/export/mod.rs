@@ -15,15 +15,18 @@ mod zarr;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kino_dataset::{Dataset, Selection};
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::export as hdf5;
+use crate::lerobot::export as lerobot;
 use crate::mcap::export as mcap;
 use crate::pack::Progress;
 use crate::rlds::export as rlds;
+use crate::video::Videos;
 use crate::webdataset::export as webdataset;
 pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline, after};
 pub(crate) use pen::{Pen, PictureForm};
@@ -39,6 +42,8 @@ pub struct Exporter {
     plan: fn(&mut Outline) -> Result<()>,
     /// Writes the outline to a path that does not exist yet.
     write: fn(&Outline, &mut Pen<'_>, &Path) -> Result<()>,
+    /// Whether cameras may be video files.
+    has_videos: bool,
 }
 
 /// Every format that can be exported to.
@@ -48,36 +53,56 @@ pub const EXPORTERS: &[Exporter] = &[
         makes: "one HDF5 file in robomimic's layout",
         plan: hdf5::robomimic::plan,
         write: hdf5::robomimic::write,
+        has_videos: false,
     },
     Exporter {
         name: "act",
         makes: "a folder of HDF5 files in the layout of ACT and ALOHA, one per episode",
         plan: hdf5::act::plan,
         write: hdf5::act::write,
+        has_videos: false,
+    },
+    Exporter {
+        name: "lerobot-v2.1",
+        makes: "a folder as LeRobot 0.2 and 0.3 read it, a parquet file per episode",
+        plan: lerobot::plan,
+        write: lerobot::v21::write,
+        has_videos: true,
+    },
+    Exporter {
+        name: "lerobot-v3",
+        makes: "a folder as LeRobot from 0.4 on reads it, parquet files of many episodes",
+        plan: lerobot::plan,
+        write: lerobot::v3::write,
+        has_videos: true,
     },
     Exporter {
         name: "zarr",
         makes: "a folder of arrays over all episodes, as diffusion_policy reads them (zarr version 2)",
         plan: zarr::plan,
         write: zarr::write,
+        has_videos: false,
     },
     Exporter {
         name: "webdataset",
         makes: "a folder of tars of WebDataset, one sample per episode",
         plan: webdataset::plan,
         write: webdataset::write,
+        has_videos: false,
     },
     Exporter {
         name: "rlds",
         makes: "a folder of TFRecord files that TensorFlow Datasets opens, one Example per episode (RLDS)",
         plan: rlds::plan,
         write: rlds::write,
+        has_videos: false,
     },
     Exporter {
         name: "mcap",
         makes: "a folder of MCAP files of ROS 2 messages, one per episode",
         plan: mcap::plan,
         write: mcap::write,
+        has_videos: false,
     },
 ];
 
@@ -90,6 +115,18 @@ pub struct ExportOptions {
     pub selection: Selection,
     /// Whether to write what can be held when something cannot: `Error` or `Keep`.
     pub on_defect: OnDefect,
+    /// How cameras are written.
+    pub cameras: Cameras,
+}
+
+/// How an export writes cameras.
+#[derive(Debug, Clone, Default)]
+pub enum Cameras {
+    /// Pictures that are equal to those of the dataset.
+    #[default]
+    Pictures,
+    /// Video files, where the format has them; pixels change.
+    Video(Arc<dyn Videos>),
 }
 
 /// What an export wrote.
@@ -116,8 +153,15 @@ pub fn export(
             "an export has the policies error and keep; to leave episodes out, select the others",
         ));
     }
+    if matches!(options.cameras, Cameras::Video(_)) && !exporter.has_videos {
+        return Err(invalid(format!(
+            "{} has no video files; leave out --cameras (cameras= in Python)",
+            exporter.name
+        )));
+    }
     refuse_existing(target)?;
     let mut outline = Outline::of(dataset, &options.selection)?;
+    outline.cameras = options.cameras.clone();
     let name = target.file_name().unwrap_or_default();
     outline.target = name.to_string_lossy().into_owned();
     (exporter.plan)(&mut outline)?;
@@ -136,6 +180,26 @@ pub fn export(
         frames: streams.map(|stream| stream.frames as u64).sum(),
         defects,
     })
+}
+
+impl Cameras {
+    /// Every way, by the name that users give it.
+    pub const NAMES: [&'static str; 2] = ["pictures", "video"];
+
+    /// The way of that name; `videos` encodes, where there is an encoder.
+    pub fn from_name(name: &str, videos: Option<Arc<dyn Videos>>) -> Result<Self> {
+        match (name, videos) {
+            ("pictures", _) => Ok(Self::Pictures),
+            ("video", Some(videos)) => Ok(Self::Video(videos)),
+            ("video", None) => Err(invalid(
+                "this program has no encoder of video; the command of the Python package has one: pip install 'kinograph[video]'",
+            )),
+            _ => Err(invalid(format!(
+                "cameras {name:?} is none of {}",
+                Self::NAMES.join(", ")
+            ))),
+        }
+    }
 }
 
 fn find(name: &str) -> Result<&'static Exporter> {

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
+use crate::export::Cameras;
 
 /// Attributes of a dataset that are about its origin, not about its content.
 const ABOUT_ORIGIN: &[&str] = &["sources"];
@@ -27,6 +28,7 @@ pub(crate) struct Outline {
     /// What the dataset says about itself.
     pub(crate) attributes: Map<String, Value>,
     pub(crate) episodes: Vec<EpisodeOutline>,
+    pub(crate) cameras: Cameras,
     /// By place and fault: what is done, and in how many episodes.
     defects: BTreeMap<(String, String), (Action, u64)>,
 }
@@ -59,6 +61,8 @@ pub(crate) struct StreamOutline {
     pub(crate) frames: usize,
     /// Whether the dataset stores JPEG files.
     pub(crate) is_jpeg: bool,
+    /// The rate, or the mean rate of times that are listed; zero if there is none.
+    pub(crate) mean_hz: f64,
     clock: Ticks,
 }
 
@@ -80,6 +84,7 @@ impl Outline {
             target: String::new(),
             attributes,
             episodes: Vec::new(),
+            cameras: Cameras::Pictures,
             defects: BTreeMap::new(),
         };
         for row in selection.rows(dataset.table())? {
@@ -94,15 +99,21 @@ impl Outline {
         let mut streams = Vec::new();
         for schema in episode.streams() {
             let stream = episode.stream(&schema.name)?;
-            let clock = match stream.clock()? {
-                Clock::Regular(clock) => Ticks {
-                    rate_hz: Some(clock.rate_hz()),
-                    start_ns: clock.start_ns,
-                },
-                Clock::Explicit(times) => Ticks {
-                    rate_hz: None,
-                    start_ns: times.first().copied().unwrap_or(0),
-                },
+            let (mean_hz, clock) = match stream.clock()? {
+                Clock::Regular(clock) => (
+                    clock.rate_hz(),
+                    Ticks {
+                        rate_hz: Some(clock.rate_hz()),
+                        start_ns: clock.start_ns,
+                    },
+                ),
+                Clock::Explicit(times) => (
+                    mean_hz(times),
+                    Ticks {
+                        rate_hz: None,
+                        start_ns: times.first().copied().unwrap_or(0),
+                    },
+                ),
             };
             streams.push(StreamOutline {
                 source: schema.name.clone(),
@@ -111,6 +122,7 @@ impl Outline {
                 frame: stream.frame_type().clone(),
                 frames: stream.len(),
                 is_jpeg: schema.codec.starts_with("jpeg"),
+                mean_hz,
                 clock,
             });
         }
@@ -228,9 +240,9 @@ impl Outline {
         Ok(())
     }
 
-    /// For a format in which all episodes have the same streams: leaves out those that are not in every episode with the
-    /// same type.
-    pub(crate) fn keep_common(&mut self) {
+    /// For a format whose episodes have the same streams: leaves those that every episode has with one type, and for which
+    /// `refuse` has no reason.
+    pub(crate) fn keep_common(&mut self, refuse: fn(&StreamOutline) -> Option<&'static str>) {
         let mut found: BTreeMap<String, (FrameType, usize)> = BTreeMap::new();
         for stream in self.episodes.iter().flat_map(|episode| &episode.streams) {
             let entry = found.entry(stream.name.clone());
@@ -239,15 +251,16 @@ impl Outline {
         }
         let mut episodes = std::mem::take(&mut self.episodes);
         let count = episodes.len();
-        found.retain(|_, (_, episodes)| *episodes == count);
         for episode in &mut episodes {
             episode.streams.retain(|stream| {
-                let is_common = found.contains_key(&stream.name);
-                if !is_common {
-                    let place = format!("stream `{}`", stream.source);
-                    self.lose(&place, "is not in every episode with the same type");
-                }
-                is_common
+                let is_common = found.get(&stream.name).is_some_and(|one| one.1 == count);
+                let what = match refuse(stream) {
+                    Some(what) => what,
+                    None if is_common => return true,
+                    None => "is not in every episode with the same type",
+                };
+                self.lose(&format!("stream `{}`", stream.source), what);
+                false
             });
         }
         self.episodes = episodes;
@@ -273,6 +286,24 @@ impl Outline {
         }
         self.episodes = episodes;
         Ok(())
+    }
+}
+
+impl EpisodeOutline {
+    /// How many frames each stream has, once [`Outline::one_clock`] has left those of one length.
+    pub(crate) fn frames(&self) -> usize {
+        self.streams.first().map_or(0, |stream| stream.frames)
+    }
+}
+
+fn mean_hz(times_ns: &[i64]) -> f64 {
+    let (Some(first), Some(last)) = (times_ns.first(), times_ns.last()) else {
+        return 0.0;
+    };
+    let seconds = last.saturating_sub(*first) as f64 / 1e9;
+    match seconds > 0.0 {
+        true => (times_ns.len() - 1) as f64 / seconds,
+        false => 0.0,
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn plan(outline: &mut Outline) -> Result<()> {
     for place in places {
         outline.lose(&place, "has no place: the format has arrays of frames only");
     }
-    keep_common(outline);
+    outline.keep_common(refuse);
     let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
     let first = rates.clone().next().unwrap_or(0.0);
     if rates.into_iter().any(|rate_hz| rate_hz != first) {
@@ -72,24 +72,13 @@ fn stream_name(stream: &StreamOutline) -> String {
     rest.unwrap_or(name).replace(['/', '.'], "_")
 }
 
-/// Leaves streams that are numbers of one type in every episode.
-fn keep_common(outline: &mut Outline) {
-    let mut lost = Vec::new();
-    for episode in &mut outline.episodes {
-        episode.streams.retain(|stream| {
-            let what = match stream.frame.as_values().map(ValueType::elements) {
-                None => "is text, the format has numbers only",
-                Some(0) => "has frames of no numbers",
-                Some(_) => return true,
-            };
-            lost.push((format!("stream `{}`", stream.source), what));
-            false
-        });
+/// Why a stream can be no array.
+fn refuse(stream: &StreamOutline) -> Option<&'static str> {
+    match stream.frame.as_values().map(ValueType::elements) {
+        None => Some("is text, the format has numbers only"),
+        Some(0) => Some("has frames of no numbers"),
+        _ => None,
     }
-    for (place, what) in lost {
-        outline.lose(&place, what);
-    }
-    outline.keep_common();
 }
 
 /// Writes the folder.
@@ -108,8 +97,7 @@ pub(super) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
     put_json(&path.join(".zattrs"), &Value::Object(attributes))?;
     let (mut ends, mut end) = (Vec::new(), 0_i64);
     for episode in &outline.episodes {
-        let frames = episode.streams.first().map_or(0, |stream| stream.frames);
-        end += i64::try_from(frames).unwrap_or(0);
+        end += i64::try_from(episode.frames()).unwrap_or(0);
         ends.extend(end.to_le_bytes());
     }
     let total = usize::try_from(end).unwrap_or(0);

@@ -170,7 +170,7 @@ fn each(
 }
 
 /// A number as the nearest float: exact for every index that a recording can have.
-fn to_f64(bytes: &[u8], dtype: Dtype) -> f64 {
+pub(super) fn to_f64(bytes: &[u8], dtype: Dtype) -> f64 {
     match (dtype, bytes) {
         (Dtype::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
         (Dtype::F64, &[a, b, c, d, e, f, g, h]) => f64::from_le_bytes([a, b, c, d, e, f, g, h]),
@@ -180,7 +180,7 @@ fn to_f64(bytes: &[u8], dtype: Dtype) -> f64 {
         (Dtype::I32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
         (Dtype::I16, &[a, b]) => f64::from(i16::from_le_bytes([a, b])),
         (Dtype::I8, &[a]) => f64::from(i8::from_le_bytes([a])),
-        (Dtype::F16, _) => f64::NAN,
+        (Dtype::F16, &[a, b]) => f64::from(half::f16::from_le_bytes([a, b])),
         (_, bytes) => bytes
             .iter()
             .rev()

@@ -11,6 +11,7 @@
 mod cameras;
 mod checks;
 mod cursor;
+pub(crate) mod export;
 mod frames;
 mod json;
 mod listing;

@@ -237,6 +237,11 @@ fn to_plan(
         .iter()
         .filter(|(name, _)| !name.contains('/') && !name.starts_with("dataset_"));
     attributes.extend(said.map(|(name, value)| (name.clone(), value.clone())));
+    // Nulls are rows of other episodes.
+    attributes.retain(|_, value| !value.is_null());
+    let success = attributes.get("success").and_then(Value::as_bool);
+    let licence = attributes.get("licence").and_then(Value::as_str);
+    let licence = licence.map(str::to_owned);
     attributes.insert("episode_index".to_owned(), Value::from(row.index));
     if row.tasks.len() > 1 {
         attributes.insert("tasks".to_owned(), Value::from(row.tasks.clone()));
@@ -249,9 +254,13 @@ fn to_plan(
         id,
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,
-        task: first.or(row.tasks.first()).cloned(),
-        success: None,
-        licence: None,
+        // LeRobot has no frame without a task: an empty one is none.
+        task: first
+            .or(row.tasks.first())
+            .filter(|task| !task.is_empty())
+            .cloned(),
+        success,
+        licence,
         file,
         object: format!("episode {}", row.index),
         streams,

@@ -90,7 +90,7 @@ fn options() -> ImportOptions {
     }
 }
 
-fn open(path: &Path) -> Box<dyn Source> {
+pub(crate) fn open(path: &Path) -> Box<dyn Source> {
     kino_import::open(path, &options()).unwrap()
 }
 
@@ -99,7 +99,7 @@ fn digest(bytes: &[u8]) -> String {
 }
 
 /// A copy of a fixture that a test may damage; its name has the version, for the stand-in.
-fn copy(version: &str) -> (tempfile::TempDir, PathBuf) {
+pub(crate) fn copy(version: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join(version);
     copy_tree(&fixture("lerobot").join(version), &target);
@@ -118,7 +118,7 @@ fn copy_tree(source: &Path, target: &Path) {
     }
 }
 
-fn edit(path: &Path, change: impl Fn(String) -> String) {
+pub(crate) fn edit(path: &Path, change: impl Fn(String) -> String) {
     let text = fs::read_to_string(path).unwrap();
     let changed = change(text.clone());
     assert_ne!(changed, text, "nothing was changed in {}", path.display());

@@ -10,6 +10,7 @@ mod defects;
 mod expected;
 mod export;
 mod export_camps;
+mod export_lerobot;
 mod folder;
 mod layouts;
 mod lerobot;

@@ -295,7 +295,11 @@ fn robomimic_and_libero_files_read_as_h5py_reads_them() {
         let source = open(&fixture("robomimic").join(name));
         let expected = expected("robomimic/expected.json", name);
         let same = |name: &str| Some(name.to_owned());
-        assert_eq!(expected::compare(source.as_ref(), &expected, same), streams, "{name}");
+        assert_eq!(
+            expected::compare(source.as_ref(), &expected, same),
+            streams,
+            "{name}"
+        );
         let (found, listed) = (source.episodes(), expected["episodes"].as_array().unwrap());
         for (episode, expected) in found.iter().zip(listed) {
             assert_eq!(json!(episode.splits), expected["splits"], "{name}");

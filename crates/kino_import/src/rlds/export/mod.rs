@@ -54,7 +54,7 @@ const SPLITS: &[&str] = &["train", "val", "valid", "validation", "test"];
 pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     keep_steps(outline)?;
-    outline.keep_common();
+    outline.keep_common(|_| None);
     keep_apart(outline);
     match outline.episodes.iter().find(|one| one.streams.is_empty()) {
         None => Ok(()),

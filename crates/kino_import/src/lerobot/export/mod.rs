@@ -1,0 +1,34 @@
+//! LeRobot datasets v2.1 and v3.0, written; `lerobot/meta.rs` draws the folders.
+//!
+//! ```text
+//! plan.rs     which stream is which column, what has no place
+//! columns.rs  the columns, as info.json and the footer of a data file describe them
+//! tasks.rs    the numbers of tasks        said.rs   what an episode says of itself
+//! rows.rs     the frames of an episode into a row group, and statistics of them
+//! v21.rs, v3.rs, episodes.rs, info.rs   the files of each version
+//! table.rs, schema.rs   parquet files     stats.rs  statistics
+//! ```
+//!
+//! | here | there |
+//! |---|---|
+//! | episode | the next `episode_index` |
+//! | stream `actions`, `obs/x`, `observations/x` | column `action`, `observation.x`, pictures `observation.images.x` |
+//! | any other stream | column of its name, with `.` for `/` |
+//! | pictures of 8 bits, depth of 16 | PNG files inside the table; JPEG files where the dataset stores them |
+//! | task, text stream `task` | `task_index` of each frame |
+//! | splits that are one range of episodes | `splits` of `info.json` |
+
+mod columns;
+mod episodes;
+mod info;
+mod plan;
+mod rows;
+mod said;
+mod schema;
+mod stats;
+mod table;
+mod tasks;
+pub(crate) mod v21;
+pub(crate) mod v3;
+
+pub(crate) use plan::plan;

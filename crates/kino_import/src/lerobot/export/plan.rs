@@ -1,0 +1,192 @@
+//! Which stream is which column, and what has no place in a LeRobot dataset.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::Kind;
+
+use super::{columns, said, tasks};
+use crate::error::{Result, invalid};
+use crate::export::{Cameras, Outline, StreamOutline};
+
+/// Beginnings of the names of what a robot senses.
+const SENSED: [&str; 3] = ["obs/", "observations/", "observation/"];
+
+/// Which streams go where.
+pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+    if outline.episodes.is_empty() {
+        return Err(invalid(
+            "no episode is selected; LeRobot has no dataset without one",
+        ));
+    }
+    outline.rename(stream_name);
+    outline.one_clock("action")?;
+    outline.rename_episodes(|_, place| format!("episode_{place:06}"))?;
+    leave_own(outline);
+    outline.keep_common(columns::refuse);
+    note_types(outline);
+    note_videos(outline);
+    said::check(outline)?;
+    check_rates(outline)?;
+    for (split, episodes) in splits(outline) {
+        if episodes.is_none() {
+            let place = format!("split `{split}`");
+            outline.lose(
+                &place,
+                "is no range of episodes, LeRobot has no other splits",
+            );
+        }
+    }
+    Ok(())
+}
+
+fn stream_name(stream: &StreamOutline) -> String {
+    let name = stream.source.as_str();
+    let sensed = SENSED.iter().find_map(|start| name.strip_prefix(start));
+    match (name, sensed) {
+        ("actions", _) => "action".to_owned(),
+        // ACT's positions of the joints are what LeRobot calls the state.
+        ("observations/qpos", _) => "observation.state".to_owned(),
+        (_, Some(rest)) if columns::picture(stream).is_some() && stream.kind == Kind::Image => {
+            let rest = rest.strip_prefix("images/").unwrap_or(rest);
+            format!("observation.images.{}", rest.replace('/', "."))
+        }
+        (_, Some(rest)) => format!("observation.{}", rest.replace('/', ".")),
+        (name, None) => name.replace('/', "."),
+    }
+}
+
+/// Leaves out the streams that LeRobot fills itself.
+fn leave_own(outline: &mut Outline) {
+    let mut notes = Vec::new();
+    for episode in &mut outline.episodes {
+        episode.streams.retain(|stream| {
+            let own = columns::OWN.iter().find(|(name, _)| *name == stream.name);
+            let place = format!("stream `{}`", stream.source);
+            match own {
+                Some((_, dtype)) if !is_number(stream, *dtype) => {
+                    let what = "has the name of a column that LeRobot fills itself";
+                    notes.push((place, what, true));
+                    false
+                }
+                // Times are written as they are; numbers follow from the place.
+                Some(("timestamp", _)) => true,
+                Some(_) => {
+                    notes.push((place, "is numbered anew", false));
+                    false
+                }
+                None if stream.name == tasks::STREAM && stream.frame == FrameType::Text => {
+                    notes.push((place, "becomes the task of each frame", false));
+                    false
+                }
+                None if stream.name == tasks::STREAM => {
+                    let what = "has the name under which LeRobot gives the task";
+                    notes.push((place, what, true));
+                    false
+                }
+                None => true,
+            }
+        });
+    }
+    for (place, what, is_lost) in notes {
+        match is_lost {
+            true => outline.lose(&place, what),
+            false => outline.note(&place, what),
+        }
+    }
+}
+
+fn is_number(stream: &StreamOutline, dtype: Dtype) -> bool {
+    let ty = stream.frame.as_values();
+    ty.is_some_and(|ty| ty.dtype() == dtype && ty.shape().is_empty())
+}
+
+/// Notes what comes back with another shape.
+fn note_types(outline: &mut Outline) {
+    let mut notes = Vec::new();
+    for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
+        let what = match stream.frame.as_values().map(|ty| ty.shape()) {
+            Some([1]) => "is an array of one number, which is a plain number there",
+            Some([_, _, 1]) if stream.kind == Kind::Depth && columns::picture(stream).is_some() => {
+                "is depth of one colour, which has no third dimension there"
+            }
+            _ => continue,
+        };
+        notes.push((format!("stream `{}`", stream.source), what));
+    }
+    for (place, what) in notes {
+        outline.note(&place, what);
+    }
+}
+
+/// Notes which cameras change.
+fn note_videos(outline: &mut Outline) {
+    if matches!(outline.cameras, Cameras::Pictures) {
+        return;
+    }
+    let mut notes = Vec::new();
+    for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
+        let what = match columns::is_video(stream, &outline.cameras) {
+            true => "is encoded as video, which changes its pixels",
+            false if columns::picture(stream).is_some() => {
+                "is written as pictures: video takes colours of an even height and width"
+            }
+            false => continue,
+        };
+        notes.push((format!("stream `{}`", stream.source), what));
+    }
+    for (place, what) in notes {
+        outline.note(&place, what);
+    }
+}
+
+fn check_rates(outline: &mut Outline) -> Result<()> {
+    let first = rate_hz(outline);
+    if !(first.is_finite() && first > 0.0) {
+        return Err(invalid(format!(
+            "episode `{}` has one frame and no rate, LeRobot needs one: pack it with a rate, or leave it out",
+            outline.episodes[0].id
+        )));
+    }
+    let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
+    if rates
+        .clone()
+        .any(|rate| rate != outline.episodes[0].rate_hz)
+    {
+        outline.lose("the rate", "differs between episodes, LeRobot has one");
+    }
+    if outline.episodes[0].rate_hz <= 0.0 {
+        let what = format!("is written as {first} Hz, the mean rate of the first episode");
+        outline.note("the rate", &what);
+    }
+    Ok(())
+}
+
+/// The rate of the export: that of the first episode, or the mean of its listed times.
+pub(super) fn rate_hz(outline: &Outline) -> f64 {
+    let Some(first) = outline.episodes.first() else {
+        return 0.0;
+    };
+    if first.rate_hz > 0.0 {
+        return first.rate_hz;
+    }
+    let main = first.streams.iter().find(|stream| stream.name == "action");
+    // More digits than a millihertz are noise of the clock.
+    main.map_or(0.0, |main| (main.mean_hz * 1e3).round() / 1e3)
+}
+
+/// The splits, each with its range of episodes, or none if it is no range.
+pub(super) fn splits(outline: &Outline) -> BTreeMap<String, Option<Range<usize>>> {
+    let mut found: BTreeMap<String, Option<Range<usize>>> = BTreeMap::new();
+    for (idx, episode) in outline.episodes.iter().enumerate() {
+        for split in &episode.splits {
+            let range = found.entry(split.clone()).or_insert(Some(idx..idx));
+            *range = match range.take() {
+                Some(range) if range.end == idx => Some(range.start..idx + 1),
+                _ => None,
+            };
+        }
+    }
+    found
+}
