@@ -31,6 +31,7 @@ Every error about data or values is a ``KinographError``; a wrong Python type ma
 
 from kinograph import _core
 from kinograph._dataset import Dataset, open  # noqa: A004 (`kinograph.open` is meant to be written out)
+from kinograph._doctor import doctor
 from kinograph._episode import Episode
 from kinograph._errors import (
     ConflictError,
@@ -72,6 +73,7 @@ __all__ = [
     "Windows",
     "Writer",
     "__version__",
+    "doctor",
     "export",
     "open",
     "pack",

@@ -17,6 +17,9 @@ __all__ = [
     "Stream",
     "Windows",
     "Writer",
+    "doctor",
+    "doctor_html",
+    "doctor_text",
     "jpeg_shape",
     "lerobot_request",
     "pack",
@@ -166,6 +169,14 @@ def export(
     options: ExportArgs,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[tuple[int, int], list[tuple[str, str, str | None, str, bool]]]: ...
+def doctor(
+    order: Order,
+    windows: list[list[Windows]],
+    options: str,
+    how: tuple[float | Callable[[dict[str, Any]], object], float, float],
+) -> str: ...
+def doctor_html(found: str) -> str: ...
+def doctor_text(found: str) -> str: ...
 def lerobot_request(words: str) -> str: ...
 def robomimic_request(dataset: Dataset, words: str) -> str: ...
 def jpeg_shape(file: bytes) -> tuple[int, int, int]: ...

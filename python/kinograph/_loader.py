@@ -215,6 +215,15 @@ class BaseLoader(Measured, Generic[_Array]):
     def _start(self) -> _core.Loader:
         """Start anew at the order's place."""
         self.close()
+        self._core = _core.Loader(self._order._core, *self._to_core())
+        # As the core, it counts from here on.
+        self._loop = Loop(self._to_clock())
+        if self._tracing is not None:
+            self._trace_with(self._tracing)
+        return self._core
+
+    def _to_core(self) -> tuple[list[list[_core.Windows]], str]:
+        """Write windows and options as the core reads them, for a start at the order's place."""
         windows = [
             [source.variant(number)._core for number in range(len(source.curriculum) + 1)]
             for source in self._order.sources
@@ -224,12 +233,7 @@ class BaseLoader(Measured, Generic[_Array]):
             "batches": None,
             "trace": self._tracing is not None,
         }
-        self._core = _core.Loader(self._order._core, windows, json.dumps(options))
-        # As the core, it counts from here on.
-        self._loop = Loop(self._to_clock())
-        if self._tracing is not None:
-            self._trace_with(self._tracing)
-        return self._core
+        return windows, json.dumps(options)
 
     def _take(self) -> tuple[int, dict[str, _Array]]:
         """Wait for the next batch, and its number."""

@@ -30,6 +30,7 @@ def lift_kino(tmp_path_factory):
         "docs/loader.md",
         "docs/report.md",
         "docs/import.md",
+        "docs/doctor.md",
     ],
 )
 def test_the_python_of_a_page_runs_from_top_to_bottom(page, lift_kino, tmp_path, monkeypatch):

@@ -1,9 +1,10 @@
 //! The `kinograph` command: one file per verb, no logic.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-//! 3 done but something was lost. A reader that closes the pipe early is no failure.
+//! 3 done but something was lost, 4 measured and not good enough. A reader that closes the pipe early is no failure.
 
 mod commands;
+mod load_args;
 mod output;
 mod progress;
 
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, export, info, pack, verify};
+use commands::{bench, cat, doctor, export, info, pack, verify};
 
 /// What a command did, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +26,8 @@ enum Outcome {
     Failed,
     /// Done, but something was lost.
     Lost,
+    /// Measured, and what was asked for is not reached.
+    Missed,
 }
 
 /// Robot-learning data, stored and fed so that the GPU never waits.
@@ -49,6 +52,7 @@ enum Command {
     Cat(cat::Args),
     /// Measure what things cost on this machine
     Bench(bench::Args),
+    Doctor(doctor::Args),
 }
 
 /// The version, and whether this build is slow.
@@ -82,11 +86,13 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
     };
     match result {
         Ok(Outcome::Done) => 0,
         Ok(Outcome::Failed) => 1,
         Ok(Outcome::Lost) => 3,
+        Ok(Outcome::Missed) => 4,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             let causes: Vec<_> = error.chain().map(ToString::to_string).collect();

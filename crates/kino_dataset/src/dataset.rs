@@ -15,6 +15,7 @@ use crate::error::{DatasetError, Result, corrupt, format_at, not_found};
 use crate::hash::Hash;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
+use crate::storage::Storage;
 use crate::store::{FileKind, Store, version_key};
 use crate::table::EpisodeTable;
 
@@ -76,6 +77,29 @@ impl Dataset {
                 stats: OnceLock::new(),
             }),
         })
+    }
+
+    /// The same version, read as if it lay on another storage: for those who measure.
+    pub fn on(&self, storage: Storage) -> Result<Self> {
+        Self::at(self.inner.store.on(storage), self.inner.manifest.version)
+    }
+
+    /// Asks the system to forget what it has in memory of the shards, so that the next reads come from the device.
+    pub fn forget_cached(&self) -> Result<()> {
+        let shards = self.inner.shards.iter();
+        let mut keys = shards.map(|(hash, _)| FileKind::Shard.key(hash));
+        keys.try_for_each(|key| self.inner.store.forget(&key))
+    }
+
+    /// Bytes of a shard as they are stored, by its place in the manifest: to measure storage by.
+    pub fn read_shard(&self, shard: usize, range: std::ops::Range<u64>) -> Result<bytes::Bytes> {
+        let Some((hash, _)) = self.inner.shards.get(shard) else {
+            let len = self.inner.shards.len();
+            return Err(not_found(format!("no shard {shard}; there are {len}")));
+        };
+        self.inner
+            .store
+            .read_range(&FileKind::Shard.key(hash), range)
     }
 
     /// The folder.

@@ -27,6 +27,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 
 use crate::error::{DatasetError, Result, io_at, not_found};
 use crate::hash::Hash;
+use crate::storage::{Emulated, Storage};
 
 /// How the names of unfinished shards in `staging/` begin.
 const STAGED_PREFIX: &str = "shard-";
@@ -71,6 +72,8 @@ pub(crate) enum Put {
 pub(crate) struct Store {
     root: PathBuf,
     inner: Arc<dyn ObjectStore>,
+    /// Where reads are to behave like those of another storage.
+    emulated: Option<Arc<Emulated>>,
 }
 
 impl Store {
@@ -93,6 +96,7 @@ impl Store {
         Ok(Self {
             root,
             inner: Arc::new(inner),
+            emulated: None,
         })
     }
 
@@ -100,6 +104,14 @@ impl Store {
     pub(crate) fn create(root: &Path) -> Result<Self> {
         fs::create_dir_all(root).map_err(io_at("create", root.display().to_string()))?;
         Self::open(root)
+    }
+
+    /// The same files, read as if they lay on another storage.
+    pub(crate) fn on(&self, storage: Storage) -> Self {
+        Self {
+            emulated: Some(Arc::new(Emulated::new(storage))),
+            ..self.clone()
+        }
     }
 
     /// The folder.
@@ -130,8 +142,27 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
+        match &self.emulated {
+            Some(emulated) => emulated.read(key, range.clone(), || self.read_stored(key, range)),
+            None => self.read_stored(key, range),
+        }
+    }
+
+    fn read_stored(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
         block_on(self.inner.get_range(&Key::from(key), range))
             .map_err(|error| at("read", &self.root.join(key), error))
+    }
+
+    /// Asks the system to forget what it has in memory of a file, so that the next read comes from the device. A wish: a
+    /// system that cannot, or a file that is still to be written back, stays as it is.
+    pub(crate) fn forget(&self, key: &str) -> Result<()> {
+        let path = self.root.join(key);
+        let file = File::open(&path).map_err(io_at("open", path.display().to_string()))?;
+        #[cfg(target_os = "linux")]
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)
+            .map_err(|error| io_at("forget", path.display().to_string())(error.into()))?;
+        drop(file);
+        Ok(())
     }
 
     /// The object's length.

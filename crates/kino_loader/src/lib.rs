@@ -40,7 +40,7 @@ mod windows;
 pub use engine::{
     ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, Loader, LoaderOptions, Metering, Moment,
     Next, Normal, OnError, PictureNumber, Pictures, Report, Size, Stage, StageReport, TraceEvent,
-    TraceLog, WaitBucket, WaitReport, Watch, Wished, default_threads,
+    TraceLog, Trial, WaitBucket, WaitReport, Watch, Wished, decoded_bytes, default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use order::{

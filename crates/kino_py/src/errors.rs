@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use kino_advisor::AdvisorError;
 use kino_dataset::{DatasetError, ErrorKind};
 use kino_import::ImportError;
 use kino_loader::LoaderError;
@@ -34,6 +35,14 @@ pub(crate) fn loader_to_py(error: LoaderError) -> PyErr {
     match error {
         // Nobody's argument and nobody's data: a bug of ours.
         LoaderError::ThreadLost { .. } => PyRuntimeError::new_err(error.to_string()),
+        error => raise(error.kind(), &error),
+    }
+}
+
+/// The exception for an error of a measurement.
+pub(crate) fn advisor_to_py(error: AdvisorError) -> PyErr {
+    match error {
+        AdvisorError::Loader(error) => loader_to_py(error),
         error => raise(error.kind(), &error),
     }
 }

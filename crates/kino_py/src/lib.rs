@@ -9,6 +9,7 @@
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
 //! kinograph.pack    ─▶ _core.pack      pack.rs
 //! kinograph.export  ─▶ _core.export    export.rs
+//! kinograph.doctor  ─▶ _core.doctor    doctor.rs
 //! an error          ─▶ an exception    errors.rs
 //! ```
 //!
@@ -19,6 +20,7 @@ mod arguments;
 mod batch;
 mod command;
 mod dataset;
+mod doctor;
 mod errors;
 mod export;
 mod lengths;
@@ -40,6 +42,8 @@ mod _core {
     use crate::command::{jpeg_shape, run_cli, verify};
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
+    #[pymodule_export]
+    use crate::doctor::{doctor, doctor_html, doctor_text};
     #[pymodule_export]
     use crate::export::export;
     #[pymodule_export]

@@ -113,8 +113,7 @@ impl Loader {
         windows: Vec<Vec<PyRef<'_, Windows>>>,
         options: &str,
     ) -> PyResult<Self> {
-        let options: Options = parse("the options of the loader", options)?;
-        let options = options.into_loader_options()?;
+        let options = to_options(options)?;
         let inner = |windows: Vec<PyRef<'_, Windows>>| {
             windows.iter().map(|one| one.inner.clone()).collect()
         };
@@ -200,6 +199,12 @@ impl Drop for Loader {
     }
 }
 
+/// Reads the options, which are JSON.
+pub(crate) fn to_options(json: &str) -> PyResult<LoaderOptions> {
+    let options: Options = parse("the options of the loader", json)?;
+    options.into_loader_options()
+}
+
 impl Options {
     fn into_loader_options(self) -> PyResult<LoaderOptions> {
         let layout = match self.layout.as_str() {
@@ -262,9 +267,14 @@ impl Options {
 }
 
 /// By key: dtype, shape, and the bytes or texts of every sample.
-fn to_dict(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict>> {
+pub(crate) fn to_dict(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict>> {
     let memory = BatchMemory::new(py, batch)?;
     let batch = memory.get().batch();
+    if !batch.is_real() {
+        return Err(invalid(
+            "a batch of a measured run; it holds nothing to train on",
+        ));
+    }
     let arrays = PyDict::new(py);
     for (idx, info) in batch.infos().iter().enumerate() {
         let shape = info.shape.clone();

@@ -103,6 +103,29 @@ impl Windows {
         })
     }
 
+    /// The same samples of the same version, which was opened in another way; nothing is counted again.
+    pub fn on(&self, dataset: &Dataset) -> Result<Self> {
+        if dataset.id() != self.inner.dataset.id() {
+            return Err(invalid(format!(
+                "windows of version {} on version {}; bind them anew",
+                self.inner.dataset.id(),
+                dataset.id()
+            )));
+        }
+        Ok(Self {
+            inner: Arc::new(Inner {
+                dataset: dataset.clone(),
+                bound: Arc::clone(&self.inner.bound),
+                rows: self.inner.rows.clone(),
+                counts: self.inner.counts.clone(),
+                ends: self.inner.ends.clone(),
+                sizes: self.inner.sizes.clone(),
+                source: self.inner.source,
+                opened: OpenedEpisodes::default(),
+            }),
+        })
+    }
+
     /// How many samples there are.
     pub fn len(&self) -> u64 {
         self.inner.ends.last().copied().unwrap_or(0)

@@ -243,11 +243,31 @@ impl Block {
         shelf: &Arc<PageShelf>,
         scratch: &mut DecodeScratch,
     ) -> DecodedPage {
+        self.fill(id, || self.decode_cell(id, shelf, scratch))
+    }
+
+    /// Takes a page for decoded without looking at its bytes: its frames are whatever the memory held.
+    pub(crate) fn leave_undecoded(&self, id: PageId, shelf: &Arc<PageShelf>) -> DecodedPage {
+        let frame_bytes = self.frame_bytes(id);
+        self.fill(id, || {
+            let frames = self.cell(id).slice.range.len();
+            Ok(match frame_bytes {
+                0 => Values::Texts(vec![String::new(); frames]),
+                _ => Values::Numbers(shelf.take(frames * frame_bytes)),
+            })
+        })
+    }
+
+    fn fill(
+        &self,
+        id: PageId,
+        decode: impl FnOnce() -> Result<Values, DatasetError>,
+    ) -> DecodedPage {
         let cell = self.cell(id);
         if cell.claimed.swap(true, Ordering::Relaxed) {
             return DecodedPage::default();
         }
-        let decoded = self.decode_cell(id, shelf, scratch);
+        let decoded = decode();
         let (frames, bytes) = match &decoded {
             Ok(Values::Numbers(values)) => (cell.slice.range.len(), values.len() as u64),
             Ok(Values::Texts(texts)) => {

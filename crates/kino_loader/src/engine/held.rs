@@ -8,7 +8,7 @@ use crate::error::{Result, invalid};
 use crate::order::{Order, Shuffle};
 
 /// Decoded bytes of everything that is wished, in the sizes that it is wished in.
-pub(super) fn decoded_bytes(windows: &[Vec<Windows>], pictures: &Pictures) -> u64 {
+pub fn decoded_bytes(windows: &[Vec<Windows>], pictures: &Pictures) -> u64 {
     let all = windows.iter().flatten().map(|windows| {
         let stored = windows.sizes().iter().copied();
         smaller(stored.fold(0, u64::saturating_add), windows, pictures)

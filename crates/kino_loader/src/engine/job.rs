@@ -122,6 +122,7 @@ impl BatchJob {
                     &mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner),
                 ),
                 samples: self.samples().clone(),
+                is_real: true,
             }),
         })
     }

@@ -21,6 +21,7 @@
 //! | `options.rs`, `check.rs` | what is asked for, and what is refused before a thread starts |
 //! | `shared.rs`, `tasks.rs`, `worker.rs` | what waits for a thread, and the threads |
 //! | `meter/`, `watch.rs` | where the time goes |
+//! | `trial.rs` | runs with a stage taken away, to measure what it costs |
 
 mod block;
 mod buffers;
@@ -48,6 +49,7 @@ mod scout;
 mod shared;
 mod start;
 mod tasks;
+mod trial;
 mod watch;
 mod worker;
 
@@ -60,12 +62,14 @@ use kino_dataset::Windows;
 
 pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
+pub use held::decoded_bytes;
 pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
 pub use options::{LoaderOptions, OnError};
 pub use picture::{CropPlace, Normal, PictureNumber, Pictures, Wished};
 pub use reduce::Size;
+pub use trial::Trial;
 pub use watch::Watch;
 
 use buffers::Filled;
@@ -132,12 +136,18 @@ pub struct Batch {
     filled: Filled,
     texts: Vec<Vec<Vec<String>>>,
     samples: Vec<SampleRef>,
+    is_real: bool,
 }
 
 impl Batch {
     /// Its number: the global indices are `number · batch …`.
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Whether it holds what it should: not if a [`Trial`] took a stage away.
+    pub fn is_real(&self) -> bool {
+        self.is_real
     }
 
     /// What its arrays are.
@@ -193,6 +203,7 @@ impl Loader {
             room: Condvar::new(),
             waits_for_room: AtomicBool::new(false),
             on_error: options.on_error,
+            trial: options.trial,
             meter: Meter::new(options.metering),
             shelf: Arc::default(),
             pages: PageShelf::new(to_usize(options.memory_bytes / SHELF_SHARE)),

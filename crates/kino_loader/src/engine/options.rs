@@ -3,6 +3,7 @@
 use super::cpu::{CpuShare, default_threads};
 use super::meter::Metering;
 use super::picture::{Normal, Pictures};
+use super::trial::Trial;
 use crate::order::Uneven;
 
 /// How a loader works; nothing here changes which samples come, or in which order.
@@ -43,6 +44,8 @@ pub struct LoaderOptions {
     pub metering: Metering,
     /// Whether what each thread does when is kept from the beginning; [`Watch`](super::Watch) starts it later.
     pub is_traced: bool,
+    /// How a run that is only measured differs; not at all for training.
+    pub trial: Trial,
 }
 
 /// What happens to a sample that cannot be read.
@@ -73,6 +76,7 @@ impl Default for LoaderOptions {
             on_error: OnError::Raise,
             metering: Metering::Full,
             is_traced: false,
+            trial: Trial::default(),
         }
     }
 }

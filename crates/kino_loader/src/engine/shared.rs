@@ -28,6 +28,7 @@ use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
 use super::pool::{EpisodeKey, Pool};
 use super::tasks::Tasks;
+use super::trial::Trial;
 use super::worker::{Read, Replace, Work};
 use crate::error::{LoaderError, Result};
 
@@ -50,6 +51,7 @@ pub(super) struct Shared {
     /// Whether the planner waits for room in the pool, and not only for a batch to be taken.
     pub(super) waits_for_room: AtomicBool,
     pub(super) on_error: OnError,
+    pub(super) trial: Trial,
     pub(super) meter: Meter,
     pub(super) shelf: Arc<Shelf>,
     pub(super) pages: Arc<PageShelf>,

@@ -52,6 +52,12 @@ impl Watch {
         }
     }
 
+    /// Batches that lie ready, and the most that are prepared: cheaper than a report.
+    pub fn ready(&self) -> (usize, usize) {
+        let flight = self.shared.flight();
+        (flight.ready.len(), flight.controller.depth())
+    }
+
     /// From now on what each thread does when is kept, until [`finish_trace`](Self::finish_trace).
     pub fn start_trace(&self) {
         self.shared.meter.start_trace();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use kino_dataset::DatasetError;
 
 use super::OnError;
-use super::block::{Block, PageId, SpanId};
+use super::block::{Block, DecodedPage, PageId, SpanId};
 use super::cpu::Account;
 use super::episodes::open;
 use super::job::{BatchJob, JobBlock, SampleJob, steps_of};
@@ -14,6 +14,7 @@ use super::meter::{Meter, Stage};
 use super::pool::EpisodeKey;
 use super::reduce::DecodeScratch;
 use super::shared::{Shared, sample_error};
+use super::trial::pause;
 
 /// Something to read.
 #[derive(Debug)]
@@ -142,7 +143,7 @@ pub(super) fn work(shared: &Shared, thread: usize) {
         match work {
             Work::Decode(block, page) => {
                 let decoded = shared.meter.time(Stage::Decode, || {
-                    let decoded = block.decode(page, &shared.pages, &mut scratch);
+                    let decoded = decode(shared, &block, page, &mut scratch);
                     let bytes = decoded.bytes;
                     (decoded, bytes)
                 });
@@ -159,6 +160,20 @@ pub(super) fn work(shared: &Shared, thread: usize) {
     }
 }
 
+fn decode(
+    shared: &Shared,
+    block: &Block,
+    page: PageId,
+    scratch: &mut DecodeScratch,
+) -> DecodedPage {
+    pause(shared.trial.decode_pause);
+    if shared.trial.without_decode {
+        block.leave_undecoded(page, &shared.pages)
+    } else {
+        block.decode(page, &shared.pages, scratch)
+    }
+}
+
 /// One page is there: samples that waited for it alone can be put together.
 fn tell(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
     for job in waiting.iter().filter_map(Weak::upgrade) {
@@ -172,7 +187,11 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
     let sample = job.batch.samples()[job.slot];
     let windows = &shared.windows[sample.source as usize][sample.variant as usize];
     let done = shared.meter.time(Stage::Collate, || {
-        let done = job.collate(&shared.fields, windows, &shared.block_of);
+        pause(shared.trial.collate_pause);
+        let done = match shared.trial.without_collate {
+            true => Ok((0, 0)),
+            false => job.collate(&shared.fields, windows, &shared.block_of),
+        };
         let bytes = done.as_ref().map_or(0, |(bytes, _)| *bytes);
         (done, bytes)
     });
@@ -198,7 +217,10 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
 
 /// One sample of a batch is done, one way or the other.
 pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
-    if let Some(done) = batch.sample_is_done() {
+    if let Some(mut done) = batch.sample_is_done() {
+        if let Ok(batch) = &mut done {
+            batch.is_real = shared.trial.is_real();
+        }
         shared.deliver(
             batch.number,
             done.map_err(|(slot, error)| sample_error(batch.number, slot, &error)),

@@ -1,10 +1,11 @@
-//! `kinograph bench`: what things cost on this machine.
+//! `kinograph bench codecs`: what codecs make of streams, and what they cost.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use kino_advisor::{BenchResult, Better};
 use kino_codec::{FrameType, codec};
 use kino_dataset::{
     CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, measure, processor,
@@ -15,19 +16,6 @@ use crate::Outcome;
 use crate::output::{Align, Table, error, micros, note, print, print_json};
 use crate::progress::Progress;
 
-/// Measure what things cost on this machine.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(Debug, clap::Subcommand)]
-enum What {
-    /// Measure codecs: size, time, error
-    Codecs(CodecArgs),
-}
-
 /// Measure codecs: size, time, error.
 ///
 /// On the streams of a dataset, on a file of frames, or without either on made-up samples of every kind.
@@ -35,7 +23,7 @@ enum What {
 /// the machine's cost record (in ~/.cache/kinograph), from which `pack --dry-run` and `info` tell what
 /// decoding will cost.
 #[derive(Debug, clap::Args)]
-struct CodecArgs {
+pub(crate) struct Args {
     /// The dataset's folder
     dataset: Option<PathBuf>,
     /// Only streams whose name matches this pattern
@@ -70,16 +58,10 @@ struct CodecArgs {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    match &args.what {
-        What::Codecs(args) => run_codecs(args),
-    }
-}
-
 /// A stream, and what each codec made of it or why it could not.
 type Rows = Vec<(String, Result<Measured, String>)>;
 
-fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let budget = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
     let effort = Effort {
         budget,
@@ -113,7 +95,7 @@ fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
     }
     progress.finish();
     if args.json {
-        print_json(&to_json(&results))?;
+        print_json(&to_json(args, &results)?)?;
     } else {
         print(&to_text(&results))?;
     }
@@ -131,7 +113,7 @@ fn run_codecs(args: &CodecArgs) -> Result<Outcome> {
     })
 }
 
-fn codecs_for(args: &CodecArgs, sample: &CostSample) -> Vec<String> {
+fn codecs_for(args: &Args, sample: &CostSample) -> Vec<String> {
     match args.codec.as_slice() {
         [] if sample.is_carried() => vec!["jpeg:carry".to_owned()],
         [] => candidates(sample.kind, &sample.frame),
@@ -145,7 +127,7 @@ fn measure_one(text: &str, sample: &CostSample, effort: Effort) -> Result<Measur
     Ok(sample.with_frames(|frames| measure(&*codec, frames, effort))?)
 }
 
-fn samples(args: &CodecArgs) -> Result<Vec<CostSample>> {
+fn samples(args: &Args) -> Result<Vec<CostSample>> {
     let max_bytes = args.max_mb.saturating_mul(1_000_000);
     let samples = match (&args.dataset, &args.frames, &args.ty) {
         (Some(path), ..) => {
@@ -283,7 +265,27 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
     text
 }
 
-fn to_json(results: &[(&CostSample, Rows)]) -> Value {
+/// The figures of every codec for `bench compare`, and everything by stream.
+fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
+    let dataset = args.dataset.as_deref().map(Dataset::open).transpose()?;
+    let mut result = BenchResult::new("codecs", dataset.as_ref());
+    for (sample, rows) in results {
+        for (_, row) in rows {
+            let Ok(row) = row else { continue };
+            let mut add = |what: &str, figure, better| {
+                let name = format!("{} {}: {what}", sample.name, row.codec);
+                result.add(&name, figure, better);
+            };
+            add("ratio", (row.ratio(), "×"), Better::More);
+            add("encode", (row.mb_s(row.encode), "MB/s"), Better::More);
+            add("decode", (row.mb_s(row.decode), "MB/s"), Better::More);
+            add(
+                "frame",
+                (row.random.as_secs_f64() * 1e6, "µs"),
+                Better::Less,
+            );
+        }
+    }
     let streams = results.iter().map(|(sample, rows)| {
         let codecs = rows.iter().map(|(codec, row)| match row {
             Ok(row) => json!({
@@ -300,5 +302,7 @@ fn to_json(results: &[(&CostSample, Rows)]) -> Value {
             "codecs": codecs.collect::<Vec<_>>(),
         })
     });
-    json!({"machine": processor(), "streams": streams.collect::<Vec<_>>()})
+    let mut value = serde_json::to_value(&result)?;
+    value["streams"] = streams.collect();
+    Ok(value)
 }

@@ -1,0 +1,160 @@
+//! What a loader makes, alone: samples per second, processor time, first batch, memory; cold and warm.
+//!
+//! ```text
+//! cold    the system is asked to forget the shards ─▶ start ─▶ first batch ─▶ batches for some time
+//! warm    the same at once again, from the system's memory
+//! ```
+//!
+//! Every batch is taken at once and dropped. The first is compared with the plain reader before anything is timed.
+
+use std::time::{Duration, Instant};
+
+use kino_dataset::{Array, Windows};
+use kino_loader::{Batch, Loader, LoaderOptions, PictureNumber, Stage, Wished};
+
+use super::{BenchResult, Better};
+use crate::doctor::{Host, Subject};
+use crate::error::{Result, invalid};
+use crate::machine::{forget_peak, peak_bytes, processor_s};
+
+/// The fewest batches that are timed.
+const LEAST: u64 = 4;
+
+/// Measures a loader for `seconds`, cold and warm.
+pub fn bench_loader(subject: &Subject, seconds: f64, host: &mut dyn Host) -> Result<BenchResult> {
+    let time = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| invalid("measure for longer than nothing"))?;
+    let dataset = subject
+        .windows
+        .first()
+        .and_then(|variants| variants.first())
+        .ok_or_else(|| invalid("a loader of no windows"))?
+        .dataset();
+    check(subject)?;
+    let mut result = BenchResult::new("loader", Some(dataset));
+    result.describe(subject);
+    result.set("seconds", seconds);
+    for name in ["cold", "warm"] {
+        host.begins(name);
+        if name == "cold" {
+            for windows in subject.windows.iter().flatten() {
+                windows.dataset().forget_cached()?;
+            }
+        }
+        measure(subject, (name, time), host, &mut result)?;
+    }
+    result.rules = [
+        "samples are made as fast as the loader can, taken at once and dropped; the first batch was compared with the plain reader",
+        "cold: the system was asked to forget the shards before; frames that come again may come from memory",
+        "processor time is that of the whole process; memory is its peak",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    Ok(result)
+}
+
+fn measure(
+    subject: &Subject,
+    (name, time): (&str, Duration),
+    host: &mut dyn Host,
+    result: &mut BenchResult,
+) -> Result<()> {
+    forget_peak();
+    let (began, processor) = (Instant::now(), processor_s());
+    let mut loader = Loader::start(
+        subject.order.clone(),
+        subject.windows.clone(),
+        subject.options.clone(),
+    )?;
+    let mut first = None;
+    let mut batches = 0;
+    while began.elapsed() < time || batches < LEAST {
+        host.look_up()?;
+        if loader.next_batch()?.is_none() {
+            break;
+        }
+        first.get_or_insert_with(|| began.elapsed());
+        batches += 1;
+    }
+    let (elapsed, report) = (began.elapsed().as_secs_f64(), loader.report());
+    let samples = report.samples.max(1) as f64;
+    let ms = |time: Option<Duration>| time.unwrap_or_default().as_secs_f64() * 1e3;
+    let mut add = |what: &str, figure: (f64, &str), better| {
+        result.add(&format!("{name}: {what}"), figure, better);
+    };
+    add("first batch", (ms(first), "ms"), Better::Less);
+    add("samples", (samples / elapsed, "per second"), Better::More);
+    if let (Some(before), Some(after)) = (processor, processor_s()) {
+        let each = (after - before) * 1e6 / samples;
+        add("processor time", (each, "µs per sample"), Better::Less);
+    }
+    let fetched = report.stages.iter().find(|one| one.stage == Stage::Fetch);
+    let fetched = fetched.map_or(0, |one| one.bytes) as f64;
+    add("read", (fetched / 1e6 / elapsed, "MB/s"), Better::More);
+    if let Some(peak) = peak_bytes() {
+        add("peak memory", (peak as f64 / 1e6, "MB"), Better::Less);
+    }
+    Ok(())
+}
+
+/// Compares the first batch with the plain reader, as far as frames come as they are stored.
+fn check(subject: &Subject) -> Result<()> {
+    let options = LoaderOptions {
+        batches: Some(1),
+        ..subject.options.clone()
+    };
+    let mut loader = Loader::start(subject.order.clone(), subject.windows.clone(), options)?;
+    let Some(batch) = loader.next_batch()? else {
+        return Err(invalid("the order has no batch"));
+    };
+    for (slot, sample) in batch.samples().iter().enumerate() {
+        let variants = subject.windows.get(sample.source as usize);
+        let windows = variants.and_then(|variants| variants.get(sample.variant as usize));
+        if let Some(windows) = windows {
+            check_sample(
+                subject,
+                (&batch, slot),
+                windows,
+                subject.order.window_index(sample),
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn check_sample(
+    subject: &Subject,
+    (batch, slot): (&Batch, usize),
+    windows: &Windows,
+    index: u64,
+) -> Result<()> {
+    let pictures = &subject.options.pictures;
+    let are_stored = pictures.number == PictureNumber::U8
+        && pictures.size == Wished::None
+        && pictures.crop == Wished::None
+        && pictures.layout == kino_codec::Layout::default();
+    let expected = windows.read(index)?;
+    for (name, array) in &expected.fields {
+        let Array::Values { shape, bytes, .. } = array else {
+            continue;
+        };
+        let is_plain = !subject.options.normal.iter().any(|(key, _)| key == name);
+        // Pictures have three axes behind that of time; others come as they are stored in any case.
+        if !is_plain || !are_stored && shape.len() >= 3 {
+            continue;
+        }
+        let idx = batch.infos().iter().position(|info| info.name == *name);
+        let found = idx.and_then(|idx| {
+            batch
+                .array(idx)
+                .get(slot * bytes.len()..)?
+                .get(..bytes.len())
+        });
+        if found != Some(bytes) {
+            return Err(invalid(format!(
+                "`{name}` of sample {slot} is not what the plain reader gives; this is a bug, please report it"
+            )));
+        }
+    }
+    Ok(())
+}

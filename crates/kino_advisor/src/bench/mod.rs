@@ -1,0 +1,185 @@
+//! What things cost here: figures with the machine that they were measured on, and two of them side by side.
+//!
+//! ```text
+//! loader.rs    samples per second, processor time, first batch, memory; cold and warm
+//! au.rs        the highest step rate at which an emulated accelerator is kept busy
+//! storage.rs   bandwidth and latency of a dataset's path, by block and by reads in flight
+//! compare.rs   two results: ratios, and what else differs
+//! ```
+//!
+//! A result is JSON that says what it is: `{"bench", "machine", "dataset", "settings", "figures", "rules"}`. What is timed is
+//! checked: the loader's first batch is compared with the plain reader.
+
+mod au;
+mod compare;
+mod loader;
+mod storage;
+
+use std::collections::BTreeMap;
+
+use kino_dataset::Dataset;
+use serde::{Deserialize, Serialize};
+
+pub use au::{AuOptions, bench_au};
+pub use compare::{Comparison, Row, compare};
+pub use loader::bench_loader;
+pub use storage::bench_storage;
+
+use crate::doctor::Subject;
+use crate::machine::Machine;
+
+/// Figures, and all that a reader has to know about them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BenchResult {
+    /// Which bench: `loader`, `au`, `storage`, `codecs`.
+    pub bench: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// On what; `None` for what needs no dataset.
+    pub dataset: Option<MeasuredDataset>,
+    /// How, by the name of the option.
+    pub settings: BTreeMap<String, String>,
+    /// What came out.
+    pub figures: Vec<Figure>,
+    /// How the figures are to be understood.
+    pub rules: Vec<String>,
+}
+
+/// The dataset that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredDataset {
+    /// Its folder.
+    pub path: String,
+    /// Its id: the same id means the same episodes.
+    pub id: String,
+    /// Episodes.
+    pub episodes: usize,
+    /// Stored bytes.
+    pub bytes: u64,
+}
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// How much.
+    pub value: f64,
+    /// Of what.
+    pub unit: String,
+    /// Whether more of it is better.
+    pub better: Better,
+}
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// More.
+    More,
+    /// Less.
+    Less,
+}
+
+impl BenchResult {
+    /// A result without figures yet.
+    pub fn new(bench: &str, dataset: Option<&Dataset>) -> Self {
+        Self {
+            bench: bench.to_owned(),
+            machine: Machine::here(),
+            dataset: dataset.map(|dataset| MeasuredDataset {
+                path: dataset.path().display().to_string(),
+                id: dataset.id().to_owned(),
+                episodes: dataset.len(),
+                bytes: dataset.manifest().total_bytes(),
+            }),
+            settings: BTreeMap::new(),
+            figures: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+
+    /// Adds a figure.
+    pub fn add(&mut self, name: &str, (value, unit): (f64, &str), better: Better) {
+        self.figures.push(Figure {
+            name: name.to_owned(),
+            value,
+            unit: unit.to_owned(),
+            better,
+        });
+    }
+
+    fn set(&mut self, name: &str, value: impl ToString) {
+        self.settings.insert(name.to_owned(), value.to_string());
+    }
+
+    /// Says how a loader was set up.
+    fn describe(&mut self, subject: &Subject) {
+        let options = &subject.options;
+        let order = subject.order.settings();
+        self.set("batch", order.batch);
+        self.set("shuffle", format!("{:?}", order.shuffle));
+        self.set("memory_bytes", options.memory_bytes);
+        self.set("threads", options.threads);
+        self.set("prefetch", format!("{:?}", options.depth));
+        self.set("cpu", format!("{:?}", options.cpu));
+        self.set("pictures", format!("{:?}", options.pictures));
+        let first = subject
+            .windows
+            .first()
+            .and_then(|variants| variants.first());
+        if let Some(request) = first.and_then(|windows| windows.request().canonical().ok()) {
+            self.set("request", request);
+        }
+    }
+}
+
+impl std::fmt::Display for BenchResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let machine = &self.machine;
+        writeln!(
+            f,
+            "{}, {:.0} GB of memory, {}, kinograph {}",
+            machine.processor,
+            machine.memory_bytes as f64 / 1e9,
+            machine.system,
+            machine.kinograph
+        )?;
+        if let Some(dataset) = &self.dataset {
+            writeln!(
+                f,
+                "{}: {} episodes, {:.1} MB",
+                dataset.path,
+                dataset.episodes,
+                dataset.bytes as f64 / 1e6
+            )?;
+        }
+        writeln!(f)?;
+        let width = self
+            .figures
+            .iter()
+            .map(|figure| figure.name.chars().count());
+        let width = width.max().unwrap_or(0);
+        for Figure {
+            name, value, unit, ..
+        } in &self.figures
+        {
+            writeln!(f, "{name:width$}  {:>12}  {unit}", shown(*value))?;
+        }
+        if !self.rules.is_empty() {
+            writeln!(f)?;
+        }
+        self.rules.iter().try_for_each(|rule| writeln!(f, "{rule}"))
+    }
+}
+
+/// A figure with about four digits.
+fn shown(value: f64) -> String {
+    let digits = match value.abs() {
+        1000.0.. => 0,
+        100.0.. => 1,
+        1.0.. => 2,
+        _ => 4,
+    };
+    format!("{value:.digits$}")
+}

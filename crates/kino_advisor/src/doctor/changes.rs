@@ -1,0 +1,368 @@
+//! What to change, the most promising first, each with the compute ratio that it would bring.
+//!
+//! The predictions are those of `model.rs`, from what was measured on this machine. A change that would bring nothing is left out.
+
+use kino_dataset::Cost;
+use serde::{Deserialize, Serialize};
+
+use super::evidence::{Differences, Evidence, StreamCosts};
+use super::model::{compute_ratio, replay};
+use super::verdict::{Cause, Verdict};
+
+/// A change has to bring so many steps more, or it is not worth a line.
+const WORTH: f64 = 1.01;
+
+/// The most batches ahead that are proposed, as the loader's own choice.
+const MOST_AHEAD: usize = 64;
+
+/// Everything may stay decoded if it takes less than this part of the machine's memory.
+const MEMORY_SHARE: u64 = 2;
+
+/// A pool of fewer episodes mixes too little to be advised.
+const GROUP: u64 = 8;
+
+/// Floats of 32 bits are four times as large as bytes, and so are pictures of twice the sides.
+const QUARTER: f64 = 4.0;
+
+/// Something that can be done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Remedy {
+    /// So many threads that decode.
+    Threads(usize),
+    /// So many batches ahead; as the loader chooses if `None`.
+    Prefetch(Option<usize>),
+    /// Room for all decoded frames, in bytes.
+    Memory(u64),
+    /// Groups of episodes under a pool of so many bytes, in place of a shuffle of everything.
+    Pool(u64),
+    /// No limit to the processor's share.
+    CpuShare,
+    /// Another codec for one stream.
+    Codec {
+        /// The stream.
+        stream: String,
+        /// The codec.
+        codec: String,
+    },
+    /// A copy on faster storage.
+    Staging,
+    /// Pictures as bytes, turned into floats on the accelerator.
+    Bytes,
+    /// Pictures of half the sides.
+    SmallerPictures,
+    /// Decoding on the accelerator.
+    GpuDecode,
+    /// Larger batches or fewer arrays: fewer hand-overs per sample.
+    FewerHandOvers,
+    /// Nothing.
+    Nothing,
+}
+
+/// A change, and what it would bring.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// What.
+    pub remedy: Remedy,
+    /// The same in words, with the option to use.
+    pub how: String,
+    /// Seconds per batch after it.
+    pub batch_s: f64,
+    /// The compute ratio after it.
+    pub compute_ratio: f64,
+    /// Steps per second after it ÷ steps per second now.
+    pub gain: f64,
+    /// Whether this version of the library can do it.
+    pub is_available: bool,
+}
+
+/// The changes that would help, the best first; of equals the one that is less work.
+pub fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
+    let mut advice = Advice {
+        evidence,
+        changes: Vec::new(),
+    };
+    match (&evidence.without, verdict.cause) {
+        (None, _) | (_, Cause::Nothing | Cause::SlowStep) => {}
+        (Some(without), cause) => advice.collect(without, cause),
+    }
+    let mut found = advice.changes;
+    found.retain(|change| change.gain >= WORTH);
+    // Rounded, so that equals stay in the order in which they were found: the least work first.
+    let rank = |change: &Change| (!change.is_available, (-1e2 * change.compute_ratio).round());
+    found.sort_by(|a, b| {
+        let (a, b) = (rank(a), rank(b));
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+    });
+    if found.is_empty() {
+        found.push(nothing(evidence, verdict));
+    }
+    found
+}
+
+fn nothing(evidence: &Evidence, verdict: &Verdict) -> Change {
+    let how = match verdict.met {
+        true => "change nothing",
+        false => {
+            "nothing in the loader would help: look at the step itself, or give the host more cores"
+        }
+    };
+    Change {
+        remedy: Remedy::Nothing,
+        how: how.to_owned(),
+        batch_s: evidence.whole.batch_s,
+        compute_ratio: evidence.fed.compute_ratio,
+        gain: 1.0,
+        is_available: true,
+    }
+}
+
+struct Advice<'e> {
+    evidence: &'e Evidence,
+    changes: Vec<Change>,
+}
+
+impl Advice<'_> {
+    fn collect(&mut self, without: &Differences, cause: Cause) {
+        match cause {
+            Cause::Nothing | Cause::SlowStep => {}
+            Cause::Jitter => self.jitter(without),
+            Cause::CpuShare => {
+                let batch_s = without.without_cpu_limit.as_ref().map(|run| run.batch_s);
+                self.add(
+                    Remedy::CpuShare,
+                    "leave `cpu` out, or give a larger share".to_owned(),
+                    batch_s.unwrap_or(self.evidence.whole.batch_s),
+                );
+            }
+            Cause::HandOver => self.add_ratio(
+                Remedy::FewerHandOvers,
+                "make batches larger, ask for fewer arrays, or send them ahead with `device=`"
+                    .to_owned(),
+                (self.evidence.whole.batch_s, self.evidence.target),
+            ),
+            Cause::Memory => {
+                self.pool(without);
+                self.keep_all(without);
+                self.threads(without);
+            }
+            Cause::Storage => {
+                self.keep_all(without);
+                self.add(
+                    Remedy::Staging,
+                    "copy the dataset to a local disk (this is what storage as fast as memory would bring)".to_owned(),
+                    without.without_fetch.batch_s,
+                );
+                self.smaller_codec(without);
+            }
+            Cause::Decode => {
+                self.threads(without);
+                self.keep_all(without);
+                self.faster_codec(without);
+                self.gpu(without);
+            }
+            Cause::Collate => {
+                self.threads(without);
+                self.smaller_batches(without);
+            }
+        }
+    }
+
+    fn add(&mut self, remedy: Remedy, how: String, batch_s: f64) {
+        let whole = &self.evidence.whole;
+        let ahead = self.evidence.fed.prefetch;
+        let ratio = compute_ratio(self.evidence.step_s, batch_s, whole.variation(), ahead);
+        self.add_ratio(remedy, how, (batch_s, ratio));
+    }
+
+    fn add_ratio(&mut self, remedy: Remedy, how: String, (batch_s, ratio): (f64, f64)) {
+        let now = self.evidence.fed.compute_ratio.max(1e-6);
+        self.changes.push(Change {
+            is_available: remedy != Remedy::GpuDecode,
+            remedy,
+            how,
+            batch_s,
+            compute_ratio: ratio,
+            gain: ratio / now,
+        });
+    }
+
+    /// As many threads as there are cores, but one; what they cannot make faster is what reading and planning take.
+    fn threads(&mut self, without: &Differences) {
+        let setting = &self.evidence.setting;
+        let most = setting.cores.saturating_sub(1).max(1);
+        if most <= setting.threads {
+            return;
+        }
+        let whole = self.evidence.whole.batch_s;
+        let divided = whole * setting.threads as f64 / most as f64;
+        let batch_s = divided
+            .max(without.only_fetch.batch_s)
+            .max(self.evidence.whole.plan_s);
+        let how = format!(
+            "`threads={most}` in place of {} ({} cores, one left alone)",
+            setting.threads, setting.cores
+        );
+        self.add(Remedy::Threads(most), how, batch_s);
+    }
+
+    /// Room for everything, where the machine has it: then nothing is read or decoded after the first epoch.
+    fn keep_all(&mut self, without: &Differences) {
+        let setting = &self.evidence.setting;
+        let fits = setting.decoded_bytes <= setting.machine_bytes / MEMORY_SHARE;
+        if !fits || setting.decoded_bytes <= setting.memory_bytes {
+            return;
+        }
+        let collate = self.evidence.whole.collate_s / setting.threads.max(1) as f64;
+        let batch_s = collate.max(self.evidence.whole.plan_s);
+        let how = format!(
+            "`memory=\"{}\"`: everything stays decoded after the first epoch",
+            megabytes(setting.decoded_bytes)
+        );
+        let bytes = setting.decoded_bytes;
+        self.add(
+            Remedy::Memory(bytes),
+            how,
+            batch_s.min(without.without_decode.batch_s),
+        );
+    }
+
+    /// Groups of episodes, each decoded once.
+    fn pool(&mut self, without: &Differences) {
+        let setting = &self.evidence.setting;
+        if !setting.shuffles_everything {
+            return;
+        }
+        // Two groups have to fit: one in use and the next in the making.
+        let bytes = setting.memory_bytes / 22 * 10;
+        if bytes < setting.decoded_bytes / setting.episodes.max(1) as u64 * GROUP {
+            return;
+        }
+        let whole = self.evidence.whole.batch_s;
+        let excess = self.evidence.whole.decode_excess.max(1.0);
+        let rest = without
+            .without_decode
+            .batch_s
+            .min(without.without_fetch.batch_s);
+        let batch_s = rest + (whole - rest) / excess;
+        let how = format!(
+            "`pool=\"{}\"` in place of a shuffle of everything: each group of episodes is decoded once",
+            megabytes(bytes)
+        );
+        self.add(Remedy::Pool(bytes), how, batch_s);
+    }
+
+    fn jitter(&mut self, without: &Differences) {
+        let (whole, fed) = (&self.evidence.whole, &self.evidence.fed);
+        let step_s = self.evidence.step_s;
+        if let (Some(given), Some(run)) = (self.evidence.setting.prefetch, &without.chosen_prefetch)
+        {
+            let ratio = replay(&run.each_s, step_s, MOST_AHEAD.min(4 * given.max(4)));
+            self.add_ratio(
+                Remedy::Prefetch(None),
+                format!("leave `prefetch={given}` out: the loader chooses by what it measures"),
+                (run.batch_s, ratio),
+            );
+            return;
+        }
+        let now = replay(&whole.each_s, step_s, fed.prefetch);
+        let deeper = (0..6)
+            .map(|doubled| (fed.prefetch.max(1) << doubled).min(MOST_AHEAD))
+            .find(|&ahead| replay(&whole.each_s, step_s, ahead) >= self.evidence.target);
+        let ahead = deeper.unwrap_or(MOST_AHEAD);
+        let ratio = replay(&whole.each_s, step_s, ahead);
+        if ahead > fed.prefetch && ratio > now {
+            self.add_ratio(
+                Remedy::Prefetch(Some(ahead)),
+                format!("`prefetch={ahead}` in place of {}", fed.prefetch),
+                (whole.batch_s, ratio),
+            );
+        }
+        self.threads(without);
+        self.add(
+            Remedy::Staging,
+            "copy the dataset to a local disk, if its reads are what comes late".to_owned(),
+            without.without_fetch.batch_s,
+        );
+    }
+
+    fn smaller_batches(&mut self, without: &Differences) {
+        let (whole, rest) = (self.evidence.whole.batch_s, without.without_collate.batch_s);
+        let batch_s = rest + (whole - rest).max(0.0) / QUARTER;
+        if self.evidence.setting.pictures_are_floats {
+            self.add(
+                Remedy::Bytes,
+                "`image_dtype=\"uint8\"`, and divide and normalise on the accelerator".to_owned(),
+                batch_s,
+            );
+        }
+        self.add(
+            Remedy::SmallerPictures,
+            "`image_size=` with half the sides, where the policy can see with it".to_owned(),
+            batch_s,
+        );
+    }
+
+    /// A codec that decodes faster, for the stream where that brings most.
+    fn faster_codec(&mut self, without: &Differences) {
+        let (whole, rest) = (self.evidence.whole.batch_s, without.without_decode.batch_s);
+        let Some((stream, cost, factor)) = self.other_codec(|cost| cost.decode_ns) else {
+            return;
+        };
+        let batch_s = rest + (whole - rest).max(0.0) * factor;
+        self.codec(stream, cost, batch_s);
+    }
+
+    /// A codec that stores less, for the stream where that brings most.
+    fn smaller_codec(&mut self, without: &Differences) {
+        let whole = self.evidence.whole.batch_s;
+        let per_frame = |cost: &Cost| cost.frame_bytes / cost.ratio.max(1e-9);
+        let Some((stream, cost, factor)) = self.other_codec(per_frame) else {
+            return;
+        };
+        let batch_s = (whole * factor).max(without.without_fetch.batch_s);
+        self.codec(stream, cost, batch_s);
+    }
+
+    fn codec(&mut self, stream: String, cost: Cost, batch_s: f64) {
+        let how = format!(
+            "pack `{stream}` with `{}` ({:.0} µs to decode a frame, {:.1}× smaller than raw; by `kinograph bench codecs`)",
+            cost.codec,
+            cost.decode_ns / 1e3,
+            cost.ratio
+        );
+        let codec = cost.codec;
+        self.add(Remedy::Codec { stream, codec }, how, batch_s);
+    }
+
+    /// The stream and codec with which all streams together need the smallest part of a price.
+    fn other_codec(&self, price: impl Fn(&Cost) -> f64) -> Option<(String, Cost, f64)> {
+        let streams = &self.evidence.streams;
+        let now = |stream: &StreamCosts| stream.now.as_ref().map_or(0.0, &price);
+        let all: f64 = streams.iter().map(now).sum();
+        let found = streams.iter().flat_map(|stream| {
+            let others = stream.known.iter();
+            others.map(move |cost| (stream, cost))
+        });
+        let factor = |(stream, cost): &(&StreamCosts, &Cost)| {
+            (all - now(stream) + price(cost)) / all.max(f64::MIN_POSITIVE)
+        };
+        let best = found
+            .filter(|(stream, cost)| stream.now.is_some() && cost.codec != stream.codec)
+            .min_by(|a, b| factor(a).total_cmp(&factor(b)))?;
+        let factor = factor(&best);
+        (factor < 1.0).then(|| (best.0.name.clone(), best.1.clone(), factor))
+    }
+
+    fn gpu(&mut self, without: &Differences) {
+        self.add(
+            Remedy::GpuDecode,
+            "decode on the accelerator (not available in this version)".to_owned(),
+            without.without_decode.batch_s,
+        );
+    }
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{}MB", bytes.div_ceil(1_000_000).max(1))
+}

@@ -1,0 +1,151 @@
+//! A loop with a step between batches, and what was seen of it.
+//!
+//! ```text
+//! | wait | step | wait | step | …          compute ratio: steps ÷ (steps + waits)
+//! ```
+//!
+//! Batches that lay ready when counting began were made before: of them as many as are missing at the end are not counted as
+//! steps, so that a loader which lives on its stock does not look faster than it is.
+
+use std::time::{Duration, Instant};
+
+use kino_loader::Loader;
+
+use super::evidence::FedRun;
+use super::run::{Emulated, Host, KEPT, LEAST, Length, Subject, WarmUp, take, too_short};
+use crate::error::Result;
+
+/// Batches whose memory is fresh, at least.
+const FRESH: usize = 4;
+
+/// Steps, as they are counted.
+#[derive(Debug, Default)]
+struct Steps {
+    waited_s: f64,
+    stepped_s: f64,
+    run: FedRun,
+}
+
+impl Steps {
+    /// Waits for a batch and does its step; `false` after the last batch.
+    fn count(&mut self, loader: &mut Loader, host: &mut dyn Host) -> Result<bool> {
+        let (ahead, _) = loader.watch().ready();
+        let asked = Instant::now();
+        let Some(batch) = take(loader, host)? else {
+            return Ok(false);
+        };
+        let came = Instant::now();
+        host.step(batch)?;
+        let wait = came.duration_since(asked).as_secs_f64();
+        self.waited_s += wait;
+        self.stepped_s += came.elapsed().as_secs_f64();
+        self.run.steps += 1;
+        if self.run.waits_s.len() < KEPT {
+            self.run.waits_s.push(wait);
+            self.run.ahead.push(ahead);
+        }
+        Ok(true)
+    }
+
+    /// What follows, if `stock` steps used batches that were made before; `step_s` is the time of a step alone.
+    fn finish(self, stock: usize, step_s: f64) -> Result<FedRun> {
+        let mut run = self.run;
+        if run.steps == 0 {
+            return Err(too_short());
+        }
+        run.step_s = self.stepped_s / run.steps as f64;
+        run.steps -= stock.min(run.steps - 1);
+        let computed = run.steps as f64 * run.step_s;
+        run.compute_ratio = computed / (computed + self.waited_s).max(f64::MIN_POSITIVE);
+        let alone = step_s / run.step_s.max(f64::MIN_POSITIVE);
+        run.utilisation = alone.min(1.0) * run.compute_ratio;
+        Ok(run)
+    }
+}
+
+/// A loop with the host's step; `step_s` is the time of a step alone.
+pub(crate) fn fed(
+    subject: &Subject,
+    (length, step_s): (Length, f64),
+    host: &mut dyn Host,
+) -> Result<FedRun> {
+    let mut loader = subject.start(length.batches)?;
+    let mut warm = WarmUp::new(length.counted / 2);
+    loop {
+        let Some(batch) = take(&mut loader, host)? else {
+            return Err(too_short());
+        };
+        host.step(batch)?;
+        if warm.ends(&loader.report()).is_some() {
+            break;
+        }
+    }
+    let mut steps = Steps::default();
+    let ((ready, _), began) = (loader.watch().ready(), Instant::now());
+    while began.elapsed() < length.counted || steps.run.steps < LEAST {
+        if !steps.count(&mut loader, host)? {
+            break;
+        }
+    }
+    let (left, prefetch) = loader.watch().ready();
+    steps.run.prefetch = prefetch;
+    steps.finish(ready.saturating_sub(left), step_s)
+}
+
+/// An emulated loop over the same few batches again and again. The first of each round are not counted: their memory is fresh.
+pub(crate) fn rounds(
+    subject: &Subject,
+    (length, step_s): (Length, f64),
+    host: &mut dyn Host,
+) -> Result<FedRun> {
+    let step = Duration::try_from_secs_f64(step_s).unwrap_or_default();
+    let mut emulated = Emulated { step };
+    let mut steps = Steps::default();
+    let began = Instant::now();
+    while began.elapsed() < length.counted || steps.run.steps < LEAST {
+        host.look_up()?;
+        let mut loader = subject.start(length.batches)?;
+        let most = length.batches.map_or(usize::MAX, |batches| {
+            usize::try_from(batches / 2).unwrap_or(usize::MAX)
+        });
+        for _ in 0..most.clamp(1, 2 * loader.watch().ready().1.max(FRESH)) {
+            let first = take(&mut loader, host)?.ok_or_else(too_short)?;
+            emulated.step(first)?;
+        }
+        let before = steps.run.steps;
+        while steps.count(&mut loader, &mut emulated)? {
+            if began.elapsed() >= length.counted {
+                break;
+            }
+        }
+        if steps.run.steps == before {
+            return Err(too_short());
+        }
+        steps.run.prefetch = loader.watch().ready().1;
+    }
+    steps.finish(0, step_s)
+}
+
+/// Seconds of a step on a batch that is there; `None` if the host only emulates one.
+pub(crate) fn step_alone(
+    subject: &Subject,
+    time: Duration,
+    host: &mut dyn Host,
+) -> Result<Option<f64>> {
+    let mut loader = subject.start(None)?;
+    let batch = take(&mut loader, host)?.ok_or_else(too_short)?;
+    // Nobody else is to use the cores.
+    drop(loader);
+    host.step(batch)?;
+    let (began, mut each) = (Instant::now(), Vec::new());
+    while each.len() < LEAST || began.elapsed() < time && each.len() < KEPT {
+        host.look_up()?;
+        let start = Instant::now();
+        if !host.again()? {
+            return Ok(None);
+        }
+        each.push(start.elapsed().as_secs_f64());
+    }
+    each.sort_by(f64::total_cmp);
+    Ok(each.get(each.len() / 2).copied())
+}

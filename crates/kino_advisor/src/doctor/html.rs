@@ -1,0 +1,182 @@
+//! A diagnosis as a page with plots: where a step's time goes, the load of each stage, waits, batches ahead, and codecs.
+
+use super::text::quantile;
+use super::{Diagnosis, FedRun};
+use crate::page::{
+    Axis, Bar, Better, Bin, Line, Page, Plot, Point, Scatter, StackedBar, bars, histogram, lines,
+    scatter, stacked_bars, to_quantity,
+};
+
+/// Bars of the histogram of waits.
+const BINS: usize = 24;
+
+/// Points of a line, at most.
+const POINTS: usize = 400;
+
+impl Diagnosis {
+    /// The page, as one file that needs nothing else.
+    pub fn to_html(&self) -> String {
+        let evidence = &self.evidence;
+        let setting = &evidence.setting;
+        let mut page = Page::new(&format!("kinograph doctor: {}", setting.dataset))
+            .verdict(&self.verdict.sentence)
+            .text(&format!(
+                "Batches of {}: {}. {} threads decode, {} read; {} cores.",
+                setting.batch,
+                setting.windows.join(", "),
+                setting.threads,
+                setting.readers,
+                setting.cores
+            ));
+        if let Some(words) = &setting.emulated_storage {
+            page = page.text(&format!("Storage was slowed down to {words}."));
+        }
+        page = self.with_changes(page.heading("What to change"));
+        page = page
+            .heading("What was seen")
+            .figure(
+                self.step(),
+                "A step is what the loop computes and what it waits for its batch.",
+            )
+            .figure(
+                self.takes(),
+                "What a batch takes, whole and with one stage taken away: the shorter without it, the more a stage costs.",
+            )
+            .figure(
+                self.load(),
+                "Threads that are busy in each stage while the loader runs alone.",
+            )
+            .figure(
+                waits(&evidence.fed),
+                "How long each step waited for its batch.",
+            )
+            .figure(
+                ahead(&evidence.fed),
+                "Batches that lay ready when a step asked for its own: none means that it waited.",
+            );
+        if let Some(plot) = self.codecs() {
+            page = page.figure(
+                plot,
+                "By the machine's cost record (`kinograph bench codecs`), for frames of the streams that are read.",
+            );
+        }
+        page.to_html()
+    }
+
+    fn with_changes(&self, page: Page) -> Page {
+        let rows = self.changes.iter().map(|change| {
+            vec![
+                change.how.clone(),
+                format!("{:.3}", change.compute_ratio),
+                format!("{:.2}×", change.gain),
+                to_quantity(change.batch_s, "s"),
+            ]
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        page.table(
+            &[
+                "change",
+                "predicted compute ratio",
+                "steps",
+                "a batch takes",
+            ],
+            &rows,
+        )
+    }
+
+    fn step(&self) -> Plot {
+        let evidence = &self.evidence;
+        let wait = |run: &FedRun| run.waits_s.iter().sum::<f64>() / run.waits_s.len().max(1) as f64;
+        let mut rows = vec![StackedBar::new(
+            "the loop",
+            &[evidence.fed.step_s, wait(&evidence.fed)],
+        )];
+        if let Some(without) = &evidence.without {
+            let nothing = &without.nothing;
+            rows.push(StackedBar::new(
+                "a loader that does nothing",
+                &[nothing.step_s, wait(nothing)],
+            ));
+        }
+        let axis = Axis::new("per step", "s");
+        stacked_bars(
+            "Where a step's time goes",
+            &axis,
+            &["compute", "wait"],
+            &rows,
+        )
+    }
+
+    fn takes(&self) -> Plot {
+        let mut rows = vec![Bar::new("the step", self.evidence.step_s)];
+        let runs = self.runs();
+        rows.extend(runs.iter().map(|(name, run)| Bar::new(name, run.batch_s)));
+        bars("What a batch takes", &Axis::new("per batch", "s"), &rows)
+    }
+
+    fn load(&self) -> Plot {
+        let run = &self.evidence.whole;
+        let busy = |name: &str, seconds: f64| Bar::new(name, seconds / run.batch_s.max(1e-12));
+        let rows = [
+            busy("plan", run.plan_s),
+            busy("fetch", run.fetch_s),
+            busy("decode", run.decode_s),
+            busy("collate", run.collate_s),
+        ];
+        bars("Load of each stage", &Axis::new("busy threads", ""), &rows)
+    }
+
+    /// Codecs of the streams that are read: what they store against what decoding costs.
+    fn codecs(&self) -> Option<Plot> {
+        let streams = self.evidence.streams.iter();
+        let points = streams.flat_map(|stream| {
+            let known = stream.known.iter();
+            known.map(|cost| Point {
+                name: cost.codec.clone(),
+                group: stream.name.clone(),
+                x: cost.ratio,
+                y: cost.decode_ns / 1e9,
+            })
+        });
+        let points: Vec<Point> = points.collect();
+        (!points.is_empty()).then(|| {
+            scatter(&Scatter {
+                title: "Codecs",
+                x: &Axis::log("times smaller", ""),
+                y: &Axis::log("to decode a frame", "s"),
+                points: &points,
+                better: Some((Better::Higher, Better::Lower)),
+            })
+        })
+    }
+}
+
+fn waits(run: &FedRun) -> Plot {
+    // The slowest few would leave all others in the first bar; they are counted in the last.
+    let end = quantile(&run.waits_s, 0.99).max(1e-6) * 1.05;
+    let width = end / BINS as f64;
+    let bins: Vec<Bin> = (0..BINS)
+        .map(|idx| {
+            let (from, to) = (idx as f64 * width, (idx + 1) as f64 * width);
+            let is_last = idx + 1 == BINS;
+            let inside = |wait: &&f64| **wait >= from && (**wait < to || is_last);
+            Bin {
+                from,
+                to,
+                count: run.waits_s.iter().filter(inside).count() as f64,
+            }
+        })
+        .collect();
+    let (x, y) = (Axis::new("wait", "s"), Axis::new("steps", ""));
+    histogram("Waits", &x, &y, &bins)
+}
+
+fn ahead(run: &FedRun) -> Plot {
+    let every = run.ahead.len().div_ceil(POINTS).max(1);
+    let steps = run.ahead.iter().enumerate().step_by(every);
+    let points: Vec<(f64, f64)> = steps
+        .map(|(step, &ready)| (step as f64, ready as f64))
+        .collect();
+    let (x, y) = (Axis::new("step", ""), Axis::new("batches ready", ""));
+    lines("Batches ahead", &x, &y, &[Line::new("ready", &points)])
+}

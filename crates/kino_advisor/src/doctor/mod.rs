@@ -1,0 +1,327 @@
+//! The doctor: does the training loop wait for data, for what, and what would help.
+//!
+//! ```text
+//! 1  fed      the loop with its step                  does it wait?             ─▶ no: done
+//! 2  free     the loader alone, whole, and with one stage taken away at a time  ─▶ which stage
+//! 3  nothing  the loop with a loader that does nothing                          ─▶ or is it the hand-over
+//! ```
+//!
+//! What was seen is the [`Evidence`]; [`judge`] makes a [`Verdict`] of it and [`changes`] a ranked list, both pure functions. Runs without
+//! reading take their bytes from memory, where a first pass has put them. While the loader runs alone a core is kept
+//! busy, as the training loop would.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `run.rs`, `fed.rs` | one run, without a step and with one, and what is counted of it |
+//! | `evidence.rs` | what was seen |
+//! | `verdict.rs`, `changes.rs`, `model.rs` | what follows from it |
+//! | `text.rs`, `html.rs` | the same for people |
+
+mod changes;
+mod evidence;
+mod fed;
+mod html;
+mod model;
+mod run;
+mod text;
+mod verdict;
+
+use std::time::Duration;
+
+use kino_dataset::{CostRecord, Storage, StreamSummary};
+use kino_loader::PictureNumber;
+use serde::{Deserialize, Serialize};
+
+pub use changes::{Change, Remedy, changes};
+pub use evidence::{Differences, Evidence, FedRun, FreeRun, Setting, StreamCosts};
+pub use run::{Emulated, Host, Subject};
+pub use verdict::{Cause, Verdict, judge};
+
+pub(crate) use fed::fed;
+use fed::{rounds, step_alone};
+pub(crate) use run::{BusyCore, Length, free};
+pub(crate) use text::quantile;
+
+use crate::error::{Result, invalid};
+use crate::machine::{cores, load, memory_bytes};
+
+/// How to examine.
+#[derive(Debug, Clone)]
+pub struct DoctorOptions {
+    /// Seconds of a step; measured with the host's own step if `None`.
+    pub step_s: Option<f64>,
+    /// The compute ratio that is asked for.
+    pub target: f64,
+    /// How long the loop is watched; every other run takes half as long.
+    pub seconds: f64,
+    /// Cores that the loader may be advised to use.
+    pub cores: usize,
+    /// Stored bytes that are kept for runs without reading.
+    pub keep_bytes: u64,
+    /// Whether a core is kept busy while the loader runs alone.
+    pub reserve_core: bool,
+    /// Storage as it is to be thought of.
+    pub storage: Storage,
+    /// How that was said.
+    pub storage_words: Option<String>,
+    /// What codecs cost on this machine.
+    pub costs: CostRecord,
+}
+
+impl Default for DoctorOptions {
+    fn default() -> Self {
+        Self {
+            step_s: None,
+            target: 0.95,
+            seconds: 10.0,
+            cores: cores(),
+            keep_bytes: (memory_bytes() / 8).clamp(64 << 20, 4 << 30),
+            reserve_core: cores() > 1,
+            storage: Storage::default(),
+            storage_words: None,
+            costs: CostRecord::default(),
+        }
+    }
+}
+
+/// What the doctor found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// What to change, the best first.
+    pub changes: Vec<Change>,
+    /// What was seen.
+    pub evidence: Evidence,
+}
+
+impl Diagnosis {
+    /// The verdict and the changes that follow from evidence.
+    pub fn of(evidence: Evidence) -> Self {
+        let verdict = judge(&evidence);
+        Self {
+            changes: changes(&evidence, &verdict),
+            verdict,
+            evidence,
+        }
+    }
+}
+
+/// Examines a loader: runs it, with the host's step and in parts, for about five times `seconds` where the loop waits.
+pub fn diagnose(
+    subject: &Subject,
+    options: &DoctorOptions,
+    host: &mut dyn Host,
+) -> Result<Diagnosis> {
+    let counted = check(options)?;
+    // Before this process adds its own.
+    let load = load();
+    let slowed = options.storage != Storage::default();
+    let subject = match slowed {
+        true => subject.on(options.storage)?,
+        false => subject.clone(),
+    };
+    let step_s = match options.step_s {
+        Some(step_s) => step_s,
+        None => {
+            host.begins("the step alone");
+            let alone = step_alone(&subject, counted / 4, host)?;
+            alone.ok_or_else(|| invalid("give the time of a step, or a step that can be run"))?
+        }
+    };
+    host.begins("the loop with its step");
+    let length = Length {
+        counted,
+        batches: None,
+    };
+    let mut fed = fed(&subject, (length, step_s), host)?;
+    if options.step_s.is_none() {
+        // The host's own step: what beside it is slower than alone is waiting too.
+        fed.compute_ratio = fed.utilisation;
+    }
+    let examiner = Examiner {
+        subject: &subject,
+        options,
+        length: Length {
+            counted: counted / 2,
+            batches: None,
+        },
+        step_s,
+    };
+    let whole = examiner.free("the loader alone", &subject, host)?;
+    let without = match fed.compute_ratio < options.target {
+        true => Some(examiner.take_apart(host)?),
+        false => None,
+    };
+    Ok(Diagnosis::of(Evidence {
+        step_s,
+        target: options.target,
+        setting: setting(&subject, options, load),
+        fed,
+        whole,
+        without,
+        streams: stream_costs(&subject, &options.costs),
+    }))
+}
+
+fn check(options: &DoctorOptions) -> Result<Duration> {
+    if !(options.target > 0.0 && options.target <= 1.0) {
+        return Err(invalid(format!(
+            "a target of {}; it is a part of the time, above 0 and at most 1, such as 0.95",
+            options.target
+        )));
+    }
+    if options
+        .step_s
+        .is_some_and(|step| !(step > 0.0 && step <= 3600.0))
+    {
+        return Err(invalid(
+            "the step has to take longer than nothing, and an hour at most",
+        ));
+    }
+    let counted = Duration::try_from_secs_f64(options.seconds).ok();
+    let counted = counted.filter(|time| !time.is_zero() && time.as_secs() <= 3600);
+    counted.ok_or_else(|| invalid("watch for longer than nothing, and for an hour at most"))
+}
+
+/// Runs the loader in parts.
+struct Examiner<'e> {
+    subject: &'e Subject,
+    options: &'e DoctorOptions,
+    length: Length,
+    step_s: f64,
+}
+
+impl Examiner<'_> {
+    fn free(&self, what: &str, subject: &Subject, host: &mut dyn Host) -> Result<FreeRun> {
+        self.free_for(what, (subject, self.length), host)
+    }
+
+    fn free_for(
+        &self,
+        what: &str,
+        (subject, length): (&Subject, Length),
+        host: &mut dyn Host,
+    ) -> Result<FreeRun> {
+        host.begins(what);
+        let busy = self.options.reserve_core.then(BusyCore::new);
+        let run = free(subject, length, host);
+        drop(busy);
+        run
+    }
+
+    fn take_apart(&self, host: &mut dyn Host) -> Result<Differences> {
+        let kept = self.subject.on(Storage {
+            keep_bytes: self.options.keep_bytes,
+            ..self.options.storage
+        })?;
+        let only_fetch = self.free("only reading", &kept.without(true, true), host)?;
+        // As far as the first pass has put bytes into memory, and no farther.
+        let filled = Length {
+            batches: Some((only_fetch.taken as u64).max(8)),
+            ..self.length
+        };
+        let without_fetch = self.free_for("without reading", (&kept, filled), host)?;
+        let subject = self.subject;
+        let without_decode = self.free("without decoding", &subject.without(true, false), host)?;
+        let without_collate =
+            self.free("without collating", &subject.without(false, true), host)?;
+        let without_cpu_limit = match subject.options.cpu {
+            Some(_) => {
+                let mut other = subject.clone();
+                other.options.cpu = None;
+                Some(self.free("without a limit to the processor", &other, host)?)
+            }
+            None => None,
+        };
+        let chosen_prefetch = match subject.options.depth {
+            Some(_) => {
+                let mut other = subject.clone();
+                other.options.depth = None;
+                Some(self.free("with the prefetch that it chooses", &other, host)?)
+            }
+            None => None,
+        };
+        host.begins("a loader that does nothing");
+        let mut idle = kept.without(true, true);
+        idle.options.cpu = None;
+        idle.options.depth = None;
+        let nothing = rounds(&idle, (filled, self.step_s), host)?;
+        Ok(Differences {
+            only_fetch,
+            without_fetch,
+            without_decode,
+            without_collate,
+            without_cpu_limit,
+            chosen_prefetch,
+            nothing,
+        })
+    }
+}
+
+fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
+    let first = subject
+        .windows
+        .first()
+        .and_then(|variants| variants.first());
+    let windows = first.map(|windows| windows.request().windows.iter());
+    Setting {
+        dataset: first.map_or(String::new(), |windows| {
+            windows.dataset().path().display().to_string()
+        }),
+        windows: windows
+            .into_iter()
+            .flatten()
+            .map(|window| match window.len() {
+                Some(len) => format!("{} × {len}", window.key),
+                None => format!("{} × all", window.key),
+            })
+            .collect(),
+        batch: subject.order.settings().batch,
+        cores: options.cores,
+        machine_bytes: memory_bytes(),
+        load,
+        threads: subject.options.threads,
+        readers: subject.options.readers,
+        cpu_cores: subject.options.cpu.map(|share| share.cores()),
+        prefetch: subject.options.depth,
+        memory_bytes: subject.options.memory_bytes,
+        episodes: subject.episodes(),
+        decoded_bytes: subject.decoded_bytes(),
+        shuffles_everything: subject.reads_anew(),
+        pictures_are_floats: subject.options.pictures.number != PictureNumber::U8,
+        emulated_storage: options.storage_words.clone(),
+    }
+}
+
+/// The streams that are read, with what the machine's record knows of their codecs.
+fn stream_costs(subject: &Subject, costs: &CostRecord) -> Vec<StreamCosts> {
+    let mut streams = Vec::new();
+    for windows in subject.windows.iter().flatten() {
+        for (idx, window) in windows.request().windows.iter().enumerate() {
+            let all = windows.dataset().manifest().streams.iter();
+            let named = |stream: &&StreamSummary| stream.name == window.stream;
+            let (Some(stream), Some(frame)) = (all.clone().find(named), windows.frame_type(idx))
+            else {
+                continue;
+            };
+            if streams
+                .iter()
+                .any(|known: &StreamCosts| known.name == stream.name)
+            {
+                continue;
+            }
+            let codec = stream.codecs.first().cloned().unwrap_or_default();
+            let spec = codec.parse().ok();
+            let frame_text = frame.to_string();
+            let known = costs.costs().iter().filter(|cost| cost.frame == frame_text);
+            streams.push(StreamCosts {
+                name: stream.name.clone(),
+                now: spec.and_then(|spec| costs.cost(&spec, frame)),
+                codec,
+                known: known.cloned().collect(),
+            });
+        }
+    }
+    streams
+}

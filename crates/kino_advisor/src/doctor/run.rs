@@ -1,0 +1,308 @@
+//! One run of a loader that is asked for batch after batch, and what was seen of it.
+//!
+//! ```text
+//! | warm-up: until the pool is full, or half of the time | counted |
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use kino_dataset::{Storage, Windows};
+use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Shuffle, Stage, Trial};
+
+use super::evidence::FreeRun;
+use crate::error::{Result, invalid};
+
+/// A host is asked whether to go on at least this often.
+const LOOK_UP: Duration = Duration::from_millis(50);
+
+/// The pool is full if it did not grow for this long.
+const SETTLED: Duration = Duration::from_millis(250);
+
+/// The fewest batches that are counted, however long they take.
+pub(super) const LEAST: usize = 4;
+
+/// The most single times that are kept.
+pub(super) const KEPT: usize = 1 << 14;
+
+/// A loader as it would be started, and what it would read.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// Which sample comes when.
+    pub order: Order,
+    /// Per source of the order, its variants.
+    pub windows: Vec<Vec<Windows>>,
+    /// How the loader works.
+    pub options: LoaderOptions,
+}
+
+/// Whoever has the loop: takes batches, and may want to stop.
+pub trait Host {
+    /// Computes for one step with a batch.
+    fn step(&mut self, batch: Batch) -> Result<()>;
+
+    /// Does the last step again, with the same batch; `false` if there is no such thing, because the step is emulated.
+    fn again(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
+    /// Asked now and then: an error ends the measurement.
+    fn look_up(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Told what is measured next.
+    fn begins(&mut self, _what: &str) {}
+}
+
+/// An accelerator that is not there: the step spins on the clock, because a real training loop keeps a core busy.
+#[derive(Debug, Clone, Copy)]
+pub struct Emulated {
+    /// How long a step takes.
+    pub step: Duration,
+}
+
+impl Host for Emulated {
+    fn step(&mut self, batch: Batch) -> Result<()> {
+        drop(batch);
+        let began = Instant::now();
+        while began.elapsed() < self.step {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+/// How long a run takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Length {
+    pub(crate) counted: Duration,
+    /// The most batches, if they are limited.
+    pub(crate) batches: Option<u64>,
+}
+
+impl Subject {
+    /// The same loader over storage that differs; each of its windows keeps its part of the bytes.
+    pub fn on(&self, storage: Storage) -> Result<Self> {
+        let count = self.windows.iter().map(Vec::len).sum::<usize>().max(1);
+        let each = Storage {
+            keep_bytes: storage.keep_bytes / count as u64,
+            ..storage
+        };
+        let on = |windows: &Windows| Ok(windows.on(&windows.dataset().on(each)?)?);
+        let variants = |variants: &Vec<Windows>| variants.iter().map(on).collect();
+        Ok(Self {
+            windows: self.windows.iter().map(variants).collect::<Result<_>>()?,
+            ..self.clone()
+        })
+    }
+
+    /// The same loader, with stages taken away. What slows a stage down stays.
+    pub(crate) fn without(&self, decode: bool, collate: bool) -> Self {
+        let mut other = self.clone();
+        let trial = self.options.trial;
+        other.options.trial = Trial {
+            without_decode: decode,
+            without_collate: collate,
+            decode_pause: if decode {
+                Duration::ZERO
+            } else {
+                trial.decode_pause
+            },
+            collate_pause: if collate {
+                Duration::ZERO
+            } else {
+                trial.collate_pause
+            },
+        };
+        other
+    }
+
+    /// Decoded bytes of all that is read in an epoch.
+    pub(crate) fn decoded_bytes(&self) -> u64 {
+        kino_loader::decoded_bytes(&self.windows, &self.options.pictures)
+    }
+
+    /// Episodes that are read.
+    pub(crate) fn episodes(&self) -> usize {
+        let first = self.windows.iter().filter_map(|variants| variants.first());
+        first.map(|windows| windows.episodes().len()).sum()
+    }
+
+    /// Whether a shuffle of everything comes back to frames that did not stay.
+    pub(crate) fn reads_anew(&self) -> bool {
+        self.order.settings().shuffle == Shuffle::Global
+            && self.decoded_bytes() > self.options.memory_bytes
+    }
+
+    /// Decoded bytes per sample, if every frame is decoded once an epoch.
+    fn once_bytes(&self) -> f64 {
+        let first = self.windows.iter().filter_map(|variants| variants.first());
+        let samples: u64 = first.map(Windows::len).sum();
+        let variants = self.windows.first().map_or(1, Vec::len).max(1);
+        self.decoded_bytes() as f64 / variants as f64 / samples.max(1) as f64
+    }
+
+    pub(super) fn start(&self, batches: Option<u64>) -> Result<Loader> {
+        let options = LoaderOptions {
+            batches: batches.or(self.options.batches),
+            ..self.options.clone()
+        };
+        Ok(Loader::start(
+            self.order.clone(),
+            self.windows.clone(),
+            options,
+        )?)
+    }
+}
+
+/// The next batch; `None` after the last.
+pub(super) fn take(loader: &mut Loader, host: &mut dyn Host) -> Result<Option<Batch>> {
+    host.look_up()?;
+    loop {
+        match loader.next_batch_within(LOOK_UP)? {
+            Next::Batch(batch) => return Ok(Some(batch)),
+            Next::End => return Ok(None),
+            Next::Later => host.look_up()?,
+        }
+    }
+}
+
+/// Whether the pool has filled up.
+pub(super) struct WarmUp {
+    began: Instant,
+    limit: Duration,
+    taken: usize,
+    peak: u64,
+    grew: Instant,
+}
+
+impl WarmUp {
+    pub(super) fn new(limit: Duration) -> Self {
+        Self {
+            began: Instant::now(),
+            limit,
+            taken: 0,
+            peak: 0,
+            grew: Instant::now(),
+        }
+    }
+
+    /// One more batch was taken: whether it is enough, and if so, whether the pool is full.
+    pub(super) fn ends(&mut self, report: &Report) -> Option<bool> {
+        self.taken += 1;
+        if report.pool_peak_bytes > self.peak + self.peak / 64 {
+            self.peak = report.pool_peak_bytes;
+            self.grew = Instant::now();
+        }
+        let has_settled = self.grew.elapsed() >= SETTLED && self.taken >= 2 * report.prefetch_depth;
+        let is_late = self.began.elapsed() >= self.limit && self.taken >= LEAST;
+        (has_settled || is_late).then_some(has_settled)
+    }
+}
+
+/// Takes batch after batch; what a batch takes.
+pub(crate) fn free(subject: &Subject, length: Length, host: &mut dyn Host) -> Result<FreeRun> {
+    let mut loader = subject.start(length.batches)?;
+    let mut warm = WarmUp::new(length.counted / 2);
+    let mut is_steady = None;
+    // Of few batches, most have to be counted.
+    let most_warm = length.batches.map_or(u64::MAX, |batches| batches / 4);
+    while is_steady.is_none() && (warm.taken as u64) < most_warm {
+        if take(&mut loader, host)?.is_none() {
+            break;
+        }
+        is_steady = warm.ends(&loader.report());
+    }
+    let (before, began) = (loader.report(), Instant::now());
+    let (mut each_s, mut last) = (Vec::new(), began);
+    let mut batches = 0_usize;
+    while began.elapsed() < length.counted || batches < LEAST {
+        if take(&mut loader, host)?.is_none() {
+            break;
+        }
+        batches += 1;
+        let now = Instant::now();
+        if each_s.len() < KEPT {
+            each_s.push(now.duration_since(last).as_secs_f64());
+        }
+        last = now;
+    }
+    if batches == 0 {
+        return Err(too_short());
+    }
+    let seconds = last.duration_since(began).as_secs_f64();
+    let mut run = per_batch(&before, &loader.report(), batches);
+    run.taken = warm.taken + batches;
+    run.batch_s = seconds / batches as f64;
+    run.each_s = each_s;
+    run.is_steady = is_steady.unwrap_or(false) || subject.reads_anew();
+    let samples =
+        f64::from(subject.order.settings().batch) / f64::from(subject.options.world.max(1));
+    run.decode_excess = run.decode_bytes / (samples * subject.once_bytes()).max(1.0);
+    Ok(run)
+}
+
+fn per_batch(before: &Report, after: &Report, batches: usize) -> FreeRun {
+    let each = batches.max(1) as f64;
+    let find = |report: &Report, stage: Stage| {
+        let found = report.stages.iter().find(|one| one.stage == stage);
+        found.map_or((0.0, 0.0), |one| (one.busy_s, one.bytes as f64))
+    };
+    let spent = |stage| {
+        let (before, after) = (find(before, stage), find(after, stage));
+        ((after.0 - before.0) / each, (after.1 - before.1) / each)
+    };
+    FreeRun {
+        batches,
+        plan_s: spent(Stage::Plan).0,
+        fetch_s: spent(Stage::Fetch).0,
+        decode_s: spent(Stage::Decode).0,
+        collate_s: spent(Stage::Collate).0,
+        fetch_bytes: spent(Stage::Fetch).1,
+        decode_bytes: spent(Stage::Decode).1,
+        ..FreeRun::default()
+    }
+}
+
+pub(super) fn too_short() -> crate::AdvisorError {
+    invalid(
+        "the order has too few batches to measure anything; take more episodes or a smaller batch",
+    )
+}
+
+/// A core that is kept busy as the training loop would, while nobody trains.
+#[derive(Debug)]
+pub(crate) struct BusyCore {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BusyCore {
+    pub(crate) fn new() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::Builder::new().name("kino-step".to_owned());
+        let spin = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        Self {
+            stop,
+            // Without it the figures are a little better than they should be.
+            thread: thread.spawn(spin).ok(),
+        }
+    }
+}
+
+impl Drop for BusyCore {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! A diagnosis as lines of text: the verdict, what was seen, what to change.
+
+use std::fmt;
+
+use super::{Diagnosis, FreeRun};
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let evidence = &self.evidence;
+        let setting = &evidence.setting;
+        writeln!(f, "{}\n", self.verdict.sentence)?;
+        writeln!(
+            f,
+            "{}, batches of {}: {}",
+            setting.dataset,
+            setting.batch,
+            setting.windows.join(", ")
+        )?;
+        if let Some(words) = &setting.emulated_storage {
+            writeln!(f, "storage is slowed down to {words}")?;
+        }
+        if setting.load > setting.cores as f64 / 2.0 {
+            writeln!(
+                f,
+                "the machine was busy before ({:.1} processes on {} cores): on a quiet one the figures are better",
+                setting.load, setting.cores
+            )?;
+        }
+        let fed = &evidence.fed;
+        writeln!(
+            f,
+            "step {:.1} ms, {} steps counted: compute ratio {:.3}, utilisation {:.3}, waits p50 {:.2} ms, p99 {:.2} ms, {} batches ahead\n",
+            evidence.step_s * 1e3,
+            fed.steps,
+            fed.compute_ratio,
+            fed.utilisation,
+            quantile(&fed.waits_s, 0.5) * 1e3,
+            quantile(&fed.waits_s, 0.99) * 1e3,
+            fed.prefetch
+        )?;
+        writeln!(
+            f,
+            "{:28}{:>10}{:>10}{:>10}{:>10}{:>10}",
+            "ms per batch", "takes", "plan", "fetch", "decode", "collate"
+        )?;
+        for (name, run) in self.runs() {
+            writeln!(
+                f,
+                "{name:28}{:>10.2}{:>10.2}{:>10.2}{:>10.2}{:>10.2}",
+                run.batch_s * 1e3,
+                run.plan_s * 1e3,
+                run.fetch_s * 1e3,
+                run.decode_s * 1e3,
+                run.collate_s * 1e3
+            )?;
+        }
+        if let Some(without) = &evidence.without {
+            writeln!(
+                f,
+                "a loader that does nothing: compute ratio {:.3}",
+                without.nothing.compute_ratio
+            )?;
+        }
+        if evidence.whole.decode_excess >= 1.05 {
+            writeln!(
+                f,
+                "every frame is decoded {:.1} times an epoch",
+                evidence.whole.decode_excess
+            )?;
+        }
+        writeln!(f, "\nwhat to change            predicted compute ratio")?;
+        for change in &self.changes {
+            writeln!(
+                f,
+                "  {:.3}  {:.2}× the steps  {}",
+                change.compute_ratio, change.gain, change.how
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Diagnosis {
+    /// Every run of the loader alone, with its name.
+    pub(super) fn runs(&self) -> Vec<(&'static str, &FreeRun)> {
+        let mut runs = vec![("whole", &self.evidence.whole)];
+        if let Some(without) = &self.evidence.without {
+            runs.extend([
+                ("only reading", &without.only_fetch),
+                ("without reading", &without.without_fetch),
+                ("without decoding", &without.without_decode),
+                ("without collating", &without.without_collate),
+            ]);
+            let more = [
+                ("without the share's limit", &without.without_cpu_limit),
+                ("with the prefetch it chooses", &without.chosen_prefetch),
+            ];
+            runs.extend(
+                more.into_iter()
+                    .filter_map(|(name, run)| Some((name, run.as_ref()?))),
+            );
+        }
+        runs
+    }
+}
+
+/// The value below which a part of all values lies; 0 of none.
+pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    let place = (0..last).take_while(|&idx| (idx as f64) < part * last as f64);
+    sorted.get(place.count()).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_sorted_values() {
+        assert_eq!(quantile(&[], 0.5), 0.0);
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.5), 2.0);
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 1.0), 3.0);
+        assert_eq!(quantile(&[3.0, 1.0, 2.0], 0.0), 1.0);
+    }
+}

@@ -1,0 +1,44 @@
+//! What can go wrong while something is measured.
+
+use kino_dataset::{DatasetError, ErrorKind};
+use kino_loader::LoaderError;
+
+/// The result of measuring.
+pub type Result<T, E = AdvisorError> = std::result::Result<T, E>;
+
+/// An error of the advisor: what happened, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdvisorError {
+    /// Something that cannot be measured as it was asked for.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong with it, and what would be right.
+        what: String,
+    },
+    /// Whoever asked does not want to know any more.
+    #[error("the measurement was interrupted")]
+    Interrupted,
+    /// The loader that was to be measured failed.
+    #[error(transparent)]
+    Loader(#[from] LoaderError),
+    /// The dataset cannot be read.
+    #[error(transparent)]
+    Dataset(#[from] DatasetError),
+}
+
+impl AdvisorError {
+    /// Which kind of error this is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid { .. } | Self::Interrupted => ErrorKind::Invalid,
+            Self::Loader(error) => error.kind(),
+            Self::Dataset(error) => error.kind(),
+        }
+    }
+}
+
+/// An `Invalid` error.
+pub(crate) fn invalid(what: impl Into<String>) -> AdvisorError {
+    AdvisorError::Invalid { what: what.into() }
+}

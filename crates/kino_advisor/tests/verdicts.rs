@@ -1,0 +1,271 @@
+//! The verdict as a function of figures, case by case; and the changes that follow.
+
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test ends at the first thing that is not as expected"
+)]
+
+use kino_advisor::{
+    Cause, Change, Diagnosis, Differences, Evidence, FedRun, FreeRun, Remedy, Setting, StreamCosts,
+    changes, judge,
+};
+use kino_dataset::Cost;
+
+fn run(batch_ms: f64) -> FreeRun {
+    FreeRun {
+        batches: 100,
+        batch_s: batch_ms / 1e3,
+        each_s: vec![batch_ms / 1e3; 100],
+        is_steady: true,
+        decode_excess: 1.0,
+        ..FreeRun::default()
+    }
+}
+
+fn fed(compute_ratio: f64) -> FedRun {
+    FedRun {
+        steps: 100,
+        compute_ratio,
+        utilisation: compute_ratio,
+        prefetch: 4,
+        ..FedRun::default()
+    }
+}
+
+/// A step of 20 ms; batches as given, and what they take without reading, decoding and collating.
+fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) -> Evidence {
+    Evidence {
+        step_s: 0.02,
+        target: 0.95,
+        setting: Setting {
+            dataset: "lift.kino".to_owned(),
+            windows: vec!["front × 1".to_owned()],
+            batch: 64,
+            cores: 16,
+            machine_bytes: 64 << 30,
+            load: 0.0,
+            threads: 15,
+            readers: 8,
+            cpu_cores: None,
+            prefetch: None,
+            memory_bytes: 1 << 30,
+            episodes: 10_000,
+            decoded_bytes: 100 << 30,
+            shuffles_everything: false,
+            pictures_are_floats: false,
+            emulated_storage: None,
+        },
+        fed: fed(compute_ratio),
+        whole: run(whole),
+        without: (compute_ratio < 0.95).then(|| Differences {
+            only_fetch: run(1.0),
+            without_fetch: run(fetch),
+            without_decode: run(decode),
+            without_collate: run(collate),
+            without_cpu_limit: None,
+            chosen_prefetch: None,
+            nothing: fed(0.999),
+        }),
+        streams: Vec::new(),
+    }
+}
+
+/// Every stage is as slow as the others.
+fn slow() -> Evidence {
+    evidence(0.2, 100.0, [99.0, 99.0, 99.0])
+}
+
+fn cases() -> Vec<(Cause, Evidence)> {
+    vec![
+        (Cause::SlowStep, evidence(1.0, 2.0, [0.0; 3])),
+        (Cause::Nothing, evidence(0.97, 15.0, [0.0; 3])),
+        (Cause::Storage, evidence(0.2, 100.0, [20.0, 99.0, 99.0])),
+        (Cause::Decode, evidence(0.2, 100.0, [99.0, 20.0, 80.0])),
+        (Cause::Collate, evidence(0.2, 100.0, [99.0, 80.0, 20.0])),
+        (Cause::Jitter, evidence(0.7, 15.0, [14.0, 14.0, 14.0])),
+        (Cause::HandOver, {
+            let mut one = slow();
+            if let Some(without) = &mut one.without {
+                without.nothing = fed(0.5);
+            }
+            one
+        }),
+        // A loop that waits a little for anything waits for decoding all the same.
+        (Cause::Decode, {
+            let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+            if let Some(without) = &mut one.without {
+                without.nothing = fed(0.9);
+            }
+            one
+        }),
+        (Cause::CpuShare, {
+            let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+            if let Some(without) = &mut one.without {
+                without.without_cpu_limit = Some(run(10.0));
+            }
+            one
+        }),
+        // A share that does not bind is not to blame.
+        (Cause::Decode, {
+            let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+            if let Some(without) = &mut one.without {
+                without.without_cpu_limit = Some(run(95.0));
+            }
+            one
+        }),
+        (Cause::Jitter, {
+            let mut one = slow();
+            if let Some(without) = &mut one.without {
+                without.chosen_prefetch = Some(run(12.0));
+            }
+            one
+        }),
+        (Cause::Memory, {
+            let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+            one.whole.decode_excess = 9.0;
+            one
+        }),
+        // A pool that is still filling decodes ahead: that is no excess.
+        (Cause::Decode, {
+            let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+            one.whole.decode_excess = 9.0;
+            one.whole.is_steady = false;
+            one
+        }),
+        // Two stages that bind alike: the busier threads decide.
+        (Cause::Storage, {
+            let mut one = slow();
+            one.whole.fetch_s = 0.8;
+            one.whole.decode_s = 0.9;
+            one
+        }),
+        (Cause::Decode, {
+            let mut one = slow();
+            one.whole.fetch_s = 0.2;
+            one.whole.decode_s = 1.4;
+            one
+        }),
+        (Cause::Collate, {
+            let mut one = slow();
+            one.whole.decode_s = 0.4;
+            one.whole.collate_s = 1.0;
+            one
+        }),
+    ]
+}
+
+#[test]
+fn every_cause_has_its_figures() {
+    for (cause, evidence) in cases() {
+        let verdict = judge(&evidence);
+        assert_eq!(verdict.cause, cause, "{}", verdict.sentence);
+        assert!(verdict.sentence.ends_with('.') && verdict.sentence.contains('%'));
+        let found = Diagnosis::of(evidence);
+        assert!(!found.changes.is_empty());
+        let text = serde_json::to_string(&found).unwrap();
+        let read: Diagnosis = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.verdict, found.verdict);
+        assert!(found.to_string().contains(&found.verdict.sentence));
+    }
+}
+
+fn advice(evidence: &Evidence) -> Vec<Change> {
+    changes(evidence, &judge(evidence))
+}
+
+#[test]
+fn more_threads_divide_the_time_until_reading_binds() {
+    let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+    one.setting.threads = 3;
+    let first = &advice(&one)[0];
+    assert_eq!(first.remedy, Remedy::Threads(15));
+    assert!((first.batch_s - 0.02).abs() < 1e-9);
+    if let Some(without) = &mut one.without {
+        without.only_fetch = run(40.0);
+    }
+    let first = &advice(&one)[0];
+    assert!((first.batch_s - 0.04).abs() < 1e-9 && (first.compute_ratio - 0.5).abs() < 1e-9);
+    assert!((first.gain - 2.5).abs() < 1e-9);
+}
+
+#[test]
+fn what_fits_into_memory_is_advised_to_stay_there() {
+    let mut one = evidence(0.2, 100.0, [20.0, 99.0, 99.0]);
+    one.setting.decoded_bytes = 10 << 30;
+    assert_eq!(advice(&one)[0].remedy, Remedy::Memory(10 << 30));
+    one.setting.machine_bytes = 16 << 30;
+    assert_eq!(advice(&one)[0].remedy, Remedy::Staging);
+}
+
+#[test]
+fn a_pool_is_advised_where_it_holds_enough_episodes_to_mix() {
+    let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+    one.whole.decode_excess = 8.0;
+    one.setting.shuffles_everything = true;
+    let first = &advice(&one)[0];
+    assert!(matches!(first.remedy, Remedy::Pool(bytes) if bytes < 1 << 29));
+    assert!((first.batch_s - 0.03).abs() < 1e-9, "{first:?}");
+    one.setting.episodes = 100;
+    let found = advice(&one);
+    assert!(
+        found
+            .iter()
+            .all(|change| !matches!(change.remedy, Remedy::Pool(_)))
+    );
+}
+
+#[test]
+fn floats_are_advised_to_be_made_elsewhere() {
+    let mut one = evidence(0.2, 100.0, [99.0, 80.0, 20.0]);
+    one.setting.pictures_are_floats = true;
+    let found = advice(&one);
+    assert_eq!(found[0].remedy, Remedy::Bytes);
+    assert!((found[0].batch_s - 0.04).abs() < 1e-9);
+    assert_eq!(found[1].remedy, Remedy::SmallerPictures);
+}
+
+#[test]
+fn codecs_are_compared_by_the_machine_s_record() {
+    let cost = |codec: &str, decode_ns: f64, ratio: f64| Cost {
+        codec: codec.to_owned(),
+        frame: "uint8[84, 84, 3]".to_owned(),
+        frame_bytes: 21_168.0,
+        ratio,
+        encode_ns: 1.0,
+        decode_ns,
+        random_ns: decode_ns,
+    };
+    let heavy = cost("av1", 900.0, 50.0);
+    let stream = StreamCosts {
+        name: "front".to_owned(),
+        codec: "av1".to_owned(),
+        now: Some(heavy.clone()),
+        known: vec![heavy, cost("jpeg:q=95", 90.0, 8.0), cost("raw", 300.0, 1.0)],
+    };
+    let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
+    one.streams = vec![stream];
+    let found = advice(&one);
+    let jpeg = Remedy::Codec {
+        stream: "front".to_owned(),
+        codec: "jpeg:q=95".to_owned(),
+    };
+    assert_eq!(found[0].remedy, jpeg);
+    assert!((found[0].batch_s - 0.028).abs() < 1e-9, "{found:?}");
+    let last = found.last().unwrap();
+    assert!(last.remedy == Remedy::GpuDecode && !last.is_available);
+}
+
+#[test]
+fn uneven_batches_are_played_again_with_more_of_them_ahead() {
+    let mut one = evidence(0.7, 15.0, [14.0, 14.0, 14.0]);
+    one.whole.each_s = (0..200)
+        .map(|idx| if idx % 20 == 19 { 0.2 } else { 0.005 })
+        .collect();
+    let first = &advice(&one)[0];
+    assert!(
+        matches!(first.remedy, Remedy::Prefetch(Some(8 | 16 | 32))),
+        "{first:?}"
+    );
+    assert!(first.compute_ratio >= 0.95);
+}

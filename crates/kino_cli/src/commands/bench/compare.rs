@@ -1,0 +1,31 @@
+//! `kinograph bench compare`: two results side by side.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use kino_advisor::compare;
+
+use super::read;
+use crate::Outcome;
+use crate::output::{print, print_json};
+
+/// Compare two results: every figure with its ratio, and what else differs.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A result of `kinograph bench … --json`
+    first: PathBuf,
+    /// Another of the same bench
+    second: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let compared = compare(&read(&args.first)?, &read(&args.second)?)?;
+    match args.json {
+        true => print_json(&serde_json::to_value(&compared)?)?,
+        false => print(&compared.to_string())?,
+    }
+    Ok(Outcome::Done)
+}

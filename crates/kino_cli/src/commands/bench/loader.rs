@@ -1,0 +1,27 @@
+//! `kinograph bench loader`: what a loader makes, alone.
+
+use anyhow::Result;
+use kino_advisor::bench_loader;
+
+use super::{Shown, show};
+use crate::Outcome;
+use crate::load_args::LoadArgs;
+
+/// Measure a loader: samples per second, processor time, first batch, memory; cold and warm.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    load: LoadArgs,
+    /// How long it runs, cold and warm each
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
+    seconds: f64,
+    /// Print as JSON, for `bench compare`
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<Outcome> {
+    let subject = args.load.subject()?;
+    let result = bench_loader(&subject, args.seconds, &mut Shown)?;
+    show(&result, args.json)
+}

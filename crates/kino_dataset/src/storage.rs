@@ -1,0 +1,280 @@
+//! Storage as it might be, for those who measure: slower than it is, or as fast as memory. What is read never differs.
+//!
+//! ```text
+//! read ──▶ kept in memory? ──no──▶ slowed down? ──▶ the store
+//!                └── yes: at once
+//! ```
+//!
+//! A slow storage sleeps, so it is as slow on a busy machine as on a quiet one. Bandwidth is shared by all reads in flight,
+//! latency is each read's own, and a stall holds one read in so many while the others go on.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::error::{DatasetError, Result, invalid};
+
+/// One read in so many is held by a stall, where nothing else is said.
+const STALL_EVERY: u64 = 64;
+
+/// How storage differs from what it is; the default is not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Storage {
+    /// How it is slowed down.
+    pub slow: Option<SlowStorage>,
+    /// What was read once is kept in memory, up to this many bytes.
+    pub keep_bytes: u64,
+}
+
+/// How slow a storage is.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct SlowStorage {
+    /// Bytes per second of all reads together; as fast as it is if `None`.
+    pub bytes_per_s: Option<f64>,
+    /// How long each read takes at least.
+    pub latency: Duration,
+    /// Reads that take longer now and then.
+    pub stall: Option<Stall>,
+}
+
+/// One read in `every` is held for `pause`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stall {
+    /// How many reads there are to one that is held.
+    pub every: u64,
+    /// For how long.
+    pub pause: Duration,
+}
+
+impl FromStr for SlowStorage {
+    type Err = DatasetError;
+
+    /// `100MB/s,5ms,stall=200ms`: bandwidth, latency and stalls, each if it is there.
+    fn from_str(text: &str) -> Result<Self> {
+        let mut slow = Self::default();
+        let wrong = |part: &str| {
+            invalid(format!(
+                "`{part}` says nothing about storage; write a bandwidth (100MB/s), a latency (5ms) or stalls (stall=200ms), with commas between"
+            ))
+        };
+        for part in text.split(',').map(str::trim) {
+            if let Some(rate) = part.strip_suffix("/s") {
+                slow.bytes_per_s = Some(bytes_of(rate).ok_or_else(|| wrong(part))?);
+            } else if let Some(pause) = part.strip_prefix("stall=") {
+                slow.stall = Some(Stall {
+                    every: STALL_EVERY,
+                    pause: humantime::parse_duration(pause).map_err(|_| wrong(part))?,
+                });
+            } else {
+                slow.latency = humantime::parse_duration(part).map_err(|_| wrong(part))?;
+            }
+        }
+        Ok(slow)
+    }
+}
+
+/// Reads `100MB`; nothing that is no positive number of bytes.
+fn bytes_of(text: &str) -> Option<f64> {
+    let end = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let number: f64 = text[..end].trim().parse().ok()?;
+    let unit = match &text[end..] {
+        "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => return None,
+    };
+    let bytes = number * unit;
+    (bytes.is_finite() && bytes > 0.0).then_some(bytes)
+}
+
+/// What a store needs to behave like another [`Storage`].
+#[derive(Debug)]
+pub(crate) struct Emulated {
+    storage: Storage,
+    started: Instant,
+    /// When the reads so far have used up the bandwidth, since the start.
+    free_at: Mutex<Duration>,
+    reads: AtomicU64,
+    kept: Mutex<Kept>,
+}
+
+/// Bytes that were read, by file and range.
+#[derive(Debug, Default)]
+struct Kept {
+    bytes: u64,
+    ranges: HashMap<(String, Range<u64>), Bytes>,
+}
+
+impl Emulated {
+    pub(crate) fn new(storage: Storage) -> Self {
+        Self {
+            storage,
+            started: Instant::now(),
+            free_at: Mutex::new(Duration::ZERO),
+            reads: AtomicU64::new(0),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Reads a range: from memory if it is there, as slowly as asked for otherwise.
+    pub(crate) fn read(
+        &self,
+        key: &str,
+        range: Range<u64>,
+        read: impl FnOnce() -> Result<Bytes>,
+    ) -> Result<Bytes> {
+        if self.storage.keep_bytes == 0 {
+            return self.read_slowly(read);
+        }
+        let place = (key.to_owned(), range);
+        let found = self.kept().ranges.get(&place).cloned();
+        if let Some(bytes) = found {
+            return Ok(bytes);
+        }
+        let bytes = self.read_slowly(read)?;
+        let mut kept = self.kept();
+        let len = bytes.len() as u64;
+        // What does not fit is read again each time: dropping something else would only move the miss.
+        if kept.bytes.saturating_add(len) <= self.storage.keep_bytes {
+            kept.bytes += len;
+            kept.ranges.insert(place, bytes.clone());
+        }
+        Ok(bytes)
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read_slowly(&self, read: impl FnOnce() -> Result<Bytes>) -> Result<Bytes> {
+        let Some(slow) = self.storage.slow else {
+            return read();
+        };
+        let began = self.started.elapsed();
+        let bytes = read()?;
+        let number = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
+        let stall = slow
+            .stall
+            .filter(|stall| number.is_multiple_of(stall.every.max(1)));
+        let own = slow.latency + stall.map_or(Duration::ZERO, |stall| stall.pause);
+        let until = self.transferred(slow, began, bytes.len()) + own;
+        std::thread::sleep(until.saturating_sub(self.started.elapsed()));
+        Ok(bytes)
+    }
+
+    /// When so many bytes are there, if those who asked before come first.
+    fn transferred(&self, slow: SlowStorage, began: Duration, bytes: usize) -> Duration {
+        let Some(rate) = slow.bytes_per_s else {
+            return began;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a read is under 2⁵³ bytes")]
+        let takes = bytes as f64 / rate;
+        let takes = Duration::try_from_secs_f64(takes).unwrap_or(Duration::MAX);
+        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        *free_at = began.max(*free_at).saturating_add(takes);
+        *free_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(emulated: &Emulated, start: u64, len: usize) -> Bytes {
+        let source = || Ok(Bytes::from(vec![7; len]));
+        emulated
+            .read("a", start..start + len as u64, source)
+            .unwrap()
+    }
+
+    #[test]
+    fn words_become_a_storage_and_nonsense_is_named() {
+        let slow: SlowStorage = "100MB/s, 5ms,stall=200ms".parse().unwrap();
+        assert_eq!(slow.bytes_per_s, Some(1e8));
+        assert_eq!(slow.latency, Duration::from_millis(5));
+        assert_eq!(slow.stall.unwrap().pause, Duration::from_millis(200));
+        let only: SlowStorage = "2.5GB/s".parse().unwrap();
+        assert_eq!(
+            (only.bytes_per_s, only.latency),
+            (Some(2.5e9), Duration::ZERO)
+        );
+        for wrong in ["", "fast", "0MB/s", "-1MB/s", "100/s", "5", "stall=x"] {
+            let error = wrong.parse::<SlowStorage>().unwrap_err().to_string();
+            assert!(error.contains("100MB/s"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn reads_side_by_side_share_the_bandwidth_and_each_has_the_latency() {
+        let slow = SlowStorage {
+            bytes_per_s: Some(1e6),
+            latency: Duration::from_millis(20),
+            stall: None,
+        };
+        let storage = Storage {
+            slow: Some(slow),
+            keep_bytes: 0,
+        };
+        let emulated = Emulated::new(storage);
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let emulated = &emulated;
+                scope.spawn(move || read(emulated, thread * 100_000, 10_000));
+            }
+        });
+        // Sleeps are never shorter than asked for.
+        assert!(began.elapsed() >= Duration::from_millis(4 * 10 + 20));
+    }
+
+    #[test]
+    fn what_was_read_once_comes_from_memory_as_far_as_there_is_room() {
+        let storage = Storage {
+            slow: None,
+            keep_bytes: 250,
+        };
+        let emulated = Emulated::new(storage);
+        for start in [0, 100, 200] {
+            read(&emulated, start, 100);
+        }
+        let mut asked = 0;
+        for start in [0, 100, 200] {
+            let bytes = emulated.read("a", start..start + 100, || {
+                asked += 1;
+                Ok(Bytes::from(vec![7; 100]))
+            });
+            assert_eq!(bytes.unwrap(), vec![7; 100]);
+        }
+        assert_eq!(asked, 1, "two of three fit");
+        let other = emulated.read("b", 0..100, || Ok(Bytes::from_static(b"else")));
+        assert_eq!(other.unwrap(), "else", "another file");
+    }
+
+    #[test]
+    fn one_read_in_so_many_stalls() {
+        let stall = Stall {
+            every: 3,
+            pause: Duration::from_millis(30),
+        };
+        let slow = SlowStorage {
+            stall: Some(stall),
+            ..SlowStorage::default()
+        };
+        let storage = Storage {
+            slow: Some(slow),
+            keep_bytes: 0,
+        };
+        let emulated = Emulated::new(storage);
+        let began = Instant::now();
+        for start in 0..6 {
+            read(&emulated, start, 1);
+        }
+        assert!(began.elapsed() >= Duration::from_millis(60));
+    }
+}

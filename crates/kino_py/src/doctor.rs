@@ -1,0 +1,133 @@
+//! The doctor: runs a loader with Python's step or an emulated one, and hands its findings over as JSON.
+
+use std::time::Duration;
+
+use kino_advisor::{AdvisorError, Diagnosis, DoctorOptions, Emulated, Host, Subject, diagnose};
+use kino_dataset::CostRecord;
+use kino_loader::Batch;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arguments::parse;
+use crate::errors::{advisor_to_py, invalid};
+use crate::loader::{to_dict, to_options};
+use crate::order::Order;
+use crate::windows::Windows;
+
+/// The step: Python's own, called with a batch, or seconds.
+#[derive(FromPyObject)]
+pub(crate) enum Step {
+    Seconds(f64),
+    Function(Py<PyAny>),
+}
+
+/// Examines a loader; the options are those of the loader, as JSON, and how: target and seconds.
+#[pyfunction]
+pub(crate) fn doctor(
+    py: Python<'_>,
+    order: PyRef<'_, Order>,
+    windows: Vec<Vec<PyRef<'_, Windows>>>,
+    options: &str,
+    how: (Step, f64, f64),
+) -> PyResult<String> {
+    let inner =
+        |windows: Vec<PyRef<'_, Windows>>| windows.iter().map(|one| one.inner.clone()).collect();
+    let subject = Subject {
+        order: order.inner.clone(),
+        windows: windows.into_iter().map(inner).collect(),
+        options: to_options(options)?,
+    };
+    let (step, target, seconds) = how;
+    let step_s = match &step {
+        Step::Seconds(seconds) => Some(*seconds),
+        Step::Function(_) => None,
+    };
+    let options = DoctorOptions {
+        step_s,
+        target,
+        seconds,
+        costs: CostRecord::load(),
+        ..DoctorOptions::default()
+    };
+    let mut host = PyHost {
+        step,
+        last: None,
+        raised: None,
+    };
+    let found = py.detach(|| diagnose(&subject, &options, &mut host));
+    match (host.raised, found) {
+        // What Python raised says more than that it was interrupted.
+        (Some(raised), _) => Err(raised),
+        (None, found) => to_json(&found.map_err(advisor_to_py)?),
+    }
+}
+
+/// The page of a diagnosis that is given as JSON.
+#[pyfunction]
+pub(crate) fn doctor_html(found: &str) -> PyResult<String> {
+    let found: Diagnosis = parse("the diagnosis", found)?;
+    Ok(found.to_html())
+}
+
+/// The text of a diagnosis that is given as JSON.
+#[pyfunction]
+pub(crate) fn doctor_text(found: &str) -> PyResult<String> {
+    let found: Diagnosis = parse("the diagnosis", found)?;
+    Ok(found.to_string())
+}
+
+fn to_json(found: &Diagnosis) -> PyResult<String> {
+    serde_json::to_string(found).map_err(|error| invalid(format!("the diagnosis: {error}")))
+}
+
+struct PyHost {
+    step: Step,
+    /// The last batch, so that a step can be done again.
+    last: Option<Py<PyDict>>,
+    raised: Option<PyErr>,
+}
+
+impl PyHost {
+    /// Does something with the interpreter; an exception is kept for later.
+    fn with<T>(
+        &mut self,
+        call: impl FnOnce(&mut Self, Python<'_>) -> PyResult<T>,
+    ) -> kino_advisor::Result<T> {
+        Python::attach(|py| call(self, py)).map_err(|error| {
+            self.raised = Some(error);
+            AdvisorError::Interrupted
+        })
+    }
+}
+
+impl Host for PyHost {
+    fn step(&mut self, batch: Batch) -> kino_advisor::Result<()> {
+        let function = match &self.step {
+            Step::Seconds(seconds) => {
+                let step = Duration::try_from_secs_f64(*seconds).unwrap_or_default();
+                return Emulated { step }.step(batch);
+            }
+            Step::Function(function) => Python::attach(|py| function.clone_ref(py)),
+        };
+        self.with(|host, py| {
+            let arrays = to_dict(py, batch)?;
+            function.call1(py, (&arrays,))?;
+            host.last = Some(arrays.unbind());
+            Ok(())
+        })
+    }
+
+    fn again(&mut self) -> kino_advisor::Result<bool> {
+        self.with(|host, py| match (&host.step, &host.last) {
+            (Step::Function(function), Some(arrays)) => {
+                function.call1(py, (arrays,))?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        })
+    }
+
+    fn look_up(&mut self) -> kino_advisor::Result<()> {
+        self.with(|_, py| py.check_signals())
+    }
+}

@@ -1,0 +1,92 @@
+"""The doctor from Python: a step that is given, a step that is run, and what it hands back."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+import kinograph
+import kinograph.numpy
+
+WISH = {"actions": range(4), "obs/agentview_image": [0]}
+CAUSES = {
+    "nothing",
+    "slow_step",
+    "storage",
+    "decode",
+    "collate",
+    "hand_over",
+    "jitter",
+    "memory",
+    "cpu_share",
+}
+
+
+def test_a_slow_step_has_nothing_to_fix(lift_path, tmp_path):
+    found = kinograph.doctor(
+        lift_path, step_s=0.05, target=0.5, seconds=0.4, windows=WISH, batch_size=8
+    )
+    assert found.met
+    assert found.cause in {"nothing", "slow_step"}
+    assert found.verdict.startswith("Nothing to fix")
+    assert found.verdict in str(found)
+    assert 0.5 <= found.compute_ratio <= 1
+    assert [change.how for change in found.changes] == ["change nothing"]
+    page = found.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page
+    assert page.startswith("<!DOCTYPE html>")
+    assert json.loads(found.to_json(tmp_path / "found.json"))["evidence"] == found.evidence
+
+
+def test_a_step_of_ones_own_gets_real_batches_and_is_timed_alone(lift_path):
+    seen = []
+
+    def step(batch):
+        assert set(batch) >= set(WISH)
+        assert batch["actions"].shape == (8, 4, 7)
+        seen.append(float(np.abs(batch["actions"]).sum()))
+        time.sleep(0.02)
+
+    with kinograph.numpy.Loader(lift_path, windows=WISH, batch_size=8, seed=3) as loader:
+        first = next(iter(loader))["actions"].copy()
+        state = loader.state_dict()
+        found = kinograph.doctor(loader, step=step, target=0.5, seconds=0.4)
+        assert loader.state_dict() == state
+        assert next(iter(loader))["actions"].shape == first.shape
+    assert found.cause in CAUSES
+    assert found.evidence["step_s"] >= 0.02
+    # The step alone was run on one batch again and again, the loop on others.
+    assert len(set(seen)) > 2
+    assert len(seen) > len(set(seen))
+
+
+def test_every_stream_is_read_where_nothing_is_said(lift_path):
+    found = kinograph.doctor(lift_path, step_s=0.05, target=0.3, seconds=0.2)
+    names = {window.split(" × ")[0] for window in found.evidence["setting"]["windows"]}
+    assert names == set(kinograph.open(lift_path).streams)
+    assert found.evidence["setting"]["batch"] == 64
+
+
+def test_what_a_step_raises_comes_out(lift_path):
+    def step(batch):
+        raise ZeroDivisionError("of the step")
+
+    with pytest.raises(ZeroDivisionError, match="of the step"):
+        kinograph.doctor(lift_path, step=step, windows=WISH, batch_size=8)
+
+
+def test_wrong_words_are_refused(lift_path):
+    with pytest.raises(kinograph.InvalidArgumentError, match="step_s"):
+        kinograph.doctor(lift_path)
+    with pytest.raises(kinograph.InvalidArgumentError, match="one of them"):
+        kinograph.doctor(lift_path, step=print, step_s=1.0)
+    with pytest.raises(kinograph.InvalidArgumentError, match="step is 3"):
+        kinograph.doctor(lift_path, step=3)
+    with pytest.raises(kinograph.InvalidArgumentError, match=r"0\.95"):
+        kinograph.doctor(lift_path, step_s=0.01, target=7.0, windows=WISH, batch_size=8)
+    with (
+        kinograph.numpy.Loader(lift_path, windows=WISH, batch_size=8) as loader,
+        pytest.raises(kinograph.InvalidArgumentError, match="batch_size"),
+    ):
+        kinograph.doctor(loader, step_s=0.01, batch_size=8)
