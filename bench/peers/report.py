@@ -1,14 +1,15 @@
-"""Renders the comparison for docs/comparison.md: `python bench/peers/report.py`.
+"""Renders the comparison for docs/comparison.md and README.md: `python bench/peers/report.py`.
 
 bench/results/peers.csv            a line per slot          → tables, each ratio the median of the ratios within a round
 bench/results/peers_systems.csv    bytes, quality, versions
 bench/results/peers_floor.csv      the engine beside its floor
-→ docs/comparison.md between its markers, docs/comparison.svg
+→ docs/comparison.md and README.md between their markers, docs/comparison.svg
 """
 
 import csv
 import dataclasses
 import json
+import math
 import pathlib
 import statistics
 from collections import defaultdict
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "bench" / "results"
 PAGE = ROOT / "docs" / "comparison.md"
+README = ROOT / "README.md"
 START, END = "<!-- tables: bench/peers/report.py -->", "<!-- end of tables -->"
 TITLES = {
     "W1:lift:b16:u8": "W1: windows of ten steps, batch 16",
@@ -75,10 +77,12 @@ class Slots:
 
 def load() -> Slots:
     """Read what the runs wrote."""
+    about = {(row["workload"], row["system"]): row for row in _read("peers_systems.csv")}
     rows = defaultdict(list)
     for row in _read("peers.csv"):
-        rows[row["workload"], row["system"]].append(row)
-    about = {(row["workload"], row["system"]): row for row in _read("peers_systems.csv")}
+        # A run that was stopped early leaves slots of systems that it had not checked.
+        if (row["workload"], row["system"]) in about:
+            rows[row["workload"], row["system"]].append(row)
     return Slots(dict(rows), about)
 
 
@@ -131,6 +135,30 @@ def table(slots: Slots, workload: str) -> list[str]:
     return [*lines, "", *([f"Not measured: {'; '.join(left_out)}.", ""] if left_out else [])]
 
 
+def short_table(slots: Slots) -> list[str]:
+    """Render what README shows of the first workload: ours at two sizes of the pool, and every other loader."""
+    workload = "W1:lift:b16:u8"
+    base = next(system for system in BASES if slots.has(workload, system))
+    lines = [
+        f"| windows of ten steps, two cameras | CPU ms per sample | ÷ {base.removeprefix('kinograph ')} | MB on disk | pictures |",
+        "|---|---|---|---|---|",
+    ]
+    for system in slots.systems(workload):
+        ours = system.startswith("kinograph")
+        if ours and not system.endswith((" 95, a tenth", " 95, all", "lossless, a tenth")):
+            continue
+        psnr = float(slots.about[workload, system]["psnr_db"])
+        cells = [
+            f"**{system}**" if ours else system,
+            figure(slots.median(workload, system, "cpu_ms")),
+            figure(slots.ratio(workload, system, base)),
+            f"{slots.disk(workload, system) / 1e6:,.0f}",
+            "exact" if psnr > 98 else f"{psnr:.1f} dB",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
 def figure(value: float) -> str:
     """Write three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -140,10 +168,13 @@ def at_most(
     slots: Slots, workload: str, ours: str, peers: Iterable[str], limit: float
 ) -> list[str]:
     """Compare CPU time with the best of several peers."""
-    found = [peer for peer in peers if slots.has(workload, ours, peer)]
+    measured = [peer for peer in peers if slots.has(workload, ours, peer)]
+    ratios = [(slots.ratio(workload, ours, peer), peer) for peer in measured]
+    # Not a number where the two share no round.
+    found = [pair for pair in ratios if not math.isnan(pair[0])]
     if not found:
         return []
-    ratio, peer = max((slots.ratio(workload, ours, peer), peer) for peer in found)
+    ratio, peer = max(found)
     what = f"{TITLES[workload]}: {ours.removeprefix('kinograph ')}, CPU ÷ {peer}"
     return [bar(what, fraction(limit), fraction(ratio), ratio <= limit)]
 
@@ -176,6 +207,7 @@ def bars(slots: Slots) -> list[str]:
         for pool in ("a twentieth", "a tenth", "all"):
             ours = f"kinograph JPEG 95, {pool}"
             lines += at_most(slots, workload, ours, PACKAGED, 1 / 8)
+            lines += at_most(slots, workload, ours, ["FFCV JPEG, frames"], 1 / 8)
             lines += at_most(slots, workload, ours, ["JPEG store, threads"], 1 / 5)
             lines += at_most(slots, workload, ours, ["np.memmap, threads"], 2)
             for plan in ("lossless", "lossless groups"):
@@ -300,10 +332,15 @@ def main() -> None:
         if slots.systems(workload):
             lines += table(slots, workload)
     text = "\n".join(lines + versions(slots))
-    page = PAGE.read_text()
-    before, _, rest = page.partition(START)
-    PAGE.write_text(f"{before}{START}\n\n{text}\n{END}{rest.partition(END)[2]}")
+    write_between(PAGE, text)
+    write_between(README, "\n".join(short_table(slots)))
     draw(slots)
+
+
+def write_between(page: pathlib.Path, text: str) -> None:
+    """Replace what stands between the markers of a page."""
+    before, _, rest = page.read_text().partition(START)
+    page.write_text(f"{before}{START}\n\n{text}\n{END}{rest.partition(END)[2]}")
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
 ) -> Exported:
     """Write a dataset, or some of its episodes, in another tool's format.
 
-    >>> exported = kinograph.export("lift.kino", "lift.hdf5", to="robomimic")
-    >>> exported.episodes, exported.defects
-    (2, [])
+    >>> exported = kinograph.export("lift.kino", "lift.hdf5", to="robomimic", on_defect="keep")
+    >>> exported.episodes, [defect.place for defect in exported.defects]
+    (2, ['label `operator`'])
 
     ``to`` is ``"robomimic"`` (one HDF5 file), ``"act"`` (a folder of HDF5 files, one per episode), ``"lerobot-v2.1"``,
-    ``"lerobot-v3"``, ``"zarr"`` (diffusion_policy's arrays), ``"webdataset"``, ``"rlds"`` or ``"mcap"``. The target must not exist, and appears when all is written. What the format
-    cannot hold is refused with a list, and in ``defects`` of the result with ``on_defect="keep"``. ``docs/export.md``
+    ``"lerobot-v3"``, ``"zarr"`` (diffusion_policy's arrays), ``"webdataset"``, ``"rlds"`` or ``"mcap"``.
+    The target must not exist, and appears when all is written. What the format cannot hold is refused with a list, and in ``defects`` of the result with ``on_defect="keep"``. ``docs/export.md``
     says what becomes what.
 
     :param split: only the episodes of these splits.

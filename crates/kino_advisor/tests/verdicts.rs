@@ -216,6 +216,19 @@ fn a_pool_is_advised_where_it_holds_enough_episodes_to_mix() {
 }
 
 #[test]
+fn a_loop_that_waits_leaves_its_core_to_the_loader() {
+    let mut one = evidence(0.2, 100.0, [20.0, 99.0, 99.0]);
+    one.whole = run(200.0);
+    if let Some(without) = &mut one.without {
+        without.without_fetch = run(80.0);
+    }
+    let first = &advice(&one)[0];
+    assert_eq!(first.remedy, Remedy::Staging);
+    assert!((first.batch_s - 0.04).abs() < 1e-9, "{first:?}");
+    assert!((first.compute_ratio - 0.5).abs() < 1e-9);
+}
+
+#[test]
 fn floats_are_advised_to_be_made_elsewhere() {
     let mut one = evidence(0.2, 100.0, [99.0, 80.0, 20.0]);
     one.setting.pictures_are_floats = true;

@@ -171,8 +171,18 @@ impl Advice<'_> {
     fn add(&mut self, remedy: Remedy, how: String, batch_s: f64) {
         let whole = &self.evidence.whole;
         let ahead = self.evidence.fed.prefetch;
+        let batch_s = batch_s * self.in_the_loop();
         let ratio = compute_ratio(self.evidence.step_s, batch_s, whole.variation(), ahead);
         self.add_ratio(remedy, how, (batch_s, ratio));
+    }
+
+    /// What a batch took in the loop ÷ what it took with a busy core beside it: a loop that waits leaves its core to the loader.
+    fn in_the_loop(&self) -> f64 {
+        let (step_s, whole) = (self.evidence.step_s, self.evidence.whole.batch_s);
+        if whole <= step_s {
+            return 1.0;
+        }
+        (step_s / self.evidence.fed.compute_ratio.max(1e-6) / whole).min(1.0)
     }
 
     fn add_ratio(&mut self, remedy: Remedy, how: String, (batch_s, ratio): (f64, f64)) {
