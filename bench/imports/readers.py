@@ -63,17 +63,23 @@ def webdataset(path: pathlib.Path) -> Iterator[np.ndarray]:
 
 
 def rlds(path: pathlib.Path) -> Iterator[np.ndarray]:
-    """Parse every example of every TFRecord file, without TensorFlow."""
-    from tfrecord.reader import tfrecord_loader
+    """Parse every Example of every TFRecord file, without TensorFlow."""
+    from tfrecord import example_pb2
+    from tfrecord.reader import tfrecord_iterator
 
     for file in sorted(path.rglob("*.tfrecord-*")):
-        for example in tfrecord_loader(str(file), None):
-            for value in example.values():
-                listed = value if isinstance(value, list) else [value]
-                if isinstance(value, np.ndarray):
-                    yield value
-                elif listed and isinstance(listed[0], bytes) and listed[0][:4] == b"\x89PNG":
-                    yield from map(picture, listed)
+        for record in tfrecord_iterator(str(file)):
+            example = example_pb2.Example()
+            example.ParseFromString(bytes(record))
+            for feature in example.features.feature.values():
+                if feature.HasField("bytes_list"):
+                    for value in feature.bytes_list.value:
+                        is_picture = value[:4] == b"\x89PNG"
+                        yield picture(value) if is_picture else np.frombuffer(value, np.uint8)
+                elif feature.HasField("float_list"):
+                    yield np.array(feature.float_list.value, np.float32)
+                else:
+                    yield np.array(feature.int64_list.value, np.int64)
 
 
 def lerobot(path: pathlib.Path) -> Iterator[np.ndarray]:

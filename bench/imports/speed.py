@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
+import json
 import pathlib
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
@@ -30,23 +29,31 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 READERS = pathlib.Path(__file__).with_name("readers.py")
 
 
+# A process of its own starts what is measured: the memory of a process counts that of whoever it was forked from.
+START = """
+import json, os, subprocess, sys, time
+begin = time.perf_counter()
+process = subprocess.Popen(sys.argv[2:], stdout=open(sys.argv[1], "w"))
+_, status, usage = os.wait4(process.pid, 0)
+figures = {
+    "seconds": time.perf_counter() - begin,
+    "cpu_s": usage.ru_utime + usage.ru_stime,
+    "peak_mb": usage.ru_maxrss / 1000,
+    "exit": os.waitstatus_to_exitcode(status),
+}
+print(json.dumps(figures))
+"""
+
+
 def run(command: list[str]) -> tuple[dict[str, float], str]:
     """Run a process; its seconds, its processor's, its largest memory, and what it printed."""
-    with tempfile.TemporaryFile("w+") as out:
-        begin = time.perf_counter()
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, text=True)
-        error = process.stderr.read() if process.stderr else ""
-        _, status, usage = os.wait4(process.pid, 0)
-        seconds = time.perf_counter() - begin
+    with tempfile.NamedTemporaryFile("r") as out:
+        starting = [sys.executable, "-S", "-c", START, out.name, *command]
+        done = subprocess.run(starting, capture_output=True, text=True, check=True)
+        figures: dict[str, float] = json.loads(done.stdout)
         # 3 says that something had no place in the format or was left out.
-        if os.waitstatus_to_exitcode(status) not in (0, 3):
-            raise SystemExit(f"error: {' '.join(command)}\n{error}")
-        out.seek(0)
-        figures = {
-            "seconds": seconds,
-            "cpu_s": usage.ru_utime + usage.ru_stime,
-            "peak_mb": usage.ru_maxrss / 1000,
-        }
+        if figures.pop("exit") not in (0, 3):
+            raise SystemExit(f"error: {' '.join(command)}\n{done.stderr}")
         return figures, out.read()
 
 
