@@ -94,9 +94,9 @@ def measure(name: str, dataset: pathlib.Path, turns: int, **options: Any) -> dic
         loaders[kind] = loader
     compare(loaders["all"], loaders["least"])
     batches = {kind: endless(loader) for kind, loader in loaders.items()}
-    count = 20
-    # As many batches as take a quarter of a second, and everything is warm.
-    while (found := turn(loaders["all"], batches["all"], count, is_marked=True))[1] < 0.25:
+    # Whole epochs, so that both do the same work in every turn, and as many as take half a second.
+    count = len(loaders["all"])
+    while (found := turn(loaders["all"], batches["all"], count, is_marked=True))[1] < 0.5:
         count *= 2
     times: dict[str, list[tuple[float, float]]] = {"all": [], "least": []}
     for number in range(turns):

@@ -173,7 +173,8 @@ def main() -> None:
     if arguments.check_only:
         return
     good = [(row["workload"], row["system"]) for row in systems if row["state"] == "checked"]
-    paths = {(row["workload"], row["system"]): row["path"] for row in systems}
+    # What could not be built has none.
+    paths = {(row["workload"], row["system"]): row.get("path", "") for row in systems}
     slots = read(arguments.results / "peers.csv") if arguments.append else []
     first = max((int(slot["round"]) + 1 for slot in slots), default=0)
     for number in range(first, first + arguments.rounds):

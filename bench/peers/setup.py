@@ -43,7 +43,9 @@ def pip(*words: str | pathlib.Path, variables: dict[str, str] | None = None) -> 
 def pip_ffcv() -> None:
     """Compile FFCV, or say why not."""
     try:
-        pip("--no-deps", FFCV, variables=sysroot.make(WORK / "sysroot"))
+        # What pip has kept of another checkout would look for the libraries there.
+        fresh = ("--no-deps", "--no-cache-dir", FFCV)
+        pip(*fresh, variables=sysroot.make(WORK / "sysroot"))
     except (sysroot.MissingLibraryError, subprocess.CalledProcessError) as error:
         print(f"setup: FFCV is left out of the comparison: {error}", file=sys.stderr)
 
