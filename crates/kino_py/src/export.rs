@@ -1,14 +1,13 @@
 //! Exporting a dataset to other people's formats, with progress and Ctrl-C.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use kino_dataset::{Dataset, Selection};
-use kino_import::{Cameras, ExportOptions, Exported, Progress};
+use kino_import::{Cameras, ExportOptions, Exported};
 use pyo3::prelude::*;
 
 use crate::errors::{import_to_py, to_py};
-use crate::pack::{DefectParts, parts, tell};
+use crate::pack::{DefectParts, parts, telling};
 use crate::video::videos;
 
 /// How to export: what `kinograph.export` was given.
@@ -42,26 +41,18 @@ pub(crate) fn export(
         cameras: Cameras::from_name(&options.cameras, videos()).map_err(import_to_py)?,
     };
     py.detach(|| {
-        // What Ctrl-C or the callback raised, which stopped the export.
-        let mut raised = None;
-        let mut report = |now: Progress| match tell(progress.as_ref(), now) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                raised = Some(error);
-                ControlFlow::Break(())
-            }
-        };
         let dataset = match options.version {
             Some(version) => Dataset::open_version(&dataset, version),
             None => Dataset::open(&dataset),
         };
         let dataset = dataset.map_err(to_py)?;
-        let exported = kino_import::export(&dataset, &target, &export, &mut report);
         let Exported {
             episodes,
             frames,
             defects,
-        } = exported.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
+        } = telling(progress.as_ref(), |report| {
+            kino_import::export(&dataset, &target, &export, report)
+        })?;
         Ok(((episodes, frames), defects.into_iter().map(parts).collect()))
     })
 }

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_import::{Defect, ImportOptions, PackOptions, Packed, Progress};
+use kino_import::{Defect, ImportError, ImportOptions, PackOptions, Packed, Progress};
 use pyo3::prelude::*;
 
 use crate::errors::import_to_py;
@@ -54,20 +54,12 @@ pub(crate) fn pack(
         on_defect,
     };
     py.detach(|| {
-        // What Ctrl-C or the callback raised, which stopped the pack.
-        let mut raised = None;
-        let mut report = |now: Progress| match tell(progress.as_ref(), now) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                raised = Some(error);
-                ControlFlow::Break(())
-            }
-        };
         let source = kino_import::open(&source, &import).map_err(import_to_py)?;
-        let packed = kino_import::pack(&*source, &target, pack, &mut report);
         let Packed {
             committed, defects, ..
-        } = packed.map_err(|error| raised.take().unwrap_or_else(|| import_to_py(error)))?;
+        } = telling(progress.as_ref(), |report| {
+            kino_import::pack(&*source, &target, pack, report)
+        })?;
         Ok((
             (committed.version, committed.id, committed.episodes),
             defects.into_iter().map(parts).collect(),
@@ -81,8 +73,24 @@ pub(crate) fn parts(defect: Defect) -> DefectParts {
     (defect.place, defect.what, defect.episode, action, is_lost)
 }
 
+/// Does long work that Ctrl-C and the callback may stop: what they raise comes out.
+pub(crate) fn telling<T>(
+    progress: Option<&Py<PyAny>>,
+    work: impl FnOnce(&mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<T, ImportError>,
+) -> PyResult<T> {
+    let mut raised = None;
+    let done = work(&mut |now| match tell(progress, now) {
+        Ok(()) => ControlFlow::Continue(()),
+        Err(error) => {
+            raised = Some(error);
+            ControlFlow::Break(())
+        }
+    });
+    done.map_err(|error| raised.unwrap_or_else(|| import_to_py(error)))
+}
+
 /// Lets Ctrl-C and the callback speak.
-pub(crate) fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
+fn tell(progress: Option<&Py<PyAny>>, now: Progress) -> PyResult<()> {
     Python::attach(|py| {
         py.check_signals()?;
         match progress {

@@ -16,7 +16,7 @@ fn read_everything(path: &Path) -> Result<u64> {
     read_everything_with(path, &ImportOptions::default())
 }
 
-fn read_everything_with(path: &Path, options: &ImportOptions) -> Result<u64> {
+pub(crate) fn read_everything_with(path: &Path, options: &ImportOptions) -> Result<u64> {
     let source = kino_import::open(path, options)?;
     let (mut frames, mut block) = (0, FrameBuf::default());
     for (episode, plan) in source.episodes().iter().enumerate() {

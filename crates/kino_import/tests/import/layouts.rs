@@ -6,7 +6,7 @@ use hdf5_pure::{AttrValue, FileBuilder, FinishedGroup};
 use kino_import::{Action, FrameBuf, ImportError, ImportOptions, Source};
 use tempfile::TempDir;
 
-use crate::{defects, position, read_all};
+use crate::{defects, ids, position, read_all};
 
 const ENV_ARGS: &str = r#"{"env_name": "Stack", "env_kwargs": {"control_freq": 10}}"#;
 
@@ -75,11 +75,7 @@ fn demos_are_ordered_by_number_and_others_come_last() {
     let names = ["demo_10", "spare", "demo_9", "demo_0"];
     let demos = names.iter().map(|name| demo(name, 3, 3)).collect();
     let source = open(&robomimic(&folder, demos, ENV_ARGS)).unwrap();
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["demo_0", "demo_9", "demo_10", "spare"]);
     let actions = position(source.as_ref(), 1, "actions");
     let FrameBuf::Values(bytes) = read_all(source.as_ref(), 1, actions, 2) else {
@@ -225,11 +221,7 @@ fn a_folder_of_robomimic_files_keeps_their_demos_apart() {
         std::fs::remove_file(path).unwrap();
     }
     let source = open(folder.path()).unwrap();
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["close/demo_0", "open/demo_0"]);
     assert_eq!(
         source.describe().attributes["open"]["env_args"]["env_name"],

@@ -16,7 +16,7 @@ use kino_import::{
 };
 use serde_json::Value;
 
-use crate::{fixture, position, read_all};
+use crate::{fixture, ids, position, read_all};
 
 /// Knows how many frames each fixture's video has, by its length in bytes.
 #[derive(Debug)]
@@ -461,11 +461,7 @@ fn a_truncated_table_loses_its_episodes_and_no_others() {
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let source = open(&root);
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["episode_000002", "episode_000003"]);
     let lost = faults(source.as_ref());
     assert_eq!(lost.len(), 2, "{lost:?}");

@@ -67,6 +67,12 @@ fn read_all(source: &dyn Source, episode: usize, stream: usize, step: u64) -> Fr
     }
 }
 
+/// The ids of the episodes, in their order.
+fn ids(source: &dyn Source) -> Vec<&str> {
+    let episodes = source.episodes().iter();
+    episodes.map(|episode| &*episode.id).collect()
+}
+
 /// What was noticed, as `place: what`.
 fn defects(source: &dyn Source, action: Action) -> Vec<String> {
     let defects = source.describe().defects.iter();

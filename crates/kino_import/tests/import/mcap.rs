@@ -11,7 +11,7 @@ use kino_import::{
 };
 use serde_json::{Value, json};
 
-use crate::{defects, fixture, open, position, read_all};
+use crate::{defects, fixture, ids, open, position, read_all};
 
 const FILES: [&str; 7] = [
     "json",
@@ -329,11 +329,7 @@ fn episodes_are_found_by_marks_and_by_gaps() {
         "[episodes]\nby = \"gap\"\ngap_s = 2.0",
     );
     for source in [&marked, &gaps] {
-        let ids: Vec<_> = source
-            .episodes()
-            .iter()
-            .map(|episode| &*episode.id)
-            .collect();
+        let ids = ids(source.as_ref());
         assert_eq!(ids, ["ros2_session/0", "ros2_session/1"]);
     }
     for (a, b) in marked.episodes().iter().zip(gaps.episodes()) {
@@ -439,11 +435,7 @@ fn a_folder_has_an_episode_per_file() {
         fs::copy(path(name), folder.path().join(format!("{name}.mcap"))).unwrap();
     }
     let source = open(folder.path());
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &*episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["ros2_none", "ros2_plain"]);
     assert_eq!(
         source.describe().attributes["ros2_none"]["robot"]["name"],

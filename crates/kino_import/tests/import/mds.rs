@@ -11,7 +11,7 @@ use crate::damage::{Damage, survive};
 use crate::expected::{compare, compare_pixels, expected};
 use crate::pack::{assert_same, pack_all};
 use crate::rlds::with_rate;
-use crate::{defects, fixture, position};
+use crate::{defects, fixture, ids, position};
 
 fn open(path: &Path) -> Box<dyn Source> {
     kino_import::open(path, &with_rate(20.0)).unwrap()
@@ -133,11 +133,7 @@ fn a_wrong_hash_costs_its_shard() {
     );
     assert!(lost[0].ends_with("its 5 samples are lost"), "{lost:?}");
     // The second episode is in that shard, and so is the start of the third.
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &*episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["0", "2"]);
 }
 
@@ -164,11 +160,7 @@ fn episodes_of_one_name_are_told_apart() {
         index["shards"].as_array_mut().unwrap().push(shard);
     });
     let source = open(&path);
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &*episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(
         ids[..4],
         ["episode 0", "episode 1", "episode 2", "episode 0#3"]

@@ -9,7 +9,7 @@ use kino_import::{Action, ClockPlan, FrameBuf, ImportOptions, Source, is_shift};
 use serde_json::{Value, json};
 
 use crate::expected::{self, expected};
-use crate::{defects, fixture, open, position, read_all};
+use crate::{defects, fixture, ids, open, position, read_all};
 
 type Hashes = BTreeMap<String, String>;
 
@@ -78,11 +78,7 @@ fn a_robomimic_file_is_understood() {
     assert_eq!(info.attributes["total"], 12);
     assert_eq!(info.attributes["/@version"], "1.0");
     assert_eq!(info.attributes["/notes"], "recorded on a Tuesday");
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["demo_2", "demo_10"]);
     let episode = &source.episodes()[0];
     assert_eq!(episode.splits, ["train", "valid"]);

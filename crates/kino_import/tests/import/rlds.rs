@@ -14,7 +14,7 @@ use crate::damage::{Damage, survive};
 use crate::expected::{compare, expected};
 use crate::oracle::recordings;
 use crate::pack::{assert_same, pack_all};
-use crate::{defects, fixture, position, read_all};
+use crate::{defects, fixture, ids, position, read_all};
 
 const TOY: &str = "rlds/toy/1.0.0";
 
@@ -124,7 +124,7 @@ fn a_folder_around_the_dataset_and_one_of_its_files_are_understood() {
     let around = open(&fixture("rlds/toy"));
     assert_eq!(around.episodes().len(), 5);
     let one = open(&fixture(TOY).join("toy-val.tfrecord-00001-of-00002"));
-    let ids: Vec<_> = one.episodes().iter().map(|episode| &*episode.id).collect();
+    let ids = ids(one.as_ref());
     assert_eq!(ids, ["val/1"]);
 }
 
@@ -162,11 +162,7 @@ fn a_wrong_checksum_costs_one_episode_and_the_next_is_read() {
     let (_folder, path) = copy();
     flip(&path.join("toy-train.tfrecord-00000-of-00002"), 1000);
     let source = open(&path);
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &*episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["train/1", "train/2", "val/0", "val/1"]);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert_eq!(
@@ -194,11 +190,7 @@ fn a_missing_file_is_a_defect_and_numbers_stay() {
     let (_folder, path) = copy();
     fs::remove_file(path.join("toy-val.tfrecord-00000-of-00002")).unwrap();
     let source = open(&path);
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &*episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["train/0", "train/1", "train/2", "val/1"]);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
@@ -215,11 +207,7 @@ fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
     value["splits"][0]["shardLengths"] = json!(["1", "1"]);
     fs::write(&info, value.to_string()).unwrap();
     let source = open(&path);
-    let ids: Vec<_> = source
-        .episodes()
-        .iter()
-        .map(|episode| &*episode.id)
-        .collect();
+    let ids = ids(source.as_ref());
     assert_eq!(ids, ["train/0", "train/1", "train/2", "val/0", "val/1"]);
     let kept = defects(source.as_ref(), Action::Kept);
     assert_eq!(

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, Result, Source, block_frames, survey,
+    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, Result, Source, survey,
 };
 use serde_json::{Value, json};
 
+use crate::damage::read_everything_with;
 use crate::pack::{assert_same, pack_all};
+use crate::rlds::with_rate;
 use crate::{defects, fixture, position, read_all};
 
 fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
@@ -319,20 +321,7 @@ fn a_bomb_is_inflated_no_further_than_its_array_says() {
 
 /// Opens a store and reads every frame of every stream.
 fn read_everything(path: &Path) -> Result<u64> {
-    let source = open_at(path, 10.0)?;
-    let (mut frames, mut block) = (0, FrameBuf::default());
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
-            let (mut start, end) = (0, plan.frames.min(64));
-            while start < end {
-                let stop = end.min(start + block_frames(&plan.frame));
-                source.read(episode, stream, start..stop, &mut block)?;
-                frames += stop - start;
-                start = stop;
-            }
-        }
-    }
-    Ok(frames)
+    read_everything_with(path, &with_rate(10.0))
 }
 
 #[test]
