@@ -21,6 +21,7 @@ __all__ = [
     "doctor_html",
     "doctor_text",
     "export",
+    "gc",
     "jpeg_shape",
     "lerobot_request",
     "pack",
@@ -153,11 +154,19 @@ class LengthOrder:
 class Writer:
     def __new__(cls, path: str | PathLike[str], options: Options) -> Writer: ...
     def resumed(self) -> list[str]: ...
+    def interrupted(self) -> int: ...
     def add_episode(self, episode: EpisodeArgs, streams: list[StreamArgs]) -> None: ...
     def commit(self, message: str) -> tuple[int, str, int]: ...
     def abandon(self) -> None: ...
     def disown(self) -> None: ...
 
+_StagedWork: TypeAlias = tuple[
+    str, Literal["at work", "can be resumed", "garbage"], int, int, dict[str, str]
+]
+
+def gc(
+    path: str | PathLike[str], delete: bool, interrupted: bool
+) -> tuple[int, list[str], list[_StagedWork]]: ...
 def pack(
     source: str | PathLike[str],
     target: str | PathLike[str],
@@ -195,7 +204,7 @@ class Options(TypedDict):
     memory_bytes: int
     threads: int
     attributes: str
-    resume_key: str
+    settings: dict[str, str]
 
 @type_check_only
 class PackArgs(TypedDict):

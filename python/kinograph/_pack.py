@@ -100,7 +100,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         memory_bytes=memory_bytes,
         threads=threads,
         attributes=attributes,
-        resume_key="",
+        settings={},
     )
     options: _core.PackArgs = {
         "writer": writer,

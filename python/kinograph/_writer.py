@@ -53,7 +53,8 @@ class Writer:
     Episode('episode_2': 20 frames, 0.95 s at 20 Hz, 3 streams)
 
     :param mode: ``"new"`` refuses a folder that holds something, ``"append"`` adds to a dataset, ``"resume"``
-        takes up the finished shards of a writer that was interrupted; its episodes are in :attr:`resumed`.
+        takes up the finished shards of a writer that was interrupted; its episodes are in :attr:`resumed`. Any number of
+        writers may append at the same time.
     :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Without one, all comes
         back bit for bit.
     :param quality: pictures as JPEG of this quality (1 to 100) where the plan says nothing else.
@@ -61,7 +62,8 @@ class Writer:
     :param memory_bytes: the most memory for frames that wait to be encoded.
     :param threads: worker threads; one per core if not given.
     :param attributes: what is known of the whole dataset.
-    :param resume_key: names what is being written, so that ``"resume"`` only takes up its own work.
+    :param settings: what is being written and how, by name, so that ``"resume"`` only takes up work that was done under the
+        same; the plan always counts.
     """
 
     # Also there when the constructor raises.
@@ -78,7 +80,7 @@ class Writer:
         memory_bytes: int = MEMORY_BYTES,
         threads: int | None = None,
         attributes: Mapping[str, Any] | None = None,
-        resume_key: str = "",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         options = to_options(
             mode=mode,
@@ -88,13 +90,19 @@ class Writer:
             memory_bytes=memory_bytes,
             threads=threads,
             attributes=attributes,
-            resume_key=resume_key,
+            settings=settings,
         )
         self._path = Path(path)
         self._core = _core.Writer(self._path, options)
         self._process = os.getpid()
         self._is_open = True
         _open_writers.add(self)
+        if interrupted := self._core.interrupted():
+            warnings.warn(
+                f"{self._path} holds {interrupted} finished episodes of an interrupted writer, which are not visible; "
+                'mode="resume" adds them, kinograph.gc() lists and removes them',
+                stacklevel=2,
+            )
 
     @property
     def path(self) -> Path:
@@ -141,7 +149,8 @@ class Writer:
         :param rate_hz: frames per second, one number for all streams or one for each. Their first frame is taken at the
             earliest of ``timestamps_ns``, at 0 if there are none.
         :param timestamps_ns: instead of a rate, the time of every frame in whole nanoseconds, never going back.
-        :param id: its name; made from its place if not given.
+        :param id: its name, unique in the dataset; ``episode_<n>`` if not given, with the next number that is free when the
+            writer commits.
         :param attributes: anything that JSON can hold; kept with the episode.
         :param labels: columns of the episode table: numbers, text, yes or no.
         :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell.
@@ -170,7 +179,10 @@ class Writer:
         self._core.add_episode(episode, to_streams(streams, times, kinds or {}))
 
     def commit(self, message: str = "") -> Committed:
-        """Make everything written visible as a new version; the writer is closed."""
+        """Make everything written visible as a new version; the writer is closed.
+
+        If it raises, all that was written stays in the dataset's ``staging/``, where ``mode="resume"`` finds it.
+        """
         self._check_process()
         self._close()
         return Committed(*self._core.commit(message))
@@ -245,7 +257,7 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
     memory_bytes: int,
     threads: int | None,
     attributes: Mapping[str, Any] | None,
-    resume_key: str,
+    settings: Mapping[str, str] | None,
 ) -> _core.Options:
     """Check a writer's options and turn them into what the core takes."""
     if quality is not None and not 1 <= quality <= 100:
@@ -261,7 +273,7 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
         "memory_bytes": to_count("memory_bytes", memory_bytes),
         "threads": 0 if threads is None else to_count("threads", threads),
         "attributes": _to_json("attributes of the dataset", attributes or {}),
-        "resume_key": resume_key,
+        "settings": {str(name): str(value) for name, value in (settings or {}).items()},
     }
 
 

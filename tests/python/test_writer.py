@@ -160,14 +160,16 @@ def test_an_interrupted_writer_is_resumed_after_its_last_shard(tmp_path):
     episodes = {
         f"demo_{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(8)
     }
-    writer = kinograph.Writer(path, shard_bytes=1, memory_bytes=1, resume_key="demos")
+    writer = kinograph.Writer(path, shard_bytes=1, memory_bytes=1, settings={"source": "demos"})
     for name, array in list(episodes.items())[:5]:
         writer.add_episode({"x": array}, rate_hz=20.0, id=name)
     writer.abandon()
 
     with pytest.raises(kinograph.ConflictError, match="holds an interrupted pack"):
         kinograph.Writer(path)
-    with kinograph.Writer(path, mode="resume", shard_bytes=1, resume_key="demos") as writer:
+    with kinograph.Writer(
+        path, mode="resume", shard_bytes=1, settings={"source": "demos"}
+    ) as writer:
         done = writer.resumed
         assert done < set(episodes)
         for name, array in episodes.items():
@@ -471,3 +473,52 @@ def test_a_forked_process_leaves_its_parents_writer_alone(tmp_path):
     ds = kinograph.open(tmp_path / "d.kino")
     assert [episode.id for episode in ds] == ["before", "after"]
     assert kinograph.verify(tmp_path / "d.kino", decode=True) == []
+
+
+def test_bools_that_are_neither_0_nor_1_are_refused(tmp_path):
+    path = tmp_path / "b.kino"
+    with kinograph.Writer(path) as writer:
+        odd = np.frombuffer(bytes([0, 1, 2, 255] * 5), dtype=bool)
+        with pytest.raises(kinograph.InvalidArgumentError, match="frame 2 has a bool"):
+            writer.add_episode({"contact": odd}, rate_hz=10.0)
+        writer.add_episode({"contact": odd.view(np.uint8) != 0}, rate_hz=10.0)
+    expected = [False, True, True, True] * 5
+    assert kinograph.open(path)[0]["contact"][:].tolist() == expected
+
+
+def test_an_append_tells_of_work_that_can_be_resumed_and_gc_lists_it(tmp_path):
+    path = tmp_path / "a.kino"
+    episode = {"x": np.zeros((4, 2))}
+    with kinograph.Writer(path) as writer:
+        writer.add_episode(episode, rate_hz=10.0)
+    options = {"shard_bytes": 1, "memory_bytes": 1}
+    dead = kinograph.Writer(path, mode="append", **options)
+    dead.add_episode(episode, rate_hz=10.0, id="dead")
+    with pytest.raises(kinograph.InvalidArgumentError):
+        # Refused, after what came before it was laid down.
+        dead.add_episode({**episode, "y": np.zeros((3, 2)), "z" * 300: np.zeros(3)}, rate_hz=10.0)
+    dead.abandon()
+    with (
+        pytest.warns(UserWarning, match="1 finished episodes of an interrupted writer"),
+        kinograph.Writer(path, mode="append", **options) as writer,
+    ):
+        writer.add_episode(episode, rate_hz=10.0)
+    garbage = kinograph.gc(path)
+    assert [(work.state, work.episodes) for work in garbage.writers] == [("can be resumed", 1)]
+    with kinograph.Writer(path, mode="resume", **options) as writer:
+        assert writer.resumed == {"dead"}
+    assert [episode.id for episode in kinograph.open(path)] == ["episode_0", "episode_1", "dead"]
+    assert kinograph.gc(path) == kinograph._gc.Garbage(0, [], [])
+
+
+def test_two_writers_cannot_give_one_stream_two_types(tmp_path):
+    path = tmp_path / "a.kino"
+    with kinograph.Writer(path) as writer:
+        writer.add_episode({"base": np.zeros((5, 2), "f4")}, rate_hz=10.0)
+    one, two = (kinograph.Writer(path, mode="append") for _ in range(2))
+    one.add_episode({"x": np.ones((5, 3), "f4")}, rate_hz=10.0)
+    two.add_episode({"x": np.ones((5, 3), "f8")}, rate_hz=10.0)
+    one.commit()
+    with pytest.raises(kinograph.InvalidArgumentError, match="version 2, which another writer"):
+        two.commit()
+    assert len(kinograph.open(path)) == 2

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, info, pack, verify};
+use commands::{bench, cat, doctor, export, gc, info, pack, verify};
 
 /// What a command did, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ enum Command {
     Verify(verify::Args),
     /// Print frames of a stream
     Cat(cat::Args),
+    /// List and remove what no version needs
+    Gc(gc::Args),
     /// Measure what things cost on this machine
     Bench(bench::Args),
     Doctor(doctor::Args),
@@ -85,6 +87,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
+        Command::Gc(args) => gc::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };

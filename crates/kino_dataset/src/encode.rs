@@ -16,6 +16,7 @@ use kino_codec::{
 
 use crate::compare::{Comparison, Deviation, broken};
 use crate::stats::StatsPart;
+use crate::stored_stream::check_bools;
 
 /// Frames to encode, with all that is needed to do it.
 #[derive(Debug)]
@@ -157,6 +158,8 @@ fn check_values(
         let mut dest = FramesMut::packed(ty, page.frames, &mut decoded)?;
         decoder.decode(page_of(page), 0..page.frames, &mut dest, scratch)?;
         packed.decode_time += start.elapsed();
+        // As a reader does: what it would refuse is never committed.
+        check_bools(ty, &decoded)?;
         match data {
             BlockData::Values(bytes) => {
                 let original = bytes.get(position..position + len).unwrap_or_default();

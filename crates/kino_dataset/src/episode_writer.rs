@@ -7,13 +7,14 @@ use kino_format::{Clock, Kind, MAX_FRAMES, StreamSchema};
 
 use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::encode::{Block, BlockData};
-use crate::error::{Result, codec_at, invalid};
+use crate::error::{Result, codec_at, format_at, invalid};
 use crate::open_stream::OpenStream;
 use crate::plan::Arrival;
 use crate::protection::{self, Held, Protection};
 use crate::stats::channels_of;
+use crate::stored_stream::check_bools;
 use crate::stream_info::{SharedFrames, StreamInfo};
-use crate::writer::{DatasetWriter, EpisodeInfo};
+use crate::writer::{DatasetWriter, EpisodeInfo, Settled};
 
 /// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
 #[derive(Debug)]
@@ -125,6 +126,16 @@ impl<'w> EpisodeWriter<'w> {
                 packed.len()
             )));
         }
+        if let Some(ty) = open.frame.as_values()
+            && check_bools(ty, packed).is_err()
+        {
+            let byte = packed.iter().position(|&byte| byte > 1).unwrap_or_default();
+            return Err(invalid(format!(
+                "{place}: frame {} has a bool that is stored as {}, and a bool is 0 or 1; store it as uint8, or pass `values != 0`",
+                open.next as usize + byte / frame_bytes,
+                packed[byte]
+            )));
+        }
         let block_frames = open.block_frames(frame_bytes);
         open.expect(&place, packed.len() / frame_bytes)?;
         open.raw_bytes += packed.len() as u64;
@@ -153,6 +164,14 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         open.expect(&place, frames.len())?;
+        if *open.frame == FrameType::Text
+            && let Some(frame) = frames
+                .iter()
+                .position(|frame| std::str::from_utf8(frame).is_err())
+        {
+            let frame = open.next as usize + frame;
+            return Err(invalid(format!("{place}: frame {frame} is not UTF-8 text")));
+        }
         let decoded = open.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         let block_frames = open.block_frames(decoded.max(1));
         for frame in frames {
@@ -180,15 +199,12 @@ impl<'w> EpisodeWriter<'w> {
             return Ok(());
         };
         if draft.streams.is_empty() {
-            return Err(invalid(format!(
-                "episode `{}` has no streams",
-                draft.info.id
-            )));
+            return Err(invalid(format!("{} has no streams", draft.info.label())));
         }
-        let id = draft.info.id.clone();
+        let settled = settled(&draft)?;
         let (pool, assembler, receipts) = self.writer.parts();
         pool.end_episode(draft, assembler, receipts)?;
-        self.writer.end_episode(id);
+        self.writer.end_episode(settled);
         Ok(())
     }
 
@@ -359,11 +375,8 @@ impl<'w> EpisodeWriter<'w> {
     }
 
     fn place(&self, stream: &str) -> String {
-        let id = self
-            .draft
-            .as_ref()
-            .map_or("", |draft| draft.info.id.as_str());
-        format!("episode `{id}`, stream `{stream}`")
+        let label = self.draft.as_ref().map(|draft| draft.info.label());
+        format!("{}, stream `{stream}`", label.unwrap_or_default())
     }
 }
 
@@ -373,6 +386,25 @@ impl Drop for EpisodeWriter<'_> {
             self.writer.abandon_episode();
         }
     }
+}
+
+/// What the episode settles for those after it.
+fn settled(draft: &EpisodeDraft) -> Result<Settled> {
+    let ty = |stream: &StreamDraft| {
+        let frame = stream
+            .schema
+            .frame_type()
+            .map_err(format_at("new episode"))?;
+        Ok((stream.schema.name.clone(), (stream.schema.kind, frame)))
+    };
+    let labels = draft.info.labels.iter();
+    Ok(Settled {
+        id: draft.info.id.clone(),
+        types: draft.streams.iter().map(ty).collect::<Result<_>>()?,
+        label_types: labels
+            .map(|(name, label)| (name.clone(), label.column_type()))
+            .collect(),
+    })
 }
 
 /// Explicit times as a block of int64 scalars.

@@ -16,6 +16,7 @@ use crate::compare::Deviation;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
+use crate::staging::Area;
 use crate::stats::StatsPart;
 use crate::store::Store;
 use crate::table::EpisodeRow;
@@ -74,12 +75,12 @@ impl Default for RunPages {
 }
 
 impl ShardFile {
-    pub(crate) fn new(store: &Store) -> Result<Self> {
+    pub(crate) fn new(area: &Area) -> Result<Self> {
         let mut buffer = Vec::new();
         let writer = ShardWriter::new(&mut buffer);
         let mut file = Self {
             writer,
-            file: store.staging_file()?,
+            file: area.shard_file()?,
             buffer,
             hasher: blake3::Hasher::new(),
             schema: Schema {
@@ -149,7 +150,7 @@ impl ShardFile {
         draft: EpisodeDraft,
         mut runs: Vec<(Run, RunPages)>,
     ) -> Result<()> {
-        let place = format!("episode `{}`", draft.info.id);
+        let place = draft.info.label();
         let mut take = |run: Run| {
             let found = runs.iter().position(|(known, _)| *known == run);
             found.map(|idx| runs.swap_remove(idx).1).unwrap_or_default()

@@ -4,7 +4,7 @@
 //! demos.kino/
 //!   versions/00000001.json      put only if absent: that is the commit
 //!   episodes/<hash>.parquet     shards/<hash>.kshard     stats/<hash>.json
-//!   staging/                    work in progress; no reader looks here
+//!   staging/                    work in progress (staging.rs); no reader looks here
 //! ```
 //!
 //! The file names are made here from numbers and hashes and never taken from a file's text, so
@@ -12,12 +12,12 @@
 //! folder are synced) before the call returns. Calls block; without an async runtime the local
 //! store of `object_store` works on the calling thread, so blocking costs nothing extra.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -29,11 +29,14 @@ use crate::error::{DatasetError, Result, io_at, not_found};
 use crate::hash::Hash;
 use crate::storage::{Emulated, Storage};
 
-/// How the names of unfinished shards in `staging/` begin.
-const STAGED_PREFIX: &str = "shard-";
+/// How long a writer waits for the turn of another before it goes on without.
+const TURN_WAIT: Duration = Duration::from_secs(30);
 
-/// An unfinished shard that was not written to for this long has lost its writer.
-const STALE_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// How often it looks.
+const TURN_STEP: Duration = Duration::from_millis(5);
+
+/// Files are hashed in pieces of this size.
+const HASH_BYTES: usize = 8 << 20;
 
 /// What a content-addressed file holds, which decides its folder and ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,10 +103,30 @@ impl Store {
         })
     }
 
-    /// The store at a folder that is made if it is not there.
+    /// The store at a folder that is made, durably, if it is not there.
     pub(crate) fn create(root: &Path) -> Result<Self> {
-        fs::create_dir_all(root).map_err(io_at("create", root.display().to_string()))?;
+        create_folder(root).map_err(io_at("create", root.display().to_string()))?;
         Self::open(root)
+    }
+
+    /// Waits for its turn to register a writer, to commit or to collect garbage, which others then wait for.
+    ///
+    /// Correctness does not rest on it, since a manifest is put only if absent: it saves rivals the work of a lost attempt.
+    /// So a file system without locks, or a process that was stopped in the middle of its turn, holds nobody up for ever.
+    pub(crate) fn turn(&self) -> Turn {
+        let deadline = Instant::now() + TURN_WAIT;
+        let Ok(folder) = File::open(&self.root) else {
+            return Turn(None);
+        };
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Turn(Some(folder)),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(TURN_STEP);
+                }
+                Err(_) => return Turn(None),
+            }
+        }
     }
 
     /// The same files, read as if they lay on another storage.
@@ -210,49 +233,32 @@ impl Store {
     /// Writes a small content-addressed file and returns its hash.
     pub(crate) fn put_hashed(&self, kind: FileKind, bytes: Vec<u8>) -> Result<(Hash, u64)> {
         let (hash, len) = (Hash::of(&bytes), bytes.len() as u64);
-        // Already there means already the same bytes.
-        self.put_new(&kind.key(&hash), bytes)?;
+        let key = kind.key(&hash);
+        if self.put_new(&key, bytes.clone())? == Put::AlreadyThere {
+            // Under its own hash there should be nothing but these bytes; a damaged leftover would spoil the version that names it.
+            let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
+            if !is_same {
+                self.replace(&key, bytes)?;
+            }
+        }
         Ok((hash, len))
     }
 
-    /// A new file in `staging/`, removed again unless it is published.
-    pub(crate) fn staging_file(&self) -> Result<tempfile::NamedTempFile> {
-        let folder = self.staging()?;
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(STAGED_PREFIX);
-        // A temporary file is private by default, a dataset is for everyone the umask lets in.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        builder
-            .tempfile_in(&folder)
-            .map_err(io_at("create a file in", folder.display().to_string()))
+    /// Puts the right bytes in the place of damaged ones.
+    fn replace(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
+        block_on(self.inner.put(&Key::from(key), PutPayload::from(bytes)))
+            .map(drop)
+            .map_err(|error| at("write", &self.root.join(key), error))
     }
 
-    /// The `staging/` folder, made if it is not there.
-    pub(crate) fn staging(&self) -> Result<PathBuf> {
-        let folder = self.root.join("staging");
-        fs::create_dir_all(&folder).map_err(io_at("create", folder.display().to_string()))?;
-        Ok(folder)
-    }
-
-    /// Removes shards in `staging/` that no living writer can be working on: a killed one leaves them behind.
-    pub(crate) fn sweep_staging(&self) {
-        let is_stale = |entry: &fs::DirEntry| {
-            let age = entry.metadata().and_then(|meta| meta.modified());
-            let is_shard = entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(STAGED_PREFIX);
-            is_shard && age.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > STALE_AFTER))
-        };
-        let entries = fs::read_dir(self.root.join("staging"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        // What cannot be removed only takes space.
-        entries
-            .filter(is_stale)
-            .for_each(|entry| drop(fs::remove_file(entry.path())));
+    /// The BLAKE3 of a whole object, read a piece at a time.
+    pub(crate) fn hash(&self, key: &str, len: u64) -> Result<Hash> {
+        let mut hasher = blake3::Hasher::new();
+        for start in (0..len).step_by(HASH_BYTES) {
+            let end = len.min(start + HASH_BYTES as u64);
+            hasher.update(&self.read_stored(key, start..end)?);
+        }
+        Ok(Hash::from(*hasher.finalize().as_bytes()))
     }
 
     /// Moves a finished shard to its place, durably.
@@ -274,8 +280,42 @@ impl Store {
     }
 }
 
+/// The right to change what a dataset's folder holds; see [`Store::turn`].
+#[derive(Debug)]
+pub(crate) struct Turn(Option<File>);
+
+impl Turn {
+    /// Whether nobody else can have it: not so on a file system without locks, or after a wait without end.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Not left to closing: a process that was forked meanwhile holds the same file open.
+        let _ = self.0.as_ref().map(File::unlock);
+    }
+}
+
+/// Makes a folder and its parents, and their names durable.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    let mut missing = Vec::new();
+    let mut above = Some(folder);
+    while let Some(path) = above.filter(|path| !path.as_os_str().is_empty() && !path.exists()) {
+        missing.push(path);
+        above = path.parent();
+    }
+    fs::create_dir_all(folder)?;
+    for path in missing {
+        let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+        sync_folder(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
 /// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()
     } else {
@@ -362,16 +402,5 @@ mod tests {
             Err(DatasetError::NotFound { .. })
         ));
         assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
-    }
-
-    #[test]
-    fn a_shard_that_lost_its_writer_is_swept_away_after_a_day() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::create(folder.path()).unwrap();
-        let [old, new] = [(); 2].map(|()| store.staging_file().unwrap().keep().unwrap());
-        let yesterday = std::time::SystemTime::now() - 2 * STALE_AFTER;
-        old.0.set_modified(yesterday).unwrap();
-        store.sweep_staging();
-        assert!(!old.1.exists() && new.1.exists());
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use kino_codec::FrameType;
 use kino_format::{Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::psnr_db;
+use crate::error::{Result, format_at};
 use crate::manifest::StreamSummary;
 
 /// The cost of every stream, in the order in which they first came.
@@ -108,6 +110,15 @@ impl Usage {
         for stream in other.streams {
             self.add(&stream.schema.clone(), |known| known.merge(&stream));
         }
+    }
+
+    /// The type of every stream, by name.
+    pub(crate) fn types(&self) -> Result<Vec<(String, (Kind, FrameType))>> {
+        let ty = |stream: &StreamUsage| {
+            let frame = stream.schema.frame_type().map_err(format_at("receipt"))?;
+            Ok((stream.schema.name.clone(), (stream.schema.kind, frame)))
+        };
+        self.streams.iter().map(ty).collect()
     }
 
     pub(crate) fn into_streams(self) -> Vec<StreamUsage> {

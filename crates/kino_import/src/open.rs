@@ -1,5 +1,6 @@
 //! Opening: what a user can say about an import.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +22,26 @@ pub struct ImportOptions {
     pub mapping: Option<PathBuf>,
     /// What decodes video files; without it, a source that has some is refused.
     pub videos: Option<Arc<dyn Videos>>,
+}
+
+impl ImportOptions {
+    /// The options that decide what is imported, by name, so that an interrupted pack is only resumed under the same.
+    pub fn settings(&self) -> Result<BTreeMap<String, String>> {
+        let mut settings = BTreeMap::new();
+        if let Some(rate_hz) = self.rate_hz {
+            settings.insert("rate_hz".to_owned(), rate_hz.to_string());
+        }
+        if let Some(mapping) = &self.mapping {
+            let text = fs::read(mapping).map_err(|source| ImportError::Io {
+                path: mapping.clone(),
+                source,
+            })?;
+            let hash = blake3::hash(&text).to_hex();
+            let name = format!("{} {}", mapping.display(), &hash[..16]);
+            settings.insert("mapping".to_owned(), name);
+        }
+        Ok(settings)
+    }
 }
 
 /// Opens a file, or a folder of files, in any of the formats that are known.

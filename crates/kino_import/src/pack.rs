@@ -10,14 +10,14 @@
 //! reads unrelated ones; the episode table keeps the source's order. Until the commit nothing is visible, and
 //! an interrupted pack can be resumed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::thread;
 
 use kino_dataset::{
-    Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
-    Start, StreamInfo, Times, WriterOptions,
+    Arrival, Committed, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
+    SourceRecord, Start, StreamInfo, Times, WriterOptions,
 };
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ use crate::survey::{cores, survey};
 /// How to pack.
 #[derive(Debug, Clone)]
 pub struct PackOptions {
-    /// How to write; attributes and the resume key are added to from the source.
+    /// How to write; the settings are added to from the source and from these options.
     pub writer: WriterOptions,
     /// What the target may already hold.
     pub start: Start,
@@ -74,6 +74,8 @@ pub struct Packed {
     pub committed: Committed,
     /// Episodes that an interrupted pack had finished before.
     pub resumed: u64,
+    /// Episodes that other interrupted writers have finished, which were left where they are.
+    pub interrupted: u64,
     /// Streams of which only the last frame is stored, because the others are frames of another stream.
     pub shifts: u64,
     /// Everything that was wrong or is worth knowing, with what was done about it.
@@ -102,13 +104,11 @@ pub fn pack(
     let defects = judge(survey(source, threads)?, on_defect)?;
     let left_out = left_out(&defects);
     let info = source.describe();
-    let known = match start {
-        Start::Append => Dataset::open(target)?.manifest().attributes.clone(),
-        _ => Map::new(),
-    };
-    writer.resume_key = resume_key(info, &writer.resume_key)?;
+    let own = settings(info, &prefix, (seed, on_defect))?;
+    writer.settings.extend(own);
     let mut writer = DatasetWriter::open(target, start, writer)?;
     let resumed = writer.resumed().clone();
+    let interrupted = writer.interrupted();
     let is_wanted = |episode: &EpisodePlan| !left_out.contains(&episode.id);
     let order = shuffled(source.episodes().len(), seed);
     let wanted: Vec<usize> = order
@@ -146,11 +146,12 @@ pub fn pack(
         }
         Ok::<_, ImportError>(())
     })?;
-    writer.add_attributes(to_attributes(info, &known, &packing.defects)?);
+    writer.add_source(to_record(info, &packing.defects)?);
     let message = format!("pack {} from {}", info.format, names(info));
     Ok(Packed {
         committed: writer.commit(&message)?,
         resumed: resumed.len() as u64,
+        interrupted,
         shifts: packing.shifts,
         defects: packing.defects,
     })
@@ -385,22 +386,8 @@ fn episode_bytes(episode: &EpisodePlan) -> u64 {
     streams.map(bytes).fold(0, u64::saturating_add)
 }
 
-/// What the manifest keeps of a source. Where the dataset has another value of the same name already, that
-/// stays and this one is kept as `<name>@<file>`.
-fn to_attributes(
-    info: &SourceInfo,
-    known: &Map<String, Value>,
-    defects: &[Defect],
-) -> Result<Map<String, Value>> {
-    let mut attributes = Map::new();
-    for (name, value) in &info.attributes {
-        let is_taken = known.get(name).is_some_and(|known| known != value);
-        let name = match is_taken {
-            true => format!("{name}@{}", names(info)),
-            false => name.clone(),
-        };
-        attributes.insert(name, value.clone());
-    }
+/// What the manifest keeps of a source.
+fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceRecord> {
     let mut files = Vec::new();
     for file in &info.files {
         files.push(json!({
@@ -410,18 +397,16 @@ fn to_attributes(
         }));
     }
     let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
-    let mut sources = match known.get("sources") {
-        Some(Value::Array(sources)) => sources.clone(),
-        _ => Vec::new(),
-    };
-    sources.push(json!({
-        "format": info.format,
-        "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
-        "files": files,
-        "defects": defects,
-    }));
-    attributes.insert("sources".to_owned(), Value::Array(sources));
-    Ok(attributes)
+    Ok(SourceRecord {
+        name: names(info),
+        attributes: info.attributes.clone(),
+        record: json!({
+            "format": info.format,
+            "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
+            "files": files,
+            "defects": defects,
+        }),
+    })
 }
 
 /// The name of the file, or of the first and how many more there are.
@@ -434,13 +419,28 @@ fn names(info: &SourceInfo) -> String {
     }
 }
 
-/// An interrupted pack is taken up only for files of the same content.
-fn resume_key(info: &SourceInfo, key: &str) -> Result<String> {
-    let mut parts = vec![key, info.format];
+/// What an interrupted pack must share with the one that takes it up, beside the plan and how the source was opened:
+/// files of the same content, and every option that decides what is written.
+fn settings(
+    info: &SourceInfo,
+    prefix: &str,
+    (seed, on_defect): (u64, OnDefect),
+) -> Result<BTreeMap<String, String>> {
+    let mut hasher = blake3::Hasher::new();
     for file in &info.files {
-        parts.push(file.read_blake3()?);
+        hasher.update(file.read_blake3()?.as_bytes());
     }
-    Ok(parts.join(" "))
+    let hash = hasher.finalize().to_hex();
+    let settings = [
+        ("source", format!("{} {}", names(info), &hash[..16])),
+        ("format", info.format.to_owned()),
+        ("prefix", prefix.to_owned()),
+        ("seed", seed.to_string()),
+        ("on_defect", on_defect.name().to_owned()),
+    ];
+    Ok(settings
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
 }
 
 /// The numbers below `len` in an order drawn from `seed` (Fisher and Yates, with splitmix64).

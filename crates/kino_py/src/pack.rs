@@ -45,7 +45,10 @@ pub(crate) fn pack(
         videos: videos(),
     };
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
-    let (start, writer) = options.writer.into_writer()?;
+    let (start, mut writer) = options.writer.into_writer()?;
+    writer
+        .settings
+        .extend(import.settings().map_err(import_to_py)?);
     let pack = PackOptions {
         writer,
         start,

@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Add the episodes to an existing dataset, as a new version
     #[arg(long, conflicts_with = "resume")]
     append: bool,
-    /// Continue an interrupted pack of the same source under the same plan
+    /// Continue an interrupted pack of the same source with the same options
     #[arg(long)]
     resume: bool,
     /// What to do with defects of the source: refuse it, leave out the episodes that have one, or keep all that can be kept
@@ -87,22 +87,23 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     let plan = plan(args)?;
-    let source = kino_import::open(
-        &args.source,
-        &ImportOptions {
-            format: args.format.clone(),
-            rate_hz: args.rate,
-            mapping: args.mapping.clone(),
-            videos,
-        },
-    )?;
+    let import = ImportOptions {
+        format: args.format.clone(),
+        rate_hz: args.rate,
+        mapping: args.mapping.clone(),
+        videos,
+    };
+    let source = kino_import::open(&args.source, &import)?;
     kino_import::check_types(&*source)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
         return dry_run(args, &plan, &*source);
     }
     let options = PackOptions {
-        writer: writer_options(args, plan),
+        writer: WriterOptions {
+            settings: import.settings()?,
+            ..writer_options(args, plan)
+        },
         start: start(args),
         seed: args.seed,
         prefix: args.prefix.clone(),
@@ -133,6 +134,14 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     } else {
         let disk = Dataset::open(&args.target)?.manifest().total_bytes();
         print(&report(args, &packed, (seconds, disk)))?;
+    }
+    if packed.interrupted > 0 {
+        note(&format!(
+            "note: {} finished episodes of an interrupted writer wait in {}; `kinograph gc {}` shows them",
+            packed.interrupted,
+            args.target.join("staging").display(),
+            args.target.display()
+        ));
     }
     Ok(tell_defects(&packed.defects))
 }
