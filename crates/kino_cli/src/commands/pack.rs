@@ -96,7 +96,6 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
             videos,
         },
     )?;
-    kino_import::check_types(&*source)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
         return dry_run(args, &plan, &*source);
@@ -126,6 +125,11 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         ControlFlow::Continue(())
     });
     progress.finish();
+    if let (true, Err(error)) = (args.json, &packed)
+        && !error.defects().is_empty()
+    {
+        print_json(&json!({"defects": defects(error.defects())}))?;
+    }
     let packed = packed?;
     let seconds = begin.elapsed().as_secs_f64();
     if args.json {

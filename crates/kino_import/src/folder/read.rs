@@ -7,7 +7,6 @@ use std::path::Path;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::folder::fields::Place;
-use crate::folder::table::{self, Cell};
 use crate::npy::{self, Header};
 use crate::zip::Zip;
 use crate::{picture, png};
@@ -23,21 +22,14 @@ impl Place {
     pub(crate) fn is_read_whole(&self) -> bool {
         match self {
             Self::Array { is_plain, .. } => !is_plain,
-            Self::Columns { cell, .. } => *cell != Cell::Text,
-            Self::Pictures { .. } => false,
+            Self::Columns { .. } | Self::Pictures { .. } => false,
         }
     }
 
-    /// All numbers, or all padded texts, little-endian and in C order.
+    /// All numbers, or all padded texts, of an array, little-endian and in C order.
     pub(crate) fn read_whole(&self) -> Result<Vec<u8>> {
         match self {
-            Self::Columns {
-                path,
-                columns,
-                cell,
-                ..
-            } => table::read_numbers(path, columns, *cell),
-            Self::Pictures { .. } => Ok(Vec::new()),
+            Self::Columns { .. } | Self::Pictures { .. } => Ok(Vec::new()),
             Self::Array {
                 path,
                 member,

@@ -127,8 +127,6 @@ impl McapSource {
                 .defects
                 .push(Defect::new("mapping", what, Action::Skipped));
         }
-        let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, "mcap");
-        source.info.defects.extend(mixed);
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
             let next = "check that this is the recording, and that its mapping names what is in it";
