@@ -11,7 +11,7 @@
 
 use std::cell::Cell as Shared;
 use std::collections::HashSet;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ use std::rc::Rc;
 
 use crate::defect::Action;
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::folder::cell::{Cell, Seen};
 
 /// A table longer than this is refused: it is read through before anything is packed.
@@ -363,8 +364,7 @@ impl Rows {
             path: path.to_owned(),
             source,
         };
-        let file = fs::File::open(path).map_err(io)?;
-        let len = file.metadata().map_err(io)?.len();
+        let (file, len) = files::open_with_len(path).map_err(io)?;
         if len > MAX_BYTES {
             return Err(ImportError::unsupported(
                 path,
@@ -404,7 +404,7 @@ impl Rows {
 
 /// A file of which only so much is read until the next row.
 struct Limited {
-    file: fs::File,
+    file: File,
     left: Rc<Shared<u64>>,
 }
 
