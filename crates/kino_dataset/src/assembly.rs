@@ -108,6 +108,8 @@ pub(crate) struct Pool {
     unfinished: usize,
     /// Set when laying down failed: nothing may follow, or an episode would miss a page.
     failed: bool,
+    /// Set when a block of the unfinished episode cannot be stored: nothing may follow until it is abandoned.
+    broken: bool,
 }
 
 impl Pool {
@@ -131,6 +133,7 @@ impl Pool {
             budget,
             unfinished: 0,
             failed: false,
+            broken: false,
         })
     }
 
@@ -189,6 +192,7 @@ impl Pool {
             }
         }
         self.unfinished = 0;
+        self.broken = false;
         // Only if everything before it is laid down can a part of it be: otherwise its start was never reached.
         if self.queue.is_empty() && assembler.abandon_episode().is_err() {
             self.failed = true;
@@ -266,7 +270,16 @@ impl Pool {
             Some(Err(source)) => Err(codec_at(place)(source)),
             Some(Ok(packed)) => assembler.pages(run, first_frame, packed),
         };
-        self.failed |= laid.is_err();
+        // An episode that is not ended can still be abandoned, for the sake of the others.
+        let is_of_episode = matches!(
+            laid,
+            Err(DatasetError::Codec { .. } | DatasetError::Format { .. })
+        );
+        let is_ended = || self.queue.iter().any(|item| matches!(item, Item::End(_)));
+        match is_of_episode && !is_ended() {
+            true => self.broken = true,
+            false => self.failed |= laid.is_err(),
+        }
         laid
     }
 
@@ -274,6 +287,11 @@ impl Pool {
         if self.failed {
             return Err(invalid(
                 "the writer has failed; nothing was committed, start again",
+            ));
+        }
+        if self.broken {
+            return Err(invalid(
+                "a stream of the episode cannot be stored; abandon the episode to go on",
             ));
         }
         Ok(())

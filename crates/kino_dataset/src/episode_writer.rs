@@ -189,6 +189,17 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
+    /// Waits until all that was pushed is encoded and checked. After the last stream, an error that an ended episode
+    /// would leave to the whole commit comes here, and the episode can be dropped without a trace.
+    pub fn settle(&mut self) -> Result<()> {
+        self.close_stream()?;
+        for job in self.protection.take_waiting() {
+            self.hand_over(job)?;
+        }
+        let (pool, assembler, receipts) = self.writer.parts();
+        pool.drain_all(assembler, receipts)
+    }
+
     /// Ends the episode.
     pub fn finish(mut self) -> Result<()> {
         self.close_stream()?;

@@ -59,7 +59,9 @@ pub use error::{DatasetError, ErrorKind, Result};
 pub use events::{Detect, EventRule, Protected};
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use hash::Hash;
-pub use kino_format::{Clock, Kind, PageSlice, RegularClock, StreamSchema};
+pub use kino_format::{
+    Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema,
+};
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
 pub use selection::{Episodes, Selection};

@@ -77,6 +77,20 @@ pub enum ImportError {
         /// All of them.
         defects: Vec<Defect>,
     },
+    /// Every episode of the source has a defect because of which it is dropped.
+    #[error("{}", list_dropped(defects))]
+    NothingLeft {
+        /// All of them.
+        defects: Vec<Defect>,
+    },
+    /// An episode cannot be imported.
+    #[error("episode `{}` cannot be imported", episode.escape_debug())]
+    Episode {
+        /// Its id.
+        episode: String,
+        /// Why, and where.
+        source: Box<ImportError>,
+    },
     /// The dataset has something that the format of an export cannot hold.
     #[error("{}", list_no_place(format, defects))]
     NoPlace {
@@ -111,12 +125,62 @@ impl ImportError {
         Some(match self {
             Self::NotFound { .. } => ErrorKind::NotFound,
             Self::Io { .. } | Self::Unwritable { .. } => ErrorKind::Io,
-            Self::Corrupt { .. } | Self::Defects { .. } => ErrorKind::Corrupt,
+            Self::Corrupt { .. } | Self::Defects { .. } | Self::NothingLeft { .. } => {
+                ErrorKind::Corrupt
+            }
+            Self::Episode { source, .. } => return source.kind(),
             Self::Unsupported { .. } | Self::NoPlace { .. } => ErrorKind::Unsupported,
             Self::InvalidArgument { .. } => ErrorKind::Invalid,
             Self::Dataset { source } => source.kind(),
             Self::Stopped => return None,
         })
+    }
+
+    /// What is wrong, without where: for a [`Defect`], which has a place of its own.
+    pub(crate) fn what(&self) -> String {
+        match self {
+            Self::Corrupt { what, source, .. } | Self::Unsupported { what, source, .. } => {
+                match source {
+                    Some(cause) => format!("{what} ({cause})"),
+                    None => what.clone(),
+                }
+            }
+            Self::Io { path, source } => format!("{}: cannot be read ({source})", path.display()),
+            Self::Dataset { source } => match Error::source(source) {
+                Some(cause) => format!("{source}: {cause}"),
+                None => source.to_string(),
+            },
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether an episode is to blame, so that the others can still be imported.
+    pub(crate) fn is_of_episode(&self) -> bool {
+        match self {
+            Self::Corrupt { .. }
+            | Self::Unsupported { .. }
+            | Self::NotFound { .. }
+            | Self::Io { .. }
+            | Self::InvalidArgument { .. } => true,
+            // What the writer refuses is the episode's fault, what the disk refuses is not.
+            Self::Dataset { source } => matches!(
+                source,
+                DatasetError::Codec { .. }
+                    | DatasetError::Format { .. }
+                    | DatasetError::Invalid { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// The defects that it lists.
+    pub fn defects(&self) -> &[Defect] {
+        match self {
+            Self::Defects { defects }
+            | Self::NothingLeft { defects }
+            | Self::NoPlace { defects, .. } => defects,
+            _ => &[],
+        }
     }
 
     /// A damaged object.
@@ -181,6 +245,15 @@ fn list(defects: &[Defect]) -> String {
         "mend them, or import what is sound: `--on-defect drop-episode` leaves out every episode with a defect, \
          `--on-defect keep` keeps all that can be kept (in Python on_defect=)",
     );
+    text
+}
+
+/// Why each episode was dropped, one per line.
+fn list_dropped(defects: &[Defect]) -> String {
+    let mut text = "no episode can be imported; nothing was written".to_owned();
+    for defect in defects.iter().filter(|defect| defect.is_fault()) {
+        text.push_str(&format!("\n  {}: {}", defect.place, defect.what));
+    }
     text
 }
 

@@ -32,6 +32,8 @@ mod clock;
 mod defect;
 mod error;
 mod export;
+mod files;
+mod fit;
 mod folder;
 mod formats;
 mod hdf5;
@@ -39,6 +41,7 @@ mod jpeg;
 mod lerobot;
 mod mcap;
 mod mds;
+mod names;
 mod npy;
 mod open;
 mod pack;
@@ -62,7 +65,7 @@ pub use error::{ImportError, Result};
 pub use export::{Cameras, EXPORTERS, ExportOptions, Exported, Exporter, export};
 pub use formats::{FORMATS, Format};
 pub use open::{ImportOptions, open};
-pub use pack::{PackOptions, Packed, Progress, check_types, pack};
+pub use pack::{PackOptions, Packed, Progress, pack};
 pub use shift::is_shift;
 pub use source::{
     ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan, block_frames,

@@ -1,31 +1,33 @@
 //! Packing: every episode of a source into one new version of a dataset.
 //!
 //! ```text
-//! Source ─▶ survey ─▶ order of episodes ─▶ order of streams ─▶ blocks of frames ─▶ DatasetWriter ─▶ commit
-//!           defects   seeded, random       small, then          read ahead; a shift
-//!                                          pictures             stores its last frame only
+//! Source ─▶ fit, survey ─▶ order of episodes ─▶ order of streams ─▶ blocks of frames ─▶ DatasetWriter ─▶ commit
+//!           defects        seeded, random       small, then          read ahead; a shift
+//!                                               pictures             stores its last frame only
 //! ```
 //!
 //! Episodes are laid down in a seeded random order, because a loader that reads neighbouring episodes then
 //! reads unrelated ones; the episode table keeps the source's order. Until the commit nothing is visible, and
 //! an interrupted pack can be resumed.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::thread;
 
 use kino_dataset::{
-    Arrival, Committed, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
+    Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
     SourceRecord, Start, StreamInfo, Times, WriterOptions,
 };
 use serde_json::{Map, Value, json};
 
 use crate::defect::{Action, Defect, OnDefect};
-use crate::error::{ImportError, Result, invalid};
+use crate::error::{ImportError, Result};
+use crate::fit::{Fitted, Target, fit};
 use crate::read_ahead::{Piece, ReadAhead, lost_thread};
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
-use crate::survey::{cores, survey};
+use crate::survey::{cores, look, place};
 
 /// How to pack.
 #[derive(Debug, Clone)]
@@ -99,62 +101,89 @@ pub fn pack(
         prefix,
         on_defect,
     } = options;
-    check_types(source)?;
+    let known = match start {
+        Start::Append => Some(Dataset::open(target)?),
+        _ => None,
+    };
+    let fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     let threads = cores(writer.threads);
-    let defects = judge(survey(source, threads)?, on_defect)?;
-    let left_out = left_out(&defects);
+    let defects = judge(look(&fitted, threads), on_defect)?;
+    let wanted = wanted(&fitted, &defects, seed);
+    if wanted.is_empty() {
+        return Err(ImportError::NothingLeft { defects });
+    }
     let info = source.describe();
     let own = settings(info, &prefix, (seed, on_defect))?;
     writer.settings.extend(own);
-    let mut writer = DatasetWriter::open(target, start, writer)?;
-    let resumed = writer.resumed().clone();
-    let interrupted = writer.interrupted();
-    let is_wanted = |episode: &EpisodePlan| !left_out.contains(&episode.id);
-    let order = shuffled(source.episodes().len(), seed);
-    let wanted: Vec<usize> = order
-        .into_iter()
-        .filter(|&episode| is_wanted(&source.episodes()[episode]))
-        .collect();
-    let to_read = wanted.iter().filter(|&&episode| {
-        let id = &source.episodes()[episode].id;
-        !resumed.contains(&format!("{prefix}{id}"))
-    });
-    let mut packing = Packing {
-        source,
-        progress: Progress {
-            episodes: wanted.len() as u64,
-            bytes: wanted
-                .iter()
-                .map(|&episode| episode_bytes(&source.episodes()[episode]))
-                .sum(),
-            ..Progress::default()
-        },
-        report: progress,
-        prefix: prefix.clone(),
-        shifts: 0,
-        on_defect,
-        defects,
-    };
-    thread::scope(|scope| {
-        let tasks = to_read.flat_map(|&episode| {
-            let streams = stream_order(&source.episodes()[episode].streams);
-            streams.into_iter().map(move |stream| (episode, stream))
-        });
-        let mut ahead = ReadAhead::start(scope, source, tasks, threads);
-        for &episode in &wanted {
-            packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
+    let memory_bytes = writer.memory_bytes;
+    let is_new = !target.exists();
+    let packed = || -> Result<Packed> {
+        let mut writer = DatasetWriter::open(target, start, writer)?;
+        let resumed = writer.resumed().clone();
+        let interrupted = writer.interrupted();
+        let mut packing = Packing::new(&fitted, &wanted, progress, (on_defect, defects));
+        let to_read = wanted.iter().copied();
+        let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
+        thread::scope(|scope| {
+            let tasks = to_read.flat_map(|episode| {
+                let streams = stream_order(&fitted.episodes()[episode].streams);
+                streams.into_iter().map(move |stream| (episode, stream))
+            });
+            let mut ahead = ReadAhead::start(scope, &fitted, tasks, (threads, memory_bytes));
+            for &episode in &wanted {
+                packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
+            }
+            Ok::<_, ImportError>(())
+        })?;
+        let Packing {
+            shifts,
+            defects,
+            written,
+            ..
+        } = packing;
+        if written == 0 && resumed.is_empty() {
+            return Err(ImportError::NothingLeft { defects });
         }
-        Ok::<_, ImportError>(())
-    })?;
-    writer.add_source(to_record(info, &packing.defects)?);
-    let message = format!("pack {} from {}", info.format, names(info));
-    Ok(Packed {
-        committed: writer.commit(&message)?,
-        resumed: resumed.len() as u64,
-        interrupted,
-        shifts: packing.shifts,
-        defects: packing.defects,
-    })
+        writer.add_source(to_record(info, &defects)?);
+        let message = format!("pack {} from {}", info.format, names(info));
+        Ok(Packed {
+            committed: writer.commit(&message)?,
+            resumed: resumed.len() as u64,
+            interrupted,
+            shifts,
+            defects,
+        })
+    };
+    let packed = packed();
+    if packed.is_err() && is_new {
+        remove_if_empty(target);
+    }
+    packed
+}
+
+/// The episodes to import, in the order in which they are laid down.
+fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<usize> {
+    let dropped = defects
+        .iter()
+        .filter(|defect| defect.action == Action::Dropped);
+    let dropped: HashSet<_> = dropped
+        .filter_map(|defect| defect.episode.as_deref())
+        .collect();
+    let episodes = source.episodes();
+    let mut order = shuffled(episodes.len(), seed);
+    order.retain(|&episode| {
+        let plan = &episodes[episode];
+        !plan.streams.is_empty() && !dropped.contains(plan.id.as_str())
+    });
+    order
+}
+
+/// Removes the folder of a pack that left nothing to resume.
+fn remove_if_empty(target: &Path) {
+    // Only empty folders can be removed this way; whatever else is there stays.
+    for folder in ["staging", "shards", "episodes", "stats", "versions", ""] {
+        let _ = fs::remove_dir(target.join(folder));
+    }
 }
 
 /// Refuses defects, or marks those whose episodes are left out, as the policy says.
@@ -174,54 +203,41 @@ fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
     Ok(defects)
 }
 
-/// The ids of the episodes that are not imported.
-fn left_out(defects: &[Defect]) -> HashSet<String> {
-    let dropped = defects
-        .iter()
-        .filter(|defect| defect.action == Action::Dropped);
-    dropped
-        .filter_map(|defect| defect.episode.clone())
-        .collect()
-}
-
-/// Refuses a source in which a stream has two types, before an hour of packing shows it.
-pub fn check_types(source: &dyn Source) -> Result<()> {
-    let mut known: HashMap<&str, (&StreamPlan, &EpisodePlan)> = HashMap::new();
-    let files = &source.describe().files;
-    let name = |episode: &EpisodePlan| match files.get(episode.file) {
-        Some(file) => format!("`{}` ({})", episode.id, file.path().display()),
-        None => format!("`{}`", episode.id),
-    };
-    for episode in source.episodes() {
-        for stream in &episode.streams {
-            let (first, before) = *known.entry(&stream.name).or_insert((stream, episode));
-            if (first.kind, &first.frame) != (stream.kind, &stream.frame) {
-                let (stream_name, here, there) = (&stream.name, &stream.frame, &first.frame);
-                return Err(invalid(format!(
-                    "stream `{stream_name}` is {} {there} in episode {} and {} {here} in episode {}; \
-                     pack them into datasets of their own",
-                    first.kind.name(),
-                    name(before),
-                    stream.kind.name(),
-                    name(episode),
-                )));
-            }
-        }
-    }
-    Ok(())
-}
-
 struct Packing<'a> {
-    source: &'a dyn Source,
+    source: &'a Fitted<'a>,
     progress: Progress,
     report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
-    prefix: String,
     shifts: u64,
+    /// Episodes that were written now.
+    written: u64,
     on_defect: OnDefect,
     defects: Vec<Defect>,
 }
 
-impl Packing<'_> {
+impl<'a> Packing<'a> {
+    fn new(
+        source: &'a Fitted<'a>,
+        wanted: &[usize],
+        report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+        (on_defect, defects): (OnDefect, Vec<Defect>),
+    ) -> Self {
+        let bytes = wanted.iter();
+        let bytes = bytes.map(|&episode| episode_bytes(&source.episodes()[episode]));
+        Self {
+            source,
+            progress: Progress {
+                episodes: wanted.len() as u64,
+                bytes: bytes.fold(0, u64::saturating_add),
+                ..Progress::default()
+            },
+            report,
+            shifts: 0,
+            written: 0,
+            on_defect,
+            defects,
+        }
+    }
+
     fn episode(
         &mut self,
         writer: &mut DatasetWriter,
@@ -229,20 +245,32 @@ impl Packing<'_> {
         episode: usize,
         resumed: &HashSet<String>,
     ) -> Result<()> {
-        let plan = &self.source.episodes()[episode];
+        let source = self.source;
+        let plan = &source.episodes()[episode];
         let done = self.progress.bytes_done + episode_bytes(plan);
-        if !resumed.contains(&format!("{}{}", self.prefix, plan.id)) {
+        if !resumed.contains(source.id(episode)) {
             match self.streams(writer, ahead, episode) {
-                Err(ImportError::Corrupt {
-                    object, what, file, ..
-                }) if self.on_defect != OnDefect::Error => {
-                    // A picture that cannot be read: the episode leaves no trace but its defect.
+                Ok(()) => self.written += 1,
+                Err(error) if !error.is_of_episode() => return Err(error),
+                Err(error) if self.on_defect == OnDefect::Error => {
+                    return Err(ImportError::Episode {
+                        episode: source.id(episode).to_owned(),
+                        source: Box::new(error),
+                    });
+                }
+                // The episode leaves no trace but its defect.
+                Err(error) => {
                     ahead.skip(episode);
-                    let place = format!("{}:{object}", file.display());
-                    let defect = Defect::new(place, what, Action::Dropped);
+                    let place = match &error {
+                        ImportError::Corrupt { object, file, .. }
+                        | ImportError::Unsupported { object, file, .. } => {
+                            format!("{}:{object}", file.display())
+                        }
+                        _ => place(source, plan, ""),
+                    };
+                    let defect = Defect::new(place, error.what(), Action::Dropped);
                     self.defects.push(defect.of(&plan.id));
                 }
-                other => other?,
             }
         }
         self.progress.bytes_done = done;
@@ -260,6 +288,10 @@ impl Packing<'_> {
         for stream in stream_order(&self.source.episodes()[episode].streams) {
             self.stream(&mut episode_writer, ahead, (episode, stream))?;
         }
+        if self.on_defect != OnDefect::Error {
+            // What the codecs find must be found while the episode can still be given up.
+            episode_writer.settle()?;
+        }
         Ok(episode_writer.finish()?)
     }
 
@@ -272,7 +304,7 @@ impl Packing<'_> {
             attributes.insert("stream_attributes".to_owned(), Value::Object(of_streams));
         }
         Ok(EpisodeInfo {
-            id: format!("{}{}", self.prefix, plan.id),
+            id: self.source.id(episode).to_owned(),
             position: Some(episode as u64),
             splits: plan.splits.clone(),
             task: plan.task.clone(),

@@ -1,13 +1,10 @@
-//! What every importer does with its plans: find a stream, know the usual names, give each stream a clock and one type,
-//! and say why nothing is left.
+//! What every importer does with its plans: find a stream, know the usual names, give each stream a clock, and say why
+//! nothing is left.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use kino_codec::FrameType;
-
-use crate::defect::{Action, Defect};
+use crate::defect::Defect;
 use crate::error::{ImportError, Result, invalid};
 use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
 
@@ -104,52 +101,4 @@ pub(crate) fn nothing_left(path: &Path, defects: &[Defect], next: &str) -> Impor
 pub(crate) fn places(frames: &Range<u64>) -> Range<usize> {
     let place = |frame| usize::try_from(frame).unwrap_or(usize::MAX);
     place(frames.start)..place(frames.end)
-}
-
-/// Leaves out the streams that have another type in one episode than in another, and lists them.
-///
-/// A dataset cannot hold such a stream, and everything else of the recording is worth having. `parts` has what the
-/// importer knows of each stream, in the order of the streams.
-pub(crate) fn leave_out_mixed<T>(
-    episodes: &mut [EpisodePlan],
-    parts: &mut [Vec<T>],
-    place: &str,
-) -> Vec<Defect> {
-    let mut types: BTreeMap<&str, Vec<&FrameType>> = BTreeMap::new();
-    let streams = episodes.iter().flat_map(|episode| &episode.streams);
-    for stream in streams {
-        let known = types.entry(&stream.name).or_default();
-        if !known.contains(&&stream.frame) {
-            known.push(&stream.frame);
-        }
-    }
-    types.retain(|_, types| types.len() > 1);
-    let mixed: BTreeMap<String, String> = types
-        .into_iter()
-        .map(|(name, types)| {
-            let some: Vec<_> = types.iter().take(4).map(ToString::to_string).collect();
-            let what = format!(
-                "stream `{name}` has {} types in different episodes ({}), a stream of a dataset has one",
-                types.len(),
-                some.join(", ")
-            );
-            (name.to_owned(), what)
-        })
-        .collect();
-    for (episode, parts) in episodes.iter_mut().zip(parts) {
-        let keeps = episode.streams.iter();
-        let keeps: Vec<_> = keeps
-            .map(|stream| !mixed.contains_key(&stream.name))
-            .collect();
-        let mut keep = keeps.iter();
-        parts.retain(|_| keep.next().is_none_or(|keep| *keep));
-        let mut keep = keeps.iter();
-        episode
-            .streams
-            .retain(|_| keep.next().is_none_or(|keep| *keep));
-    }
-    let defects = mixed.into_values();
-    defects
-        .map(|what| Defect::new(place, what, Action::Skipped))
-        .collect()
 }

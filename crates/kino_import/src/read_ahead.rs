@@ -7,8 +7,9 @@
 //! taken  s0 s1 s2 …            in the order of the tasks
 //! ```
 //!
-//! Reading is more than copying: it inflates, decodes video, parses messages. Memory is bounded by the threads: each
-//! holds one block and has two waiting, and at most four finished streams per thread wait to be taken.
+//! Reading is more than copying: it inflates, decodes video, parses messages. Memory is bounded by the threads and by a
+//! budget: a stream holds one block and has two waiting, at most four streams per thread are begun, and no more of
+//! them than fit into the budget.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -44,7 +45,14 @@ pub(crate) struct ReadAhead<'a> {
     queue: Sender<(Task, SyncSender<Result<Piece>>)>,
     begun: VecDeque<(Task, Receiver<Result<Piece>>)>,
     limit: usize,
+    /// The most bytes that the blocks of all begun streams may have; the first may have more.
+    budget: u64,
+    bytes_of: Box<dyn Fn(Task) -> u64 + 'a>,
 }
+
+/// The budget for reading ahead is this part of the memory of the writer, and at least so much.
+const SHARE: usize = 4;
+const MIN_BUDGET: usize = 64 << 20;
 
 impl<'a> ReadAhead<'a> {
     /// Starts `threads` that read `tasks` ahead; they end when this is dropped.
@@ -52,8 +60,11 @@ impl<'a> ReadAhead<'a> {
         scope: &'scope Scope<'scope, '_>,
         source: &'scope dyn Source,
         tasks: impl Iterator<Item = Task> + 'a,
-        threads: usize,
-    ) -> Self {
+        (threads, memory_bytes): (usize, usize),
+    ) -> Self
+    where
+        'scope: 'a,
+    {
         let limit = threads.max(1) * STREAMS;
         #[expect(
             clippy::disallowed_methods,
@@ -75,14 +86,20 @@ impl<'a> ReadAhead<'a> {
             queue,
             begun: VecDeque::new(),
             limit,
+            budget: (memory_bytes / SHARE).max(MIN_BUDGET) as u64,
+            bytes_of: Box::new(move |task| block_bytes(source, task)),
         }
     }
 
     /// The pieces of the next task, which must be `task`.
     pub(crate) fn take(&mut self, task: Task) -> Result<Receiver<Result<Piece>>> {
+        let begun = self.begun.iter();
+        let mut bytes: u64 = begun.map(|(task, _)| (self.bytes_of)(*task)).sum();
         while self.begun.len() < self.limit
+            && (self.begun.is_empty() || bytes <= self.budget)
             && let Some(task) = self.tasks.next()
         {
+            bytes = bytes.saturating_add((self.bytes_of)(task));
             let (sender, receiver) = sync_channel(BLOCKS);
             self.begun.push_back((task, receiver));
             self.queue.send((task, sender)).map_err(|_| lost_thread())?;
@@ -98,6 +115,17 @@ impl<'a> ReadAhead<'a> {
         self.begun.retain(|((begun, _), _)| *begun != episode);
         while self.tasks.next_if(|(next, _)| *next == episode).is_some() {}
     }
+}
+
+/// The bytes of the blocks of a stream that are held at a time.
+fn block_bytes(source: &dyn Source, (episode, stream): Task) -> u64 {
+    let plan = &source.episodes()[episode].streams[stream];
+    let frame = plan
+        .frame
+        .as_values()
+        .map_or(1 << 10, |ty| ty.frame_bytes() as u64);
+    let frames = block_frames(&plan.frame).saturating_mul(BLOCKS as u64 + 1);
+    frames.min(plan.frames).saturating_mul(frame)
 }
 
 /// The error of a thread that is gone, which is a bug.

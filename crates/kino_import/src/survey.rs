@@ -6,13 +6,17 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use kino_codec::Dtype;
+use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 
 use crate::clock;
 use crate::defect::{Action, Defect};
-use crate::error::{ImportError, Result};
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan, block_frames};
+use crate::error::{Result, invalid};
+use crate::fit::{Fitted, Target, fit};
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, block_frames};
+
+/// The longest text of a frame.
+const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// So many threads, or one per core for 0.
 pub(crate) fn cores(threads: usize) -> usize {
@@ -26,6 +30,11 @@ pub(crate) fn cores(threads: usize) -> usize {
 ///
 /// Looks with so many threads, one per core if 0.
 pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
+    Ok(look(&fit(source, &Target::default())?, threads))
+}
+
+/// The same of a source that was fitted.
+pub(crate) fn look(source: &Fitted<'_>, threads: usize) -> Vec<Defect> {
     let episodes = source.episodes().len();
     let found = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
@@ -38,12 +47,8 @@ pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
                     return;
                 }
                 let defects = of_episode(source, episode, &mut block);
-                let stop = defects.is_err();
-                if !matches!(&defects, Ok(defects) if defects.is_empty()) {
+                if !defects.is_empty() {
                     lock(&found).push((episode, defects));
-                }
-                if stop {
-                    next.store(episodes, Ordering::Relaxed);
                 }
             }
         };
@@ -56,10 +61,9 @@ pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
     let mut found = found.into_inner().unwrap_or_default();
     found.sort_by_key(|(episode, _)| *episode);
     let mut defects = source.describe().defects.clone();
-    for (_, of_episode) in found {
-        defects.extend(of_episode?);
-    }
-    Ok(defects)
+    defects.extend_from_slice(source.defects());
+    defects.extend(found.into_iter().flat_map(|(_, defects)| defects));
+    defects
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -68,36 +72,79 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn of_episode(source: &dyn Source, episode: usize, block: &mut FrameBuf) -> Result<Vec<Defect>> {
+fn of_episode(source: &dyn Source, episode: usize, block: &mut FrameBuf) -> Vec<Defect> {
     let mut defects = Vec::new();
     let plan = &source.episodes()[episode];
     for (position, stream) in plan.streams.iter().enumerate() {
-        let place = place(source, plan, stream);
+        let place = place(source, plan, &stream.name);
         if let ClockPlan::Explicit(times) = &stream.clock {
             let faults = clock::faults(times).into_iter();
             defects.extend(faults.map(|what| Defect::new(&place, what, Action::Kept).of(&plan.id)));
         }
-        match not_numbers(source, (episode, position), block) {
+        let found = match plan.streams[position].frame {
+            FrameType::Text => long_text(source, (episode, position), block),
+            FrameType::Values(_) => not_numbers(source, (episode, position), block),
+        };
+        match found {
             Ok(None) => {}
             Ok(Some(what)) => {
                 defects.push(Defect::new(&place, what, Action::Kept).of(&plan.id));
             }
             // What cannot be read cannot be kept under any policy.
-            Err(ImportError::Corrupt { what, .. }) => {
-                defects.push(Defect::new(&place, what, Action::Dropped).of(&plan.id));
+            Err(error) => {
+                defects.push(Defect::new(&place, error.what(), Action::Dropped).of(&plan.id));
             }
-            Err(error) => return Err(error),
         }
     }
-    Ok(defects)
+    defects
 }
 
-/// `demos.hdf5:/data/demo_0, stream `obs/x``.
-pub(crate) fn place(source: &dyn Source, episode: &EpisodePlan, stream: &StreamPlan) -> String {
+/// `demos.hdf5:/data/demo_0, stream `obs/x``, or without the stream if it is empty.
+pub(crate) fn place(source: &dyn Source, episode: &EpisodePlan, stream: &str) -> String {
     let file = source.describe().files.get(episode.file);
     let file = file.and_then(|file| file.path().file_name());
     let file = file.unwrap_or_default().to_string_lossy();
-    format!("{file}:{}, stream `{}`", episode.object, stream.name)
+    match stream {
+        "" => format!("{file}:{}", episode.object),
+        stream => format!(
+            "{file}:{}, stream `{}`",
+            episode.object,
+            stream.escape_debug()
+        ),
+    }
+}
+
+/// Reads the texts of a stream: one that is too long for a dataset, or that cannot be read, is an error.
+fn long_text(
+    source: &dyn Source,
+    (episode, stream): (usize, usize),
+    block: &mut FrameBuf,
+) -> Result<Option<String>> {
+    let plan = &source.episodes()[episode].streams[stream];
+    let mut start = 0;
+    while start < plan.frames {
+        let end = plan.frames.min(start + block_frames(&plan.frame));
+        source.read(episode, stream, start..end, block)?;
+        let texts = match &*block {
+            FrameBuf::Bytes(texts) => texts.as_slice(),
+            FrameBuf::Values(_) => &[],
+        };
+        for (text, frame) in texts.iter().zip(start..) {
+            if text.len() > MAX_TEXT_BYTES {
+                return Err(invalid(format!(
+                    "has a text of {} bytes in frame {frame}, at most {MAX_TEXT_BYTES}",
+                    text.len()
+                )));
+            }
+            if std::str::from_utf8(text).is_err() {
+                return Err(invalid(format!(
+                    "has a text that is not UTF-8 in frame {frame}"
+                )));
+            }
+        }
+        start = end;
+    }
+    Ok(None)
 }
 
 /// How many frames of a stream of floats hold a NaN, in words; `None` where none does.

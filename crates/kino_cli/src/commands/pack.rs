@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// What to do with defects of the source: refuse it, leave out the episodes that have one, or keep all that can be kept
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
     on_defect: String,
+    /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources that you trust
+    #[arg(long)]
+    follow_links: bool,
     /// Show the plan and the defects, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -92,9 +95,9 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         rate_hz: args.rate,
         mapping: args.mapping.clone(),
         videos,
+        follow_links: args.follow_links,
     };
     let source = kino_import::open(&args.source, &import)?;
-    kino_import::check_types(&*source)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
         return dry_run(args, &plan, &*source);
@@ -127,6 +130,11 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         ControlFlow::Continue(())
     });
     progress.finish();
+    if let (true, Err(error)) = (args.json, &packed)
+        && !error.defects().is_empty()
+    {
+        print_json(&json!({"defects": defects(error.defects())}))?;
+    }
     let packed = packed?;
     let seconds = begin.elapsed().as_secs_f64();
     if args.json {

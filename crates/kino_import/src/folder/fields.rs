@@ -8,13 +8,16 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
 
+use crate::defect::Action;
 use crate::error::Result;
+use crate::folder::cell::Cell;
 use crate::folder::glob;
 use crate::folder::read::{Ending, read_picture, read_range};
-use crate::folder::table::{self, Cell};
+use crate::folder::table::{Column, Table};
 use crate::npy::Header;
 use crate::picture::{self, Encoded};
 use crate::zip::Zip;
@@ -41,7 +44,7 @@ pub(crate) enum Place {
     },
     /// Columns of a csv file.
     Columns {
-        path: PathBuf,
+        table: Arc<Table>,
         columns: Vec<usize>,
         cell: Cell,
         is_vector: bool,
@@ -77,9 +80,17 @@ pub(crate) fn find(path: &Path) -> Result<Found> {
 /// What an episode holds.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) fields: Vec<Field>,
-    /// What has no place: its name, and why.
-    pub(crate) lost: Vec<(String, String)>,
+    parts: Vec<Part>,
+    /// What is odd: its name, why, and what is done about it.
+    pub(crate) faults: Vec<(String, String, Action)>,
+}
+
+/// A field, or a table whose columns are fields once they agree with those of other episodes.
+#[derive(Debug)]
+enum Part {
+    Field(Field),
+    /// What the names of its columns begin with, and the table.
+    Table(String, Table),
 }
 
 impl Found {
@@ -94,8 +105,7 @@ impl Found {
             }
             _ => {
                 let what = "is neither npz, npy, csv nor a folder of PNG or JPEG pictures";
-                self.lost
-                    .push((prefix.trim_end_matches('/').to_owned(), what.to_owned()));
+                self.lose(prefix.trim_end_matches('/'), what.to_owned());
                 Ok(())
             }
         }
@@ -138,35 +148,80 @@ impl Found {
         place: impl FnOnce(Header) -> Place,
     ) {
         match header {
-            Err(what) => self.lost.push((name, what)),
-            Ok(header) => self.fields.push(Field {
+            Err(what) => self.lose(&name, what),
+            Ok(header) => self.parts.push(Part::Field(Field {
                 name,
                 rows: header.shape.first().copied(),
                 place: place(header),
-            }),
+            })),
         }
     }
 
     fn columns(&mut self, path: &Path, prefix: &str) -> Result<()> {
-        let (columns, rows) = table::scan(path)?;
-        for (number, (name, cell)) in columns.into_iter().enumerate() {
-            self.fields.push(Field {
-                name: format!("{prefix}{name}"),
-                rows: Some(rows),
-                place: Place::Columns {
-                    path: path.to_owned(),
-                    columns: vec![number],
-                    cell,
-                    is_vector: false,
-                },
-            });
-        }
+        let mut table = Table::scan(path)?;
+        let faults = std::mem::take(&mut table.faults).into_iter();
+        self.faults
+            .extend(faults.map(|(name, what, action)| (format!("{prefix}{name}"), what, action)));
+        self.parts.push(Part::Table(prefix.to_owned(), table));
         Ok(())
+    }
+
+    fn lose(&mut self, name: &str, what: String) {
+        self.faults.push((name.to_owned(), what, Action::Skipped));
+    }
+
+    /// The columns of its tables, by the names of their fields.
+    pub(crate) fn table_columns(&mut self) -> impl Iterator<Item = (String, &mut Column)> {
+        self.parts.iter_mut().flat_map(|part| {
+            let (prefix, columns) = match part {
+                Part::Table(prefix, table) => (prefix.as_str(), table.columns.as_mut_slice()),
+                Part::Field(_) => ("", &mut [][..]),
+            };
+            columns
+                .iter_mut()
+                .map(move |column| (format!("{prefix}{}", column.name), column))
+        })
+    }
+
+    /// All fields, and what is odd about them.
+    pub(crate) fn finish(mut self) -> (Vec<Field>, Vec<(String, String, Action)>) {
+        let mut fields = Vec::new();
+        for part in self.parts {
+            let (prefix, table) = match part {
+                Part::Table(prefix, table) => (prefix, Arc::new(table)),
+                Part::Field(field) => {
+                    fields.push(field);
+                    continue;
+                }
+            };
+            for (number, column) in table.columns.iter().enumerate() {
+                let name = format!("{prefix}{}", column.name);
+                let fault = column.seen.fault(column.cell);
+                let is_lost = matches!(fault, Some((_, Action::Skipped)));
+                if let Some((what, action)) = fault {
+                    self.faults.push((name.clone(), what, action));
+                }
+                if is_lost {
+                    continue;
+                }
+                fields.push(Field {
+                    name,
+                    rows: Some(table.rows),
+                    place: Place::Columns {
+                        table: Arc::clone(&table),
+                        columns: vec![number],
+                        cell: column.cell,
+                        is_vector: false,
+                    },
+                });
+            }
+        }
+        (fields, self.faults)
     }
 
     fn pictures(&mut self, folder: &Path, name: String) {
         match pictures(folder) {
-            Ok((files, encoded)) => self.fields.push(Field {
+            Ok((files, encoded)) => self.parts.push(Part::Field(Field {
                 name,
                 rows: Some(files.len() as u64),
                 place: Place::Pictures {
@@ -174,8 +229,8 @@ impl Found {
                     files,
                     encoded,
                 },
-            }),
-            Err(what) => self.lost.push((name, what)),
+            })),
+            Err(what) => self.lose(&name, what),
         }
     }
 }
@@ -242,6 +297,7 @@ impl Field {
                 match cell {
                     Cell::Bool => values(Dtype::Bool, &shape),
                     Cell::Whole => values(Dtype::I64, &shape),
+                    Cell::Unsigned => values(Dtype::U64, &shape),
                     Cell::Float => values(Dtype::F64, &shape),
                     Cell::Text => Ok(FrameType::Text),
                 }

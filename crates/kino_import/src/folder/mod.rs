@@ -5,6 +5,7 @@
 //! what is what? which episodes? ─▶ arrays, columns, pictures of one ─▶ streams, clocks, attributes ─▶ frames
 //! ```
 
+mod cell;
 mod fields;
 mod glob;
 mod mapping;
@@ -16,6 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use kino_codec::FrameType;
 use serde_json::Map;
@@ -27,9 +29,10 @@ use crate::open::ImportOptions;
 use crate::plans;
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
-use fields::{Field, Place};
+use cell::Cell;
+use fields::{Found, Place};
 use mapping::Mapping;
-use table::Cell;
+use table::{Column, Group, GroupKey, Table};
 
 /// Files that are an episode each.
 const FILES: &[&str] = &["npz", "csv"];
@@ -42,6 +45,8 @@ pub(crate) struct FolderSource {
     /// For each episode, where each stream is.
     places: Vec<Vec<Place>>,
     decoded: Recent<(usize, usize), Vec<u8>>,
+    /// Parts of tables, by where the table is in memory.
+    groups: Recent<(usize, GroupKey), Group>,
 }
 
 /// Whether a path looks like a plain folder of recordings, or one file of them.
@@ -97,21 +102,14 @@ impl FolderSource {
         let ids = ids(&names);
         for (name, id) in names.iter().zip(&ids) {
             match fields::find(&root.join(name)) {
-                Ok(in_episode) => {
-                    for (field, what) in in_episode.lost {
-                        let place = format!("{name}:/{field}");
-                        defects.push(Defect::new(place, what, Action::Skipped).of(id));
-                    }
-                    found.push((name, id, in_episode.fields));
+                Ok(in_episode) => found.push((name, id, in_episode)),
+                Err(error) => {
+                    let what = error.what();
+                    defects.push(Defect::new(format!("{name}:/"), what, Action::Dropped).of(id));
                 }
-                Err(ImportError::Corrupt { what, object, .. }) => {
-                    let place = format!("{name}:{object}");
-                    defects.push(Defect::new(place, what, Action::Dropped).of(id));
-                }
-                Err(error) => return Err(error),
             }
         }
-        agree(found.iter_mut().flat_map(|(_, _, fields)| fields));
+        agree(found.iter_mut().map(|(_, _, found)| found));
         let mut source = Self {
             info: SourceInfo {
                 format: "folder",
@@ -122,9 +120,16 @@ impl FolderSource {
             episodes: Vec::new(),
             places: Vec::new(),
             decoded: Recent::by_bytes(Vec::len),
+            groups: Recent::by_bytes(Group::len),
         };
         let mut planner = plan::Planner::new(&mapping, options.rate_hz);
-        for (name, id, fields) in found {
+        for (name, id, found) in found {
+            let (fields, faults) = found.finish();
+            for (field, what, action) in faults {
+                let place = format!("{name}:/{}", field.escape_debug());
+                let defect = Defect::new(place, what, action).of(id);
+                source.info.defects.push(defect);
+            }
             let planned = planner.episode(name, id, fields, &mut source.info.defects)?;
             let Some((mut episode, places)) = planned else {
                 continue;
@@ -160,19 +165,53 @@ fn ids(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Columns of the same name hold the same in every episode: whole numbers are floats where one of them is.
-fn agree<'a>(fields: impl Iterator<Item = &'a mut Field>) {
-    let mut cells: HashMap<String, Cell> = HashMap::new();
-    let mut columns = Vec::new();
-    for field in fields {
-        if let Place::Columns { cell, .. } = &mut field.place {
-            let known = cells.entry(field.name.clone()).or_insert(*cell);
-            *known = known.or(*cell);
-            columns.push((field.name.clone(), cell));
+/// Columns of numbers of the same name hold the same in every episode, where that changes no number: whole numbers are
+/// floats where others are, and unsigned where others are. What cannot agree is for the fitting to list.
+fn agree<'a>(found: impl Iterator<Item = &'a mut Found>) {
+    let mut columns: HashMap<String, Vec<&mut Column>> = HashMap::new();
+    for (name, column) in found.flat_map(Found::table_columns) {
+        if !matches!(column.cell, Cell::Bool | Cell::Text) {
+            columns.entry(name).or_default().push(column);
         }
     }
-    for (name, cell) in columns {
-        *cell = cells.get(&name).copied().unwrap_or(*cell);
+    for mut columns in columns.into_values() {
+        let wanted = [Cell::Float, Cell::Unsigned];
+        let mut wanted = wanted.iter();
+        let wanted = wanted.find(|&&cell| columns.iter().any(|column| column.cell == cell));
+        let all_fit = |cell: &&Cell| {
+            let mut others = columns.iter().filter(|column| column.cell != **cell);
+            others.all(|column| column.seen.fits(**cell))
+        };
+        if let Some(&cell) = wanted.filter(all_fit) {
+            columns.iter_mut().for_each(|column| column.cell = cell);
+        }
+    }
+}
+
+impl FolderSource {
+    /// Reads columns of a table.
+    fn read_columns(
+        &self,
+        (table, columns): (&Arc<Table>, &[usize]),
+        cell: Cell,
+        frames: Range<u64>,
+    ) -> Result<FrameBuf> {
+        let (mut values, mut texts) = (Vec::new(), Vec::new());
+        let mut kept = |key: GroupKey, load: &dyn Fn() -> Result<Group>| {
+            self.groups.get((Arc::as_ptr(table).addr(), key), load)
+        };
+        let mut push = |found: table::Found<'_>| {
+            match found {
+                table::Found::Text(text) => texts.push(text.as_bytes().to_vec()),
+                table::Found::Number(own, bytes) => values.extend(cell.widen(own, bytes)?),
+            }
+            Some(())
+        };
+        table.read(columns, frames, &mut kept, &mut push)?;
+        Ok(match cell {
+            Cell::Text => FrameBuf::Bytes(texts),
+            _ => FrameBuf::Values(values),
+        })
     }
 }
 
@@ -202,9 +241,14 @@ impl Source for FolderSource {
             };
             return Ok(());
         }
-        if let (FrameType::Text, Place::Columns { path, columns, .. }) = (&plan.frame, place) {
-            let column = columns.first().copied().unwrap_or_default();
-            *out = FrameBuf::Bytes(table::read_texts(path, column, frames)?);
+        if let Place::Columns {
+            table,
+            columns,
+            cell,
+            ..
+        } = place
+        {
+            *out = self.read_columns((table, columns), *cell, frames)?;
             return Ok(());
         }
         let row_bytes = match (place, &plan.frame) {

@@ -7,6 +7,7 @@
 //! | another first axis, or none, and small | attribute |
 //! | another first axis, large | defect, skipped |
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
@@ -16,10 +17,11 @@ use serde_json::{Map, Value};
 use crate::clock;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
+use crate::folder::cell::Cell;
 use crate::folder::fields::{Field, Place};
 use crate::folder::glob;
 use crate::folder::mapping::{Clock, Mapping, Wish, unit_ns};
-use crate::folder::table::Cell;
+use crate::folder::table::Table;
 use crate::hdf5::{kind_of, nest, number};
 use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
 
@@ -65,9 +67,10 @@ impl<'a> Planner<'a> {
             false => (self.wished(&fields, &mut note)?, Map::new()),
         };
         let mut streams: Vec<(StreamPlan, Place)> = Vec::new();
+        let mut clocks = Vec::new();
         for (field, wish) in wanted {
             let frames = field.rows.unwrap_or(0);
-            let times = match self.clock(&field, wish, &fields) {
+            let times = match self.known_clock((&field, wish), &fields, &mut clocks) {
                 Ok(times) => times,
                 Err(ImportError::Corrupt { what, object, .. }) => {
                     note(&object, what, Action::Dropped);
@@ -173,13 +176,17 @@ impl<'a> Planner<'a> {
                 wish.from.contains(['*', '?']) && matches!(first.place, Place::Columns { .. });
             let field = match (is_vector, found.as_slice()) {
                 (false, [one]) => (*one).clone(),
-                (true, many) => joined(many).ok_or_else(|| {
-                    let what = format!(
-                        "{:?} names columns that are not all numbers of one table",
-                        wish.from
-                    );
-                    mapping.wrong(wish, &what)
-                })?,
+                (true, many) => match joined(many) {
+                    Some(joined) => joined,
+                    None => {
+                        let what = format!(
+                            "names columns that are not all numbers of one table and type; see line {} of the mapping",
+                            wish.line
+                        );
+                        note(&wish.from, what, Action::Skipped);
+                        continue;
+                    }
+                },
                 (false, many) => {
                     let what = format!(
                         "{:?} names {} arrays; only columns can be joined",
@@ -226,9 +233,27 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The times of a stream: its own in the mapping, the user's rate, the mapping's, or a field that names its unit.
-    fn clock(&self, field: &Field, wish: Option<&Wish>, fields: &[Field]) -> Result<ClockPlan> {
+    /// The times of a stream, which are read once for all streams that share them.
+    fn known_clock(
+        &self,
+        (field, wish): (&Field, Option<&Wish>),
+        fields: &[Field],
+        known: &mut Vec<(Option<Clock>, Option<u64>, ClockPlan)>,
+    ) -> Result<ClockPlan> {
         let own = wish.and_then(|wish| wish.clock.clone());
+        let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockPlan)| {
+            *clock == own && *rows == field.rows
+        };
+        if let Some((_, _, clock)) = known.iter().find(is_same) {
+            return Ok(clock.clone());
+        }
+        let clock = self.clock(field, own.clone(), fields)?;
+        known.push((own, field.rows, clock.clone()));
+        Ok(clock)
+    }
+
+    /// The times of a stream: its own in the mapping, the user's rate, the mapping's, or a field that names its unit.
+    fn clock(&self, field: &Field, own: Option<Clock>, fields: &[Field]) -> Result<ClockPlan> {
         let given = own
             .or(self.rate_hz.map(Clock::Rate))
             .or(self.mapping.clock.clone());
@@ -303,37 +328,53 @@ impl<'a> Planner<'a> {
 
 /// How many rows most fields have; the larger number if two are equally frequent.
 fn common_rows(fields: &[Field]) -> Option<u64> {
-    let lens: Vec<u64> = fields.iter().filter_map(|field| field.rows).collect();
-    let count = |rows: u64| lens.iter().filter(|&&other| other == rows).count();
-    lens.iter().copied().max_by_key(|&rows| (count(rows), rows))
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for rows in fields.iter().filter_map(|field| field.rows) {
+        *counts.entry(rows).or_default() += 1;
+    }
+    let most = counts
+        .into_iter()
+        .max_by_key(|&(rows, count)| (count, rows));
+    most.map(|(rows, _)| rows)
 }
 
-/// Columns of one table as one vector.
+/// Columns of one table as one vector; `None` if no type holds all of them as they are.
 fn joined(fields: &[&Field]) -> Option<Field> {
-    let (mut all, mut joined_cell, mut table) = (Vec::new(), None::<Cell>, None);
+    let mut all: Vec<usize> = Vec::new();
+    let mut table: Option<&Arc<Table>> = None;
     for field in fields {
         let Place::Columns {
-            path,
+            table: here,
             columns,
-            cell,
             ..
         } = &field.place
         else {
             return None;
         };
-        if *cell == Cell::Text || table.is_some_and(|table| table != path) {
+        if table.is_some_and(|table| !Arc::ptr_eq(table, here)) {
             return None;
         }
-        table = Some(path);
+        table = Some(here);
         all.extend(columns);
-        joined_cell = Some(joined_cell.map_or(*cell, |known| known.or(*cell)));
     }
-    let cell = joined_cell.filter(|cell| *cell != Cell::Text)?;
+    let table = table?;
+    let columns = || all.iter().filter_map(|&column| table.columns.get(column));
+    let is_all = |cell: Cell| columns().all(|column| column.cell == cell);
+    let is_whole = columns().all(|column| matches!(column.cell, Cell::Whole | Cell::Unsigned));
+    let is_number = !columns().any(|column| matches!(column.cell, Cell::Bool | Cell::Text));
+    let fit = |cell: Cell| columns().all(|column| column.cell == cell || column.seen.fits(cell));
+    let cell = match () {
+        () if is_all(Cell::Bool) => Cell::Bool,
+        () if is_all(Cell::Whole) => Cell::Whole,
+        () if is_whole && fit(Cell::Unsigned) => Cell::Unsigned,
+        () if is_number && fit(Cell::Float) => Cell::Float,
+        () => return None,
+    };
     Some(Field {
         name: fields.first()?.name.clone(),
         rows: fields.first()?.rows,
         place: Place::Columns {
-            path: table?.clone(),
+            table: Arc::clone(table),
             columns: all,
             cell,
             is_vector: true,
@@ -372,7 +413,13 @@ fn to_json(field: &Field) -> Result<Option<Value>> {
 fn read_times(field: &Field, unit_ns: i64) -> Option<Arc<[i64]>> {
     let frame = field.frame().ok()?;
     let ty = frame.as_values().filter(|ty| ty.elements() == 1)?;
-    let bytes = field.place.read_whole().ok()?;
+    let bytes = match &field.place {
+        Place::Columns { table, columns, .. } => {
+            let (_, bytes) = table.read_column(*columns.first()?).ok()??;
+            bytes
+        }
+        place => place.read_whole().ok()?,
+    };
     let times = bytes.chunks_exact(ty.dtype().size()).map(|bytes| {
         let value = number(ty.dtype(), bytes);
         match value.as_i64() {

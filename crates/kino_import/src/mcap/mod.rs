@@ -109,7 +109,7 @@ impl McapSource {
             source.add(path, contents, &mapping, paths.len())?;
         }
         if let Some(folder) = paths.first().and_then(|path| path.parent()) {
-            let (said, fault) = about::read_dataset(folder);
+            let (said, fault) = about::read_dataset(folder, options)?;
             source.info.attributes = said.unwrap_or(std::mem::take(&mut source.info.attributes));
             source.info.defects.extend(fault);
         }
@@ -127,8 +127,6 @@ impl McapSource {
                 .defects
                 .push(Defect::new("mapping", what, Action::Skipped));
         }
-        let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, "mcap");
-        source.info.defects.extend(mixed);
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
             let next = "check that this is the recording, and that its mapping names what is in it";

@@ -77,7 +77,7 @@ impl TarSource {
             true => Map::new(),
             false => samples.take_attributes(path)?,
         };
-        let (said, fault) = about::read_dataset(path);
+        let (said, fault) = about::read_dataset(path, options)?;
         attributes.extend(said.unwrap_or_default());
         samples.defects.extend(fault);
         let is_npz = samples
@@ -108,9 +108,6 @@ impl TarSource {
             return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
-        let place = path.file_name().unwrap_or_default().to_string_lossy();
-        let mixed = plans::leave_out_mixed(&mut source.episodes, &mut source.parts, &place);
-        source.info.defects.extend(mixed);
         Ok(source)
     }
 

@@ -1,0 +1,496 @@
+//! Fitting: what of a source a dataset can hold, decided before anything is written.
+//!
+//! ```text
+//! episodes of the source ─▶ names, ids, types, limits of the format ─▶ episodes that can be written + defects
+//! ```
+//!
+//! One odd thing costs that thing only: a name that the format refuses is replaced, a stream of another type than
+//! in most episodes or over a limit is skipped, an episode of which nothing is left is dropped. Each is a defect with
+//! its place, so that the default policy lists all of them and writes nothing.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use kino_codec::FrameType;
+use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, RegularClock, StreamSummary};
+use serde_json::{Map, Value};
+
+use crate::defect::{Action, Defect};
+use crate::error::{Result, invalid};
+use crate::names::{fit_id, fit_name, is_id, is_name, unique};
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::survey::place;
+
+/// The attributes of an episode are one text of at most a mebibyte, which also holds its id and its events.
+const MAX_ATTRIBUTES_BYTES: usize = (1 << 20) - (64 << 10);
+
+/// The longest text in a cell of the episode table.
+const MAX_CELL_BYTES: usize = 1 << 16;
+
+/// The most splits of an episode.
+const MAX_SPLITS: usize = 256;
+
+/// Kind and type of a stream.
+type Type = (Kind, FrameType);
+
+/// What a pack writes into: the ids and types that are there already, and what ids begin with.
+#[derive(Debug, Default)]
+pub(crate) struct Target {
+    prefix: String,
+    ids: HashSet<String>,
+    types: HashMap<String, Type>,
+}
+
+impl Target {
+    /// A dataset that is new, or `dataset`.
+    pub(crate) fn new(prefix: &str, dataset: Option<&Dataset>) -> Self {
+        let mut target = Self {
+            prefix: prefix.to_owned(),
+            ..Self::default()
+        };
+        if let Some(dataset) = dataset {
+            let table = dataset.table();
+            let ids = (0..table.len()).filter_map(|row| table.id(row).map(str::to_owned));
+            target.ids.extend(ids);
+            for stream in &dataset.manifest().streams {
+                if let Some(frame) = frame_of(stream) {
+                    let ty = (stream.kind, frame);
+                    target.types.insert(stream.name.clone(), ty);
+                }
+            }
+        }
+        target
+    }
+}
+
+/// The type of a stream's frames; `None` if the manifest says something that the writer will refuse.
+fn frame_of(stream: &StreamSummary) -> Option<FrameType> {
+    match stream.dtype.as_str() {
+        "text" => Some(FrameType::Text),
+        dtype => FrameType::values(dtype.parse().ok()?, &stream.shape).ok(),
+    }
+}
+
+/// A source of which every episode that has streams can be written.
+pub(crate) struct Fitted<'a> {
+    source: &'a dyn Source,
+    episodes: Cow<'a, [EpisodePlan]>,
+    /// The id of each episode in the dataset.
+    ids: Vec<String>,
+    /// Where the streams of an episode are in the source, if some of them are skipped.
+    streams: HashMap<usize, Vec<usize>>,
+    defects: Vec<Defect>,
+}
+
+impl Fitted<'_> {
+    /// The id of an episode in the dataset.
+    pub(crate) fn id(&self, episode: usize) -> &str {
+        self.ids.get(episode).map_or("", String::as_str)
+    }
+
+    /// What does not fit, in the order of the episodes.
+    pub(crate) fn defects(&self) -> &[Defect] {
+        &self.defects
+    }
+}
+
+impl Source for Fitted<'_> {
+    fn describe(&self) -> &SourceInfo {
+        self.source.describe()
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let kept = self.streams.get(&episode);
+        let stream = kept.map_or(Some(stream), |kept| kept.get(stream).copied());
+        let stream = stream.unwrap_or(usize::MAX);
+        self.source.read(episode, stream, frames, out)
+    }
+}
+
+/// Fits the episodes of a source into the target.
+pub(crate) fn fit<'a>(source: &'a dyn Source, target: &Target) -> Result<Fitted<'a>> {
+    let names = new_names(source.episodes());
+    let mut fitting = Fitting {
+        source,
+        types: usual_types(source.episodes(), &names, target),
+        names,
+        rates: HashMap::new(),
+        defects: Vec::new(),
+    };
+    let mut fitted = Fitted {
+        source,
+        episodes: Cow::Borrowed(source.episodes()),
+        ids: fitting.ids(target)?,
+        streams: HashMap::new(),
+        defects: Vec::new(),
+    };
+    for (idx, episode) in source.episodes().iter().enumerate() {
+        if let Some((new, streams)) = fitting.episode(episode) {
+            fitted.episodes.to_mut()[idx] = new;
+            fitted.streams.insert(idx, streams);
+        }
+    }
+    fitted.defects = fitting.defects;
+    Ok(fitted)
+}
+
+/// The names that the format refuses, and what each becomes, the same in every episode.
+fn new_names(episodes: &[EpisodePlan]) -> HashMap<String, String> {
+    let streams = episodes.iter().flat_map(|episode| &episode.streams);
+    let mut names: HashSet<&str> = streams.map(|stream| stream.name.as_str()).collect();
+    let mut refused: Vec<_> = names
+        .iter()
+        .copied()
+        .filter(|name| !is_name(name))
+        .collect();
+    refused.sort_unstable();
+    names.retain(|name| is_name(name));
+    let mut taken: HashSet<String> = names.into_iter().map(str::to_owned).collect();
+    let fit = |name: &str| (name.to_owned(), unique(fit_name(name), &mut taken));
+    refused.into_iter().map(fit).collect()
+}
+
+/// The type of each stream: the dataset's, or else that of most episodes (the first of those that are as frequent).
+fn usual_types(
+    episodes: &[EpisodePlan],
+    names: &HashMap<String, String>,
+    target: &Target,
+) -> HashMap<String, (Type, usize)> {
+    let mut found: HashMap<&str, Vec<(&StreamPlan, usize)>> = HashMap::new();
+    for stream in episodes.iter().flat_map(|episode| &episode.streams) {
+        let types = found.entry(new_name(names, &stream.name)).or_default();
+        let is_same = |(known, _): &&mut (&StreamPlan, usize)| {
+            (known.kind, &known.frame) == (stream.kind, &stream.frame)
+        };
+        match types.iter_mut().find(is_same) {
+            Some((_, count)) => *count += 1,
+            None => types.push((stream, 1)),
+        }
+    }
+    let usual = |(name, types): (&str, Vec<(&StreamPlan, usize)>)| {
+        if let Some(known) = target.types.get(name) {
+            return Some((name.to_owned(), (known.clone(), 0)));
+        }
+        // The last of equal maxima is taken: go backwards to take the first.
+        let (stream, count) = types.into_iter().rev().max_by_key(|(_, count)| *count)?;
+        Some((
+            name.to_owned(),
+            ((stream.kind, stream.frame.clone()), count),
+        ))
+    };
+    found.into_iter().filter_map(usual).collect()
+}
+
+fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {
+    names.get(name).map_or(name, String::as_str)
+}
+
+struct Fitting<'a> {
+    source: &'a dyn Source,
+    names: HashMap<String, String>,
+    /// The type of each stream by its new name, and in how many episodes it has it (0: in the dataset).
+    types: HashMap<String, (Type, usize)>,
+    /// Why a rate cannot be one, by its bits.
+    rates: HashMap<u64, Option<String>>,
+    defects: Vec<Defect>,
+}
+
+impl Fitting<'_> {
+    /// The ids in the dataset: with the prefix, legal, and each once.
+    fn ids(&mut self, target: &Target) -> Result<Vec<String>> {
+        let mut taken = HashSet::new();
+        let mut ids = Vec::new();
+        for episode in self.source.episodes() {
+            let wanted = format!("{}{}", target.prefix, episode.id);
+            if target.ids.contains(&wanted) {
+                return Err(invalid(format!(
+                    "episode `{}` is in the dataset already; ids are unique, give it another (`--prefix` for all of a source)",
+                    wanted.escape_debug()
+                )));
+            }
+            let legal = match is_id(&wanted) {
+                true => wanted.clone(),
+                false => fit_id(&wanted),
+            };
+            let id = unique(legal, &mut taken);
+            if id != wanted {
+                let what = format!(
+                    "the id {} is given twice, over 255 bytes long or has control characters; the episode is called `{id}`",
+                    shown(&wanted)
+                );
+                self.note(episode, "", what, Action::Kept);
+            }
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+
+    /// The episode as it can be written, with the streams of the source that it has; `None` if it is as it was.
+    fn episode(&mut self, episode: &EpisodePlan) -> Option<(EpisodePlan, Vec<usize>)> {
+        if let Some(what) = self.refuse(episode) {
+            self.note(episode, "", what, Action::Dropped);
+            let mut nothing = bare(episode);
+            nothing.streams.clear();
+            return Some((nothing, Vec::new()));
+        }
+        let kept = self.kept_streams(episode);
+        let is_renamed = |stream: &StreamPlan| self.names.contains_key(&stream.name);
+        let fits = kept.len() == episode.streams.len()
+            && !episode.streams.iter().any(is_renamed)
+            && attribute_bytes(episode) <= MAX_ATTRIBUTES_BYTES
+            && texts(episode).all(|(_, text)| text.len() <= MAX_CELL_BYTES)
+            && episode.splits.len() <= MAX_SPLITS;
+        if fits {
+            return None;
+        }
+        let mut new = bare(episode);
+        new.streams = self.streams(episode, &kept);
+        if new.streams.is_empty() {
+            let what = "has no stream that can be imported".to_owned();
+            self.note(episode, "", what, Action::Dropped);
+        }
+        self.attributes(episode, &mut new);
+        self.cells(episode, &mut new);
+        Some((new, kept))
+    }
+
+    /// Why no part of an episode can be kept.
+    fn refuse(&mut self, episode: &EpisodePlan) -> Option<String> {
+        if episode.streams.len() > MAX_STREAMS {
+            return Some(format!(
+                "has {} streams, an episode has at most {MAX_STREAMS}; join columns to vectors with `--mapping`",
+                episode.streams.len()
+            ));
+        }
+        episode
+            .streams
+            .iter()
+            .find_map(|stream| match &stream.clock {
+                ClockPlan::Regular { rate_hz } => self.refuse_rate(*rate_hz),
+                ClockPlan::Explicit(_) => None,
+            })
+    }
+
+    fn refuse_rate(&mut self, rate_hz: f64) -> Option<String> {
+        let check = || {
+            let error = RegularClock::from_rate_hz(rate_hz, 0, 1).err()?;
+            Some(format!("{error}; give the right one with `--rate`"))
+        };
+        let known = self.rates.entry(rate_hz.to_bits()).or_insert_with(check);
+        known.clone()
+    }
+
+    /// The streams that can be written; the others are listed.
+    fn kept_streams(&mut self, episode: &EpisodePlan) -> Vec<usize> {
+        let mut names = HashSet::new();
+        let mut kept = Vec::new();
+        for (idx, stream) in episode.streams.iter().enumerate() {
+            let name = new_name(&self.names, &stream.name).to_owned();
+            let refused = match names.insert(name.clone()) {
+                true => self.refuse_stream(stream, &name),
+                false => Some("is there twice; the first is kept".to_owned()),
+            };
+            match refused {
+                None => kept.push(idx),
+                Some(what) => self.note(episode, &stream.name, what, Action::Skipped),
+            }
+            if name != stream.name {
+                let what = format!("is not a name of a stream; it is called `{name}`");
+                self.note(episode, &stream.name, what, Action::Kept);
+            }
+        }
+        kept
+    }
+
+    fn refuse_stream(&self, stream: &StreamPlan, name: &str) -> Option<String> {
+        if stream.frames > u64::from(MAX_FRAMES) {
+            let frames = stream.frames;
+            return Some(format!("has {frames} frames, at most {MAX_FRAMES}"));
+        }
+        if let ClockPlan::Explicit(times) = &stream.clock {
+            if times.len() as u64 != stream.frames {
+                let (times, frames) = (times.len(), stream.frames);
+                return Some(format!("has {frames} frames and {times} times"));
+            }
+            if times.windows(2).any(|pair| pair[0] > pair[1]) {
+                return Some(crate::clock::faults(times).join(", "));
+            }
+        }
+        let ((kind, frame), count) = self.types.get(name)?;
+        if (*kind, frame) == (stream.kind, &stream.frame) {
+            return None;
+        }
+        let there = match count {
+            0 => "in the dataset".to_owned(),
+            1 => "in another episode".to_owned(),
+            count => format!("in {count} other episodes"),
+        };
+        Some(format!(
+            "is {} {} here and {} {frame} {there}; a stream of a dataset has one type",
+            stream.kind.name(),
+            stream.frame,
+            kind.name()
+        ))
+    }
+
+    /// The streams that are kept, under their new names.
+    fn streams(&self, episode: &EpisodePlan, kept: &[usize]) -> Vec<StreamPlan> {
+        let stream = |&idx: &usize| {
+            let mut stream = episode.streams[idx].clone();
+            stream.name = new_name(&self.names, &stream.name).to_owned();
+            stream.shift_of = stream
+                .shift_of
+                .and_then(|base| kept.binary_search(&base).ok());
+            stream
+        };
+        kept.iter().map(stream).collect()
+    }
+
+    /// Leaves out the largest attributes until the rest fits.
+    fn attributes(&mut self, episode: &EpisodePlan, new: &mut EpisodePlan) {
+        new.attributes = episode.attributes.clone();
+        let mut bytes = attribute_bytes(new);
+        let of_streams = new.streams.iter().map(|stream| &stream.attributes);
+        let maps = std::iter::once(&new.attributes)
+            .chain(of_streams)
+            .enumerate();
+        let sized = maps.flat_map(|(map, attributes)| {
+            let size = move |(name, value): (&String, &Value)| (json_len(value), map, name.clone());
+            attributes.iter().map(size)
+        });
+        let mut sized: Vec<_> = sized.collect();
+        sized.sort_unstable_by(|a, b| b.cmp(a));
+        let mut lost = Vec::new();
+        for (len, map, name) in sized {
+            if bytes <= MAX_ATTRIBUTES_BYTES {
+                break;
+            }
+            bytes = bytes.saturating_sub(len + name.len());
+            let map = match map
+                .checked_sub(1)
+                .and_then(|stream| new.streams.get_mut(stream))
+            {
+                Some(stream) => &mut stream.attributes,
+                None => &mut new.attributes,
+            };
+            map.remove(&name);
+            lost.push(format!("{} ({len} bytes)", shown(&name)));
+        }
+        if !lost.is_empty() {
+            let what = format!(
+                "has attributes of more than {MAX_ATTRIBUTES_BYTES} bytes, {} of them are skipped: {}",
+                lost.len(),
+                lost.iter().take(8).cloned().collect::<Vec<_>>().join(", ")
+            );
+            self.note(episode, "", what, Action::Skipped);
+        }
+    }
+
+    /// Leaves out texts and splits that the episode table cannot hold.
+    fn cells(&mut self, episode: &EpisodePlan, new: &mut EpisodePlan) {
+        for (name, text) in texts(episode) {
+            if text.len() > MAX_CELL_BYTES {
+                let what = format!("{name} of {} bytes, at most {MAX_CELL_BYTES}", text.len());
+                self.note(episode, "", what, Action::Skipped);
+            }
+        }
+        let fits = |text: &String| text.len() <= MAX_CELL_BYTES;
+        new.task = episode.task.clone().filter(fits);
+        new.licence = episode.licence.clone().filter(fits);
+        new.splits = episode
+            .splits
+            .iter()
+            .filter(|text| fits(text))
+            .cloned()
+            .collect();
+        if new.splits.len() > MAX_SPLITS {
+            let what = format!("is in {} splits, at most {MAX_SPLITS}", new.splits.len());
+            self.note(episode, "", what, Action::Skipped);
+            new.splits.truncate(MAX_SPLITS);
+        }
+    }
+
+    fn note(&mut self, episode: &EpisodePlan, stream: &str, what: String, action: Action) {
+        let place = place(self.source, episode, stream);
+        self.defects
+            .push(Defect::new(place, what, action).of(&episode.id));
+    }
+}
+
+/// An episode without what may be large.
+fn bare(episode: &EpisodePlan) -> EpisodePlan {
+    EpisodePlan {
+        id: episode.id.clone(),
+        splits: Vec::new(),
+        attributes: Map::new(),
+        task: None,
+        success: episode.success,
+        licence: None,
+        file: episode.file,
+        object: episode.object.clone(),
+        streams: Vec::new(),
+    }
+}
+
+/// The texts of the episode table that come from a source.
+fn texts(episode: &EpisodePlan) -> impl Iterator<Item = (&'static str, &String)> {
+    let task = episode.task.iter().map(|text| ("a task", text));
+    let licence = episode.licence.iter().map(|text| ("a licence", text));
+    let splits = episode
+        .splits
+        .iter()
+        .map(|text| ("the name of a split", text));
+    task.chain(licence).chain(splits)
+}
+
+/// How long the attributes of an episode and its streams are as JSON.
+fn attribute_bytes(episode: &EpisodePlan) -> usize {
+    let of_map = |map: &Map<String, Value>| -> usize {
+        map.iter()
+            .map(|(name, value)| json_len(name) + json_len(value) + 2)
+            .sum()
+    };
+    let streams = episode.streams.iter();
+    let of_streams: usize = streams
+        .filter(|stream| !stream.attributes.is_empty() || stream.unit.is_some())
+        .map(|stream| of_map(&stream.attributes) + stream.name.len() + 64)
+        .sum();
+    of_map(&episode.attributes) + of_streams
+}
+
+/// How long a value is as JSON, without making it.
+fn json_len(value: &(impl serde::Serialize + ?Sized)) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        Err(_) => usize::MAX,
+    }
+}
+
+/// A text for a message: quoted, escaped, and not long.
+fn shown(text: &str) -> String {
+    let start: String = text.chars().take(80).collect();
+    let more = if start.len() < text.len() { "…" } else { "" };
+    format!("{start:?}{more}")
+}
