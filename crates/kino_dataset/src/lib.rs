@@ -72,7 +72,7 @@ pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
-pub use verify::{Damage, Depth, Verified, verify};
+pub use verify::{Damage, Depth, Verified, verify, verify_while};
 pub use window::{
     Anchor, Array, At, CountSource, EpisodeWindows, Goal, LeRobot, Located, Mask, MaskArray,
     MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Polarity, Rate, Request, Resolve,

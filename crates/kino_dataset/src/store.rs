@@ -25,8 +25,9 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use crate::error::{DatasetError, Result, io_at, not_found};
+use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
 use crate::hash::Hash;
+use crate::manifest::MAX_VERSION;
 use crate::storage::{Emulated, Storage};
 
 /// How long a writer waits for the turn of another before it goes on without.
@@ -61,6 +62,16 @@ impl FileKind {
 /// The key of a version's manifest.
 pub(crate) fn version_key(version: u64) -> String {
     format!("versions/{version:08}.json")
+}
+
+/// The number that the name of a manifest stands for, or `u64::MAX` for a larger one; `None` for any other name.
+fn version_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".json")?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Only the one way to write a number counts: `1.json` is not version 1.
+    let is_canonical = digits.len() == 8 || (digits.len() > 8 && !digits.starts_with('0'));
+    let version = digits.parse().unwrap_or(u64::MAX);
+    (is_number && is_canonical && version > 0).then_some(version)
 }
 
 /// Whether a conditional put created the object.
@@ -151,13 +162,16 @@ impl Store {
     pub(crate) fn read(&self, key: &str, limit: u64) -> Result<Bytes> {
         let size = self.size(key)?;
         if size > limit {
-            return Err(crate::error::corrupt(
+            return Err(corrupt(
                 self.path(key),
                 format!("{size} bytes, at most {limit} are expected"),
             ));
         }
-        block_on(async { self.inner.get(&Key::from(key)).await?.bytes().await })
-            .map_err(|error| at("read", &self.root.join(key), error))
+        // No more than was counted: a file that grows meanwhile stays within the limit.
+        match size {
+            0 => Ok(Bytes::new()),
+            _ => self.read_stored(key, 0..size),
+        }
     }
 
     /// Bytes `range` of the object.
@@ -165,6 +179,7 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
+        self.size(key)?;
         match &self.emulated {
             Some(emulated) => emulated.read(key, range.clone(), || self.read_stored(key, range)),
             None => self.read_stored(key, range),
@@ -188,30 +203,35 @@ impl Store {
         Ok(())
     }
 
-    /// The object's length.
+    /// The object's length, without opening it: a FIFO would block for ever, and a device may have no end.
     pub(crate) fn size(&self, key: &str) -> Result<u64> {
-        let meta = block_on(self.inner.head(&Key::from(key)));
-        meta.map(|meta| meta.size)
-            .map_err(|error| at("read", &self.root.join(key), error))
+        let path = self.root.join(key);
+        match fs::metadata(&path) {
+            Ok(meta) if meta.is_file() => Ok(meta.len()),
+            Ok(_) => Err(corrupt(self.path(key), "it is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(not_found(format!("{} does not exist", path.display())))
+            }
+            Err(error) => Err(io_at("read", self.path(key))(error)),
+        }
     }
 
     /// The version numbers that have a manifest, in rising order.
     pub(crate) fn versions(&self) -> Result<Vec<u64>> {
         let listed = block_on(self.inner.list_with_delimiter(Some(&Key::from("versions"))));
         let listed = listed.map_err(|error| at("list", &self.root.join("versions"), error))?;
-        let number = |key: &Key| {
-            let name = key.filename()?;
-            let version: u64 = name.strip_suffix(".json")?.parse().ok()?;
-            // Only the one way to write a number counts: `1.json` is not version 1.
-            (version > 0 && version_key(version) == format!("versions/{name}")).then_some(version)
-        };
-        let mut versions: Vec<u64> = listed
-            .objects
-            .iter()
-            .filter_map(|object| number(&object.location))
-            .collect();
+        let names = listed.objects.iter();
+        let names = names.filter_map(|object| object.location.filename());
+        let mut versions: Vec<u64> = names.filter_map(version_of).collect();
         versions.sort_unstable();
-        Ok(versions)
+        match versions.last() {
+            // It would be the head for ever: no version could follow it.
+            Some(&last) if last > MAX_VERSION => {
+                let what = format!("a version number over {MAX_VERSION}; remove that file");
+                Err(corrupt(self.path("versions"), what))
+            }
+            _ => Ok(versions),
+        }
     }
 
     /// Writes the object unless there is one: of two rivals exactly one creates it.
@@ -385,6 +405,61 @@ mod tests {
         assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
         store.put_new("versions/00000007.json", vec![1]).unwrap();
         assert_eq!(store.versions().unwrap(), [7]);
+    }
+
+    #[test]
+    fn a_version_number_that_none_can_follow_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        store.put_new(&version_key(MAX_VERSION), vec![1]).unwrap();
+        assert_eq!(store.versions().unwrap(), [MAX_VERSION]);
+        for name in [
+            (MAX_VERSION + 1).to_string(),
+            u64::MAX.to_string(),
+            "9".repeat(40),
+        ] {
+            let key = format!("versions/{name}.json");
+            store.put_new(&key, vec![1]).unwrap();
+            let error = store.versions().unwrap_err();
+            assert!(
+                error.to_string().contains("a version number over"),
+                "{error}"
+            );
+            fs::remove_file(folder.path().join(key)).unwrap();
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_not_a_regular_file_is_refused_before_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        let shards = folder.path().join("shards");
+        fs::create_dir(&shards).unwrap();
+        fs::create_dir(shards.join("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", shards.join("device")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(shards.join("socket")).unwrap();
+        let fifo = shards.join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        for name in ["folder", "device", "socket", "fifo"] {
+            let key = format!("shards/{name}");
+            let refused = [
+                store.read(&key, 100).unwrap_err(),
+                store.read_range(&key, 0..1).unwrap_err(),
+                store.size(&key).unwrap_err(),
+            ];
+            for error in refused {
+                assert!(
+                    error.to_string().contains("not a regular file"),
+                    "{name}: {error}"
+                );
+            }
+        }
+        // A link to a regular file is a regular file: caches keep datasets as links to blobs.
+        fs::write(folder.path().join("blob"), b"123").unwrap();
+        std::os::unix::fs::symlink("../blob", shards.join("link")).unwrap();
+        assert_eq!(&store.read("shards/link", 3).unwrap()[..], b"123");
     }
 
     #[test]

@@ -12,12 +12,13 @@ use crate::progress::Progress;
 
 /// Check every byte of a dataset.
 ///
-/// Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage.
+/// Compares every byte with its hash, and what the manifest, the episode table and the statistics say with what the shards
+/// hold. Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// Also decode every frame
+    /// Also decode every frame, and compare the statistics with the frames
     #[arg(long)]
     decode: bool,
     /// Print as JSON
