@@ -203,6 +203,7 @@ class PackArgs(TypedDict):
     format: str | None
     mapping: str | PathLike[str] | None
     rate_hz: float | None
+    follow_links: bool
     on_defect: str
     seed: int
     prefix: str

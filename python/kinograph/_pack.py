@@ -21,6 +21,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     rate_hz: float | None = None,
     format: str | None = None,  # noqa: A002 (the word of the command)
     mapping: str | os.PathLike[str] | None = None,
+    follow_links: bool = False,
     on_defect: OnDefect = "error",
     plan: Plan = None,
     quality: int | None = None,
@@ -62,6 +63,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     :param rate_hz: frames per second, instead of what the recording says, or for episodes that say nothing.
     :param format: the recording's format, instead of the one it is recognised as; ``kinograph pack --help`` lists them.
     :param mapping: a TOML file that says which part of the recording is which stream.
+    :param follow_links: whether links that lead out of the recording's folder are followed, such as those of the Hugging
+        Face cache; without it they are refused, since a recording from somebody else could name any file with one.
     :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` leaves out the
         episodes that have one, ``"keep"`` keeps all that can be kept.
     :param seed: fixes the order in which episodes lie on disk.
@@ -107,6 +110,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "rate_hz": rate_hz,
         "format": format,
         "mapping": mapping,
+        "follow_links": follow_links,
         "on_defect": on_defect,
         "seed": to_count("seed", seed),
         "prefix": prefix,

@@ -26,7 +26,9 @@ use serde_json::{Map, Value, json};
 use crate::defect::{Action, Defect};
 use crate::error::Result;
 use crate::export::{EpisodeOutline, unwritable};
+use crate::files;
 use crate::hdf5::plan::find_shifts;
+use crate::open::ImportOptions;
 use crate::plans;
 use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
 
@@ -47,17 +49,17 @@ pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> R
 }
 
 /// What the dataset said about itself that was exported to this folder, or what is to be said of a file that is none.
-pub(crate) fn read_dataset(folder: &Path) -> (Option<Map<String, Value>>, Option<Defect>) {
+pub(crate) fn read_dataset(
+    folder: &Path,
+    options: &ImportOptions,
+) -> Result<(Option<Map<String, Value>>, Option<Defect>)> {
+    files::check_file(folder, DATASET, options)?;
     let path = folder.join(DATASET);
-    let Ok(metadata) = path.metadata() else {
-        return (None, None);
-    };
-    let text = match metadata.len() <= MAX_DATASET_BYTES {
-        true => fs::read(path).unwrap_or_default(),
-        false => Vec::new(),
+    let Some(text) = files::read_limited_if_there(&path, MAX_DATASET_BYTES)? else {
+        return Ok((None, None));
     };
     let found: Value = serde_json::from_slice(&text).unwrap_or_default();
-    match found.get("attributes") {
+    Ok(match found.get("attributes") {
         Some(Value::Object(attributes)) if found["kinograph"] == LAYOUT => {
             (Some(attributes.clone()), None)
         }
@@ -65,7 +67,7 @@ pub(crate) fn read_dataset(folder: &Path) -> (Option<Map<String, Value>>, Option
             let what = "is not what an export of this version writes; it is not imported";
             (None, Some(Defect::new(DATASET, what, Action::Skipped)))
         }
-    }
+    })
 }
 
 /// An episode in words.

@@ -3,11 +3,12 @@
 //! A format is a folder of this crate and one line here. Recognition looks at names and first bytes only; the walk
 //! of the format says precisely what is missing.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::folder::{self, FolderSource};
 use crate::hdf5::Hdf5Source;
 use crate::lerobot::{self, LeRobotSource};
@@ -155,16 +156,18 @@ impl Format {
 /// Whether a file starts with these bytes.
 pub(crate) fn starts_with(path: &Path, magic: &[u8]) -> bool {
     let mut start = vec![0; magic.len()];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
+    let read = files::open(path).and_then(|mut file| file.read_exact(&mut start));
     read.is_ok() && start == magic
 }
 
 /// The files of a folder with one of these endings, by name; none if it is no folder.
+///
+/// A link that leads nowhere and a pipe are among them, so that whoever opens them notices.
 pub(crate) fn files_ending(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<_> = entries
         .map(|entry| entry.path())
-        .filter(|path| has_ending(path, endings) && path.is_file())
+        .filter(|path| has_ending(path, endings) && !path.is_dir())
         .collect();
     files.sort();
     files

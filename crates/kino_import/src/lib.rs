@@ -32,6 +32,7 @@ mod clock;
 mod defect;
 mod error;
 mod export;
+mod files;
 mod folder;
 mod formats;
 mod hdf5;

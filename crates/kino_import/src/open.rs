@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::formats;
 use crate::plans::is_rate;
 use crate::source::Source;
@@ -21,6 +22,9 @@ pub struct ImportOptions {
     pub mapping: Option<PathBuf>,
     /// What decodes video files; without it, a source that has some is refused.
     pub videos: Option<Arc<dyn Videos>>,
+    /// Whether links that lead out of the source's folder are followed: a source from somebody else could name any file of
+    /// the user with one. Links that stay inside are always followed.
+    pub follow_links: bool,
 }
 
 /// Opens a file, or a folder of files, in any of the formats that are known.
@@ -35,7 +39,7 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
             "rate {rate_hz} Hz is not a rate; pass a number above zero"
         )));
     }
-    fs::metadata(path).map_err(|source| match source.kind() {
+    let found = fs::metadata(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => ImportError::NotFound {
             path: path.to_owned(),
             what: "no such file or folder".to_owned(),
@@ -46,5 +50,9 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
             source,
         },
     })?;
+    match found.is_dir() {
+        true => files::check_links(path, options)?,
+        false => drop(files::open(path).map_err(|source| files::cannot_read(path, source))?),
+    }
     formats::find(path, options.format.as_deref())?.open(path, options)
 }

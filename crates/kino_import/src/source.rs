@@ -9,7 +9,7 @@
 //! Opening reads metadata only; frames are read a range at a time, so that a recording larger than memory
 //! can be packed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -19,7 +19,8 @@ use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
 use crate::defect::Defect;
-use crate::error::{ImportError, Result};
+use crate::error::Result;
+use crate::files;
 
 /// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
 const BLOCK_BYTES: usize = 8 << 20;
@@ -101,12 +102,9 @@ impl SourceFile {
         let mut hasher = blake3::Hasher::new();
         let hashed = match self.path.is_dir() {
             true => hash_folder(&self.path, &mut hasher),
-            false => File::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop)),
+            false => files::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop)),
         };
-        hashed.map_err(|source| ImportError::Io {
-            path: self.path.clone(),
-            source,
-        })?;
+        hashed.map_err(|source| files::cannot_read(&self.path, source))?;
         Ok(self
             .hash
             .get_or_init(|| hasher.finalize().to_hex().to_string()))
@@ -124,8 +122,8 @@ fn hash_folder(folder: &Path, hasher: &mut blake3::Hasher) -> std::io::Result<()
         if entry.file_type()?.is_dir() {
             hash_folder(&entry.path(), hasher)?;
         } else if entry.path().is_file() {
-            let file = File::open(entry.path())?;
-            hasher.update(&file.metadata()?.len().to_le_bytes());
+            let (file, len) = files::open_with_len(&entry.path())?;
+            hasher.update(&len.to_le_bytes());
             hasher.update_reader(file)?;
         }
         // Where a folder ends: no name is empty.

@@ -7,9 +7,10 @@
 //!
 //! Long names come before their member, as a pax header (`path=`) or GNU's `L`. Links are listed and not followed.
 
-use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
+
+use crate::files;
 
 /// Headers and content are in blocks of so many bytes.
 const BLOCK: u64 = 512;
@@ -41,8 +42,7 @@ pub(crate) struct Contents {
 
 /// Lists a file.
 pub(crate) fn list(path: &Path) -> io::Result<Contents> {
-    let file = File::open(path)?;
-    let len = file.metadata()?.len();
+    let (file, len) = files::open_with_len(path)?;
     let mut file = BufReader::new(file);
     let mut contents = Contents {
         len,

@@ -18,6 +18,7 @@ pub(crate) struct PackArgs {
     format: Option<String>,
     mapping: Option<PathBuf>,
     rate_hz: Option<f64>,
+    follow_links: bool,
     on_defect: String,
     seed: u64,
     prefix: String,
@@ -43,6 +44,7 @@ pub(crate) fn pack(
         rate_hz: options.rate_hz,
         mapping: options.mapping,
         videos: videos(),
+        follow_links: options.follow_links,
     };
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
     let (start, writer) = options.writer.into_writer()?;

@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// What to do with defects of the source: refuse it, leave out the episodes that have one, or keep all that can be kept
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
     on_defect: String,
+    /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources that you trust
+    #[arg(long)]
+    follow_links: bool,
     /// Show the plan and the defects, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -94,6 +97,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
             rate_hz: args.rate,
             mapping: args.mapping.clone(),
             videos,
+            follow_links: args.follow_links,
         },
     )?;
     kino_import::check_types(&*source)?;

@@ -1,11 +1,11 @@
 //! Reading: what is behind a field, whole, by rows or by pictures.
 
-use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::folder::fields::Place;
 use crate::folder::table::{self, Cell};
 use crate::npy::{self, Header};
@@ -146,15 +146,7 @@ impl Place {
 /// Reads one file of a folder of pictures.
 pub(crate) fn read_picture(folder: &Path, name: &str) -> Result<Vec<u8>> {
     let path = folder.join(name);
-    let len = fs::metadata(&path).map_or(0, |file| file.len());
-    if len > MAX_PICTURE_BYTES {
-        return Err(ImportError::corrupt(
-            &path,
-            "/",
-            format!("is a picture of {len} bytes"),
-        ));
-    }
-    fs::read(&path).map_err(|source| ImportError::Io { path, source })
+    files::read_limited(&path, MAX_PICTURE_BYTES)
 }
 
 /// What is to be said where a file ends before a range does.
@@ -169,7 +161,7 @@ pub(crate) enum Ending {
 /// Reads a range of a file.
 pub(crate) fn read_range(path: &Path, start: u64, len: u64, ending: Ending) -> Result<Vec<u8>> {
     let read = || {
-        let mut file = File::open(path)?;
+        let mut file = files::open(path)?;
         file.seek(SeekFrom::Start(start))?;
         let mut bytes = Vec::new();
         file.take(len).read_to_end(&mut bytes)?;

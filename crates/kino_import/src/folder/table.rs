@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{ImportError, Result};
+use crate::files;
 
 /// A table longer than this is refused: it is read through before anything is packed.
 const MAX_BYTES: u64 = 1 << 30;
@@ -137,8 +138,7 @@ fn open(path: &Path) -> Result<csv::Reader<fs::File>> {
         path: path.to_owned(),
         source,
     };
-    let file = fs::File::open(path).map_err(io)?;
-    let len = file.metadata().map_err(io)?.len();
+    let (file, len) = files::open_with_len(path).map_err(io)?;
     if len > MAX_BYTES {
         return Err(ImportError::unsupported(
             path,

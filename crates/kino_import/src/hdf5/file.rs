@@ -10,6 +10,7 @@ use hdf5_pure::{
 };
 
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::hdf5::walk::Leaf;
 use crate::source::SourceFile;
 
@@ -39,6 +40,8 @@ impl fmt::Debug for H5File {
 impl H5File {
     /// Opens a file and checks that it is all there.
     pub(crate) fn open(path: &Path) -> Result<Self> {
+        // The reader opens the path itself, and would wait for a pipe.
+        files::open(path).map_err(|source| files::cannot_read(path, source))?;
         let access = FileAccessProperties::new()
             .with_metadata_cache(MetadataCacheConfig::new(METADATA_BYTES));
         let file =

@@ -1,11 +1,11 @@
 //! JSON that a recorder wrote: whole, line by line, or cut short.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use crate::error::{ImportError, Result};
+use crate::error::Result;
+use crate::files;
 
 /// No file of JSON is larger than this.
 const MAX_BYTES: u64 = 1 << 28;
@@ -15,22 +15,9 @@ const MAX_DEPTH: usize = 100;
 
 /// The text of a file, `None` if there is none.
 pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
-    let io = |source| ImportError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    let len = match fs::metadata(path) {
-        Ok(found) => found.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(io(error)),
-    };
-    if len > MAX_BYTES {
-        let what = format!("is {len} bytes of JSON, more than any recorder writes");
-        return Err(ImportError::corrupt(path, "/", what));
-    }
-    let bytes = fs::read(path).map_err(io)?;
+    let bytes = files::read_limited_if_there(path, MAX_BYTES)?;
     // A byte that is no UTF-8 spoils one name, not the file.
-    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// The members of an object, and what is wrong with the text where something is.

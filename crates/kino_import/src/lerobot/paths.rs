@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A template is text from a file, so what it makes is checked before it is opened: `..` or a path from the
-//! root would read somebody's files. A link inside the folder is followed: who laid it there may read what it names.
+//! root would read somebody's files. Links are looked at when the source is opened (`files.rs`).
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};

@@ -25,6 +25,7 @@ use super::pictures::{self, Picture};
 use super::table::{Column, Form, Table};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::source::{ClockPlan, StreamPlan};
 use crate::video::{Pixels, VideoInfo};
 
@@ -351,13 +352,9 @@ pub(super) fn read_picture(
     let inside =
         paths::check(&path).map_err(|what| corrupt(format!("names a picture that {what}")))?;
     let file = root.join(inside);
-    let len = file.metadata().map_or(0, |found| found.len());
-    match std::fs::read(&file) {
-        Ok(bytes) if len <= kino_codec::MAX_FRAME_BYTES as u64 => Ok(bytes),
-        _ => Err(corrupt(format!(
-            "names the picture {path}, which is not there"
-        ))),
-    }
+    let limit = kino_codec::MAX_FRAME_BYTES as u64;
+    let bytes = files::read_limited_if_there(&file, limit)?;
+    bytes.ok_or_else(|| corrupt(format!("names the picture {path}, which is not there")))
 }
 
 /// Whether a video's own times differ from the rate, in words.

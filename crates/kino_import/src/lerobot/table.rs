@@ -24,6 +24,7 @@ use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReade
 use parquet::schema::types::{Type, TypePtr};
 
 use crate::error::{ImportError, Result};
+use crate::files;
 
 /// No file has more rows than this: a day at 1000 Hz.
 const MAX_ROWS: u64 = 1 << 27;
@@ -188,7 +189,7 @@ impl ChunkReader for Shared {
     type T = BufReader<File>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
-        let mut file = File::open(&self.path)?;
+        let mut file = files::open(&self.path)?;
         file.seek(SeekFrom::Start(start))?;
         Ok(BufReader::new(file))
     }

@@ -7,11 +7,11 @@
 //! A file may also hold messages outside of blocks. Neighbours among them are read together, as if they were a block
 //! that is not compressed.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::bytes::{Bytes, to_usize};
+use crate::files;
 
 /// A block, or a message outside of blocks, of more bytes than this is refused.
 pub(super) const MAX_BLOCK_BYTES: u64 = 256 << 20;
@@ -83,7 +83,7 @@ impl Block {
     /// Reads the block and decompresses it. Its checksum was looked at by the walk.
     pub(super) fn read(&self, path: &Path) -> io::Result<Result<Vec<u8>, String>> {
         // A file of its own for every block: several threads read, each at its own place.
-        let mut file = File::open(path)?;
+        let mut file = files::open(path)?;
         file.seek(SeekFrom::Start(self.start))?;
         let mut stored = Vec::new();
         file.take(self.stored).read_to_end(&mut stored)?;

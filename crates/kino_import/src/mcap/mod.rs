@@ -109,7 +109,7 @@ impl McapSource {
             source.add(path, contents, &mapping, paths.len())?;
         }
         if let Some(folder) = paths.first().and_then(|path| path.parent()) {
-            let (said, fault) = about::read_dataset(folder);
+            let (said, fault) = about::read_dataset(folder, options)?;
             source.info.attributes = said.unwrap_or(std::mem::take(&mut source.info.attributes));
             source.info.defects.extend(fault);
         }

@@ -18,6 +18,7 @@ use super::blocks::{Block, Compression, MAX_BLOCK_BYTES, Stored};
 use super::bytes::{Bytes, to_time, to_usize};
 use super::entries::{Event, Fault, Place, name, plain};
 use super::summary;
+use crate::files;
 
 /// How a file starts, and ends.
 pub(super) const MAGIC: &[u8; 8] = b"\x89MCAP0\r\n";
@@ -36,8 +37,7 @@ const MIN_MESSAGES: u64 = 1 << 20;
 
 /// Reads the whole file and tells what it meets; returns the blocks.
 pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Block>> {
-    let mut file = File::open(path)?;
-    let len = file.metadata()?.len();
+    let (mut file, len) = files::open_with_len(path)?;
     summary::tell_channels(&mut file, len, tell)?;
     let mut scan = Scan {
         file: BufReader::with_capacity(1 << 20, file),

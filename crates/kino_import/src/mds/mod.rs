@@ -26,6 +26,7 @@ use serde_json::Map;
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::open::ImportOptions;
 use crate::plans::{self, RATES};
 use crate::recent::Recent;
@@ -64,7 +65,7 @@ pub(crate) struct MdsSource {
 pub(crate) fn recognise(path: &Path) -> bool {
     let is_mds = |folder: &PathBuf| {
         let mut start = Vec::new();
-        let file = fs::File::open(folder.join(INDEX));
+        let file = files::open(&folder.join(INDEX));
         let _ = file.and_then(|file| file.take(1 << 16).read_to_end(&mut start));
         let text = String::from_utf8_lossy(&start);
         text.contains("\"shards\"") && text.contains("\"column_encodings\"")
@@ -119,6 +120,9 @@ impl MdsSource {
             ids: HashSet::new(),
             recent: Recent::default(),
         };
+        if let (false, Some(folder)) = (path.is_dir(), path.parent()) {
+            files::check_links(folder, options)?;
+        }
         for (split, folder) in folders(path) {
             source.add(&folder, split.as_deref())?;
         }
@@ -135,18 +139,7 @@ impl MdsSource {
 
     fn add(&mut self, folder: &Path, split: Option<&str>) -> Result<()> {
         let path = folder.join(INDEX);
-        let io = |source| ImportError::Io {
-            path: path.clone(),
-            source,
-        };
-        if fs::metadata(&path).map_err(io)?.len() > MAX_INDEX_BYTES {
-            return Err(ImportError::corrupt(
-                &path,
-                "/",
-                "is longer than a gibibyte",
-            ));
-        }
-        let shards = index::parse(&path, &fs::read(&path).map_err(io)?)?;
+        let shards = index::parse(&path, &files::read_limited(&path, MAX_INDEX_BYTES)?)?;
         let Some(columns) = shards.first().map(|shard| shard.columns.clone()) else {
             return Ok(());
         };

@@ -5,7 +5,6 @@
 //! sample: u32 size of each column without a fixed one | the values, column after column
 //! ```
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -13,6 +12,7 @@ use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
 
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::mds::index::{Column, Promise, ShardInfo};
 
 /// Offsets have 32 bits.
@@ -141,8 +141,7 @@ fn check(bytes: &[u8], file: &Promise) -> Result<()> {
 /// Reads a file that should have `bytes` bytes.
 fn read_whole(path: &Path, bytes: u64) -> Result<Vec<u8>> {
     let read = || -> io::Result<(u64, Vec<u8>)> {
-        let mut file = File::open(path)?;
-        let len = file.metadata()?.len();
+        let (mut file, len) = files::open_with_len(path)?;
         let mut out = Vec::new();
         if len == bytes && len <= MAX_SHARD_BYTES {
             file.read_to_end(&mut out)?;

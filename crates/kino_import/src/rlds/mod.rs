@@ -26,6 +26,7 @@ use serde_json::{Map, Value};
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::open::ImportOptions;
 use crate::plans::{self, RATES};
 use crate::recent::Recent;
@@ -100,6 +101,9 @@ impl RldsSource {
             true => (folder(path)?, None),
             false => (parent(path), path.file_name()),
         };
+        if only.is_some() {
+            files::check_links(&folder, options)?;
+        }
         let features = folder.join(FEATURES);
         if !features.is_file() {
             return Err(ImportError::NotFound {
@@ -116,7 +120,7 @@ impl RldsSource {
             mut attributes,
         } = shards::find(&folder, only)?;
         if let Some(around) = folder.parent() {
-            let (said, fault) = about::read_dataset(around);
+            let (said, fault) = about::read_dataset(around, options)?;
             attributes = said.unwrap_or(attributes);
             defects.extend(fault);
         }

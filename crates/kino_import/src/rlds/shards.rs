@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
+use crate::files;
 
 /// The name of the file that lists the splits.
 pub(crate) const INFO: &str = "dataset_info.json";
@@ -48,15 +49,7 @@ pub(crate) struct Shards {
 
 /// Reads a small file whole.
 pub(crate) fn read_small(path: &Path) -> Result<Vec<u8>> {
-    let io = |source| ImportError::Io {
-        path: path.to_owned(),
-        source,
-    };
-    if fs::metadata(path).map_err(io)?.len() > MAX_TEXT_BYTES {
-        let what = "is longer than 64 MiB, which no description is";
-        return Err(ImportError::corrupt(path, "/", what));
-    }
-    fs::read(path).map_err(io)
+    files::read_limited(path, MAX_TEXT_BYTES)
 }
 
 /// Finds the files of a folder; only the file `only` where one is named.

@@ -12,6 +12,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use crate::error::{ImportError, Result};
+use crate::files;
 
 /// Length and its checksum.
 const HEAD_LEN: u64 = 12;
@@ -50,8 +51,7 @@ pub(crate) struct Walk {
 impl Walk {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let open = || -> io::Result<Self> {
-            let file = File::open(path)?;
-            let len = file.metadata()?.len();
+            let (file, len) = files::open_with_len(path)?;
             let file = BufReader::with_capacity(1 << 16, file);
             Ok(Self { file, at: 0, len })
         };
@@ -109,7 +109,7 @@ impl Walk {
 /// Reads a body that the walk has found, and checks it again.
 pub(crate) fn read_body(path: &Path, span: Span) -> Result<Vec<u8>> {
     let read = || -> io::Result<(Vec<u8>, [u8; 4])> {
-        let mut file = File::open(path)?;
+        let mut file = files::open(path)?;
         file.seek(SeekFrom::Start(span.start))?;
         let (mut body, mut check) = (Vec::new(), [0; 4]);
         (&mut file)

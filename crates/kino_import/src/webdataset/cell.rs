@@ -40,7 +40,7 @@ impl Reader {
     pub(crate) fn read(&mut self, files: &[SourceFile], place: Place) -> io::Result<Vec<u8>> {
         let mut file = match self.0.take() {
             Some((number, file)) if number == place.file => file,
-            _ => File::open(files[place.file].path())?,
+            _ => crate::files::open(files[place.file].path())?,
         };
         file.seek(SeekFrom::Start(place.start))?;
         let mut bytes = Vec::new();

@@ -77,7 +77,7 @@ impl TarSource {
             true => Map::new(),
             false => samples.take_attributes(path)?,
         };
-        let (said, fault) = about::read_dataset(path);
+        let (said, fault) = about::read_dataset(path, options)?;
         attributes.extend(said.unwrap_or_default());
         samples.defects.extend(fault);
         let is_npz = samples

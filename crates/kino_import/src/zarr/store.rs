@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::zip::{Zip, is_inside};
 
 /// Groups inside groups inside groups: deeper is not looked.
@@ -48,20 +49,7 @@ impl Store {
             Self::Folder(root) => root,
         };
         let path = root.join(key);
-        let io = |source| ImportError::Io {
-            path: path.clone(),
-            source,
-        };
-        match fs::metadata(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io(error)),
-            Ok(file) if file.len() > max_len => {
-                let what = format!("has {} bytes, at most {max_len} are expected", file.len());
-                return Err(ImportError::corrupt(root, key, what));
-            }
-            Ok(_) => {}
-        }
-        fs::read(&path).map(Some).map_err(io)
+        files::read_limited_if_there(&path, max_len)
     }
 
     /// Every key, sorted, and those whose names lead out of the store.

@@ -20,6 +20,7 @@ use miniz_oxide::inflate::stream::{InflateState, inflate};
 use miniz_oxide::{DataFormat, MZFlush};
 
 use crate::error::{ImportError, Result};
+use crate::files;
 use list::{List, u16_at, u64_at};
 
 pub(crate) use list::Member;
@@ -72,7 +73,7 @@ impl Zip {
     /// Reads the list of members.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let wrong = |fault| failed(path, "/", fault);
-        let file = File::open(path).map_err(|error| wrong(error.into()))?;
+        let file = files::open(path).map_err(|error| wrong(error.into()))?;
         let mut archive = Archive::new(file).map_err(|error| wrong(error.into()))?;
         Ok(Self {
             path: path.to_owned(),

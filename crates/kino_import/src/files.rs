@@ -1,0 +1,297 @@
+//! The files of a source: opened, listed and read here and nowhere else in this crate.
+//!
+//! A source may come from somebody else (git, a tar, a download), so what lies where a file should be is not believed:
+//!
+//! | what is there | what happens |
+//! |---|---|
+//! | a named pipe, a socket, a device | refused: reading it would wait, or never end |
+//! | a link that leads out of the folder | refused before anything is read, unless [`ImportOptions::follow_links`] |
+//! | a file that is longer than the place allows | refused after so many bytes, whatever length the system states |
+//! | a hole of terabytes with a few bytes around it | refused: reading it costs as if it were there |
+
+use std::fs::{self, File, FileType, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::error::{ImportError, Result};
+use crate::open::ImportOptions;
+
+/// Shorter files may be as sparse as they like.
+const SPARSE_BYTES: u64 = 1 << 30;
+
+/// How many bytes a longer file may have for each byte on the disk: more than file systems that compress reach.
+const SPARSE_RATIO: u64 = 1000;
+
+/// `st_blocks` counts in these.
+const BLOCK_BYTES: u64 = 512;
+
+/// Opens a regular file for reading.
+///
+/// Everything else is refused without waiting for it.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Opening a device may do something to it, so its name is looked at first. A pipe that takes its place in between is
+    // opened without waiting for a writer, and seen then.
+    check(&fs::metadata(path)?)?;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.cast_signed())
+        .open(path)?;
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Opens a regular file, and gives its length.
+pub(crate) fn open_with_len(path: &Path) -> io::Result<(File, u64)> {
+    let file = open(path)?;
+    let len = file.metadata()?.len();
+    Ok((file, len))
+}
+
+fn check(found: &Metadata) -> io::Result<()> {
+    if !found.is_file() {
+        let what = format!("is {}, not a regular file", name(found.file_type()));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    // Some network file systems count no blocks at all.
+    let (len, stored) = (found.len(), found.blocks().saturating_mul(BLOCK_BYTES));
+    if len > SPARSE_BYTES && stored > 0 && stored < len / SPARSE_RATIO {
+        let what = format!(
+            "is sparse: {len} bytes of which {stored} are on the disk; write it again without the holes"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(())
+}
+
+fn name(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a folder",
+        kind if kind.is_fifo() => "a named pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something else",
+    }
+}
+
+/// Reads a file of at most `limit` bytes.
+pub(crate) fn read_limited(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // The length that the system states is not believed: the file may grow while it is read.
+    let read = open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut bytes));
+    read.map_err(|source| cannot_read(path, source))?;
+    match bytes.len() as u64 > limit {
+        true => {
+            let what = format!("has more than the {limit} bytes that are read of such a file");
+            Err(ImportError::corrupt(path, "/", what))
+        }
+        false => Ok(bytes),
+    }
+}
+
+/// Reads a file of at most `limit` bytes; `None` if there is none. A link that leads nowhere is an error.
+pub(crate) fn read_limited_if_there(path: &Path, limit: u64) -> Result<Option<Vec<u8>>> {
+    match fs::symlink_metadata(path) {
+        Err(error) if is_missing(&error) => Ok(None),
+        _ => read_limited(path, limit).map(Some),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+/// A file that cannot be read.
+pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
+    ImportError::Io {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Refuses a folder in which a link leads out of it, unless the user follows links.
+///
+/// All of the folder is listed, so that an importer need not ask at each file.
+pub(crate) fn check_links(folder: &Path, options: &ImportOptions) -> Result<()> {
+    if options.follow_links {
+        return Ok(());
+    }
+    let root = folder
+        .canonicalize()
+        .map_err(|source| cannot_read(folder, source))?;
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(inner) = waiting.pop() {
+        // A folder that cannot be listed is for the importer to notice, if it needs it.
+        for entry in fs::read_dir(&inner).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => waiting.push(entry.path()),
+                Ok(kind) if kind.is_symlink() => check_link(&root, &entry.path())?,
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a file of a folder that is a link out of it, unless the user follows links.
+pub(crate) fn check_file(folder: &Path, name: &str, options: &ImportOptions) -> Result<()> {
+    match folder.canonicalize() {
+        Ok(root) if !options.follow_links => check_link(&root, &folder.join(name)),
+        _ => Ok(()),
+    }
+}
+
+fn check_link(root: &Path, link: &Path) -> Result<()> {
+    match link.canonicalize() {
+        Ok(target) if !target.starts_with(root) => Err(ImportError::unsupported(
+            link,
+            "link",
+            &format!(
+                "leads out of the source, to {}; nothing was read",
+                target.display()
+            ),
+            "put the file itself there, or follow links if you trust the source: `--follow-links` \
+             (in Python follow_links=True)",
+        )),
+        // A link that leads nowhere cannot be read.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn error_of<T>(result: io::Result<T>) -> String {
+        result.err().map(|error| error.to_string()).unwrap()
+    }
+
+    #[test]
+    fn only_regular_files_are_opened_and_nothing_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let kind = rustix::fs::FileType::Fifo;
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        let socket = folder.path().join("socket");
+        let _listener = UnixListener::bind(&socket).unwrap();
+        let link = folder.path().join("link");
+        symlink("/dev/zero", &link).unwrap();
+        for (path, what) in [
+            (pipe.as_path(), "a named pipe"),
+            (&socket, "a socket"),
+            (Path::new("/dev/zero"), "a device"),
+            (&link, "a device"),
+            (folder.path(), "a folder"),
+        ] {
+            let expected = format!("is {what}, not a regular file");
+            assert_eq!(error_of(open(path)), expected, "{}", path.display());
+            assert!(read_limited(path, 10).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit_whatever_length_the_system_states() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"1234").unwrap();
+        assert_eq!(read_limited(&path, 4).unwrap(), b"1234");
+        assert!(read_limited(&path, 3).is_err());
+        // The length of this one is said to be 0.
+        let endless = Path::new("/proc/self/mountinfo");
+        assert_eq!(endless.metadata().unwrap().len(), 0);
+        assert!(read_limited(endless, 3).is_err());
+        assert!(read_limited_if_there(&path, 4).unwrap().is_some());
+        assert!(
+            read_limited_if_there(&folder.path().join("no"), 4)
+                .unwrap()
+                .is_none()
+        );
+        symlink("nowhere", folder.path().join("link")).unwrap();
+        assert!(read_limited_if_there(&folder.path().join("link"), 4).is_err());
+    }
+
+    #[test]
+    fn a_hole_of_a_terabyte_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, [1; 8192]).unwrap();
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        open(&path).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert!(error_of(open(&path)).starts_with("is sparse: 1099511627776 bytes"));
+    }
+
+    #[test]
+    fn links_may_lead_around_in_a_folder_and_not_out_of_it() {
+        let outer = tempfile::tempdir().unwrap();
+        fs::write(outer.path().join("secret"), b"1").unwrap();
+        let folder = outer.path().join("source");
+        fs::create_dir_all(folder.join("a/b")).unwrap();
+        fs::write(folder.join("file"), b"2").unwrap();
+        symlink("../file", folder.join("a/inside")).unwrap();
+        symlink("..", folder.join("a/b/circle")).unwrap();
+        symlink("nowhere", folder.join("a/dangling")).unwrap();
+        let options = ImportOptions::default();
+        check_links(&folder, &options).unwrap();
+        // The folder itself may be a link: the user named it.
+        let named = outer.path().join("named");
+        symlink("source", &named).unwrap();
+        check_links(&named, &options).unwrap();
+        for target in ["../../../secret", "/", "../../../source/../secret"] {
+            let link = folder.join("a/b/out");
+            symlink(target, &link).unwrap();
+            for root in [&folder, &named] {
+                let error = check_links(root, &options).unwrap_err().to_string();
+                assert!(error.contains("a/b/out"), "{error}");
+                assert!(error.contains("--follow-links"), "{error}");
+            }
+            let options = ImportOptions {
+                follow_links: true,
+                ..ImportOptions::default()
+            };
+            check_links(&folder, &options).unwrap();
+            fs::remove_file(&link).unwrap();
+        }
+    }
+
+    #[test]
+    fn nothing_else_here_opens_files() {
+        let mut waiting = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+        let mut seen = 0;
+        while let Some(path) = waiting.pop() {
+            if path.is_dir() {
+                waiting.extend(
+                    fs::read_dir(&path)
+                        .unwrap()
+                        .map(|entry| entry.unwrap().path()),
+                );
+                continue;
+            }
+            // A mapping is a file that the user names, and may well be a pipe.
+            if path.ends_with("files.rs") || path.ends_with("mapping.rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            for call in [
+                "fs::read(",
+                "fs::read_to_string(",
+                " File::open(",
+                "fs::File::open(",
+            ] {
+                assert!(!code.contains(call), "{}: {call}", path.display());
+            }
+            seen += 1;
+        }
+        assert!(seen > 100);
+    }
+}
