@@ -33,6 +33,8 @@ pub(crate) struct BatchJob {
     /// Per field of text, per sample.
     texts: Mutex<Vec<Vec<Vec<String>>>>,
     left: AtomicUsize,
+    /// Samples that stand in for others.
+    substituted: AtomicUsize,
     /// Its samples, until each is done; they hold this batch in turn.
     pub(crate) jobs: Mutex<Vec<Arc<SampleJob>>>,
     /// What went wrong first, by the position in the batch.
@@ -78,6 +80,7 @@ impl BatchJob {
             filling: RwLock::new(Some(filling)),
             texts: Mutex::new(vec![vec![Vec::new(); count]; fields.fields.len()]),
             left: AtomicUsize::new(count),
+            substituted: AtomicUsize::new(0),
             jobs: Mutex::new(Vec::with_capacity(count)),
             failed: Mutex::new(None),
             samples: Mutex::new(samples),
@@ -95,6 +98,12 @@ impl BatchJob {
         if failed.as_ref().is_none_or(|(first, _)| slot < *first) {
             *failed = Some((slot, error));
         }
+    }
+
+    /// Counts a sample that is there after so many others were tried in its place.
+    pub(crate) fn count_substitute(&self, attempts: u64) {
+        self.substituted
+            .fetch_add(usize::from(attempts > 0), Ordering::Relaxed);
     }
 
     /// One sample is done; the batch if it was the last.
@@ -122,6 +131,7 @@ impl BatchJob {
                     &mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner),
                 ),
                 samples: self.samples().clone(),
+                substituted: self.substituted.load(Ordering::Relaxed),
                 is_real: true,
             }),
         })
