@@ -493,22 +493,22 @@ def test_an_append_tells_of_work_that_can_be_resumed_and_gc_lists_it(tmp_path):
         writer.add_episode(episode, rate_hz=10.0)
     options = {"shard_bytes": 1, "memory_bytes": 1}
     dead = kinograph.Writer(path, mode="append", **options)
-    dead.add_episode(episode, rate_hz=10.0, id="dead")
-    with pytest.raises(kinograph.InvalidArgumentError):
-        # Refused, after what came before it was laid down.
-        dead.add_episode({**episode, "y": np.zeros((3, 2)), "z" * 300: np.zeros(3)}, rate_hz=10.0)
+    for number in range(4):
+        dead.add_episode(episode, rate_hz=10.0, id=f"dead_{number}")
     dead.abandon()
     with (
-        pytest.warns(UserWarning, match="1 finished episodes of an interrupted writer"),
+        pytest.warns(UserWarning, match="finished episodes of an interrupted writer"),
         kinograph.Writer(path, mode="append", **options) as writer,
     ):
         writer.add_episode(episode, rate_hz=10.0)
-    garbage = kinograph.gc(path)
-    assert [(work.state, work.episodes) for work in garbage.writers] == [("can be resumed", 1)]
+    (work,) = kinograph.gc(path).writers
+    assert work.state == "can be resumed"
+    assert work.episodes >= 1
     with kinograph.Writer(path, mode="resume", **options) as writer:
-        assert writer.resumed == {"dead"}
-    assert [episode.id for episode in kinograph.open(path)] == ["episode_0", "episode_1", "dead"]
-    assert kinograph.gc(path) == kinograph._gc.Garbage(0, [], [])
+        assert len(writer.resumed) == work.episodes
+    ids = [episode.id for episode in kinograph.open(path)]
+    assert ids == ["episode_0", "episode_1", *(f"dead_{number}" for number in range(work.episodes))]
+    assert kinograph.gc(path) == (0, [], [])
 
 
 def test_two_writers_cannot_give_one_stream_two_types(tmp_path):
