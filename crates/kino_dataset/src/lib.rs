@@ -54,7 +54,9 @@ pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use events::{Detect, EventRule, Protected};
 pub use hash::Hash;
-pub use kino_format::{Clock, Kind, PageSlice, RegularClock, StreamSchema};
+pub use kino_format::{
+    Clock, Kind, PageSlice, RegularClock, StreamSchema, escape, escape_line, is_unprintable,
+};
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
 pub use selection::{Episodes, Selection};
