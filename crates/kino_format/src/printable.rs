@@ -7,7 +7,6 @@
 //! ```
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 
 /// Whether a character is an instruction to whoever shows it, and nothing to be seen.
 pub fn is_unprintable(c: char) -> bool {
@@ -34,8 +33,7 @@ fn escaped(text: &str, is_odd: impl Fn(char) -> bool) -> Cow<'_, str> {
         match c {
             '\n' if is_odd(c) => shown.push_str("\\n"),
             '\t' if is_odd(c) => shown.push_str("\\t"),
-            // Writing to a string does not fail.
-            c if is_odd(c) => drop(write!(shown, "\\u{{{:x}}}", u32::from(c))),
+            c if is_odd(c) => shown.extend(c.escape_unicode()),
             c => shown.push(c),
         }
     }
