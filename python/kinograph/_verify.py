@@ -15,7 +15,7 @@ class Damage(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
+        return _core.escape(f"{self.place}: {self.what}")
 
 
 def verify(path: str | os.PathLike[str], *, decode: bool = False) -> list[Damage]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
+from kinograph._arguments import U64, to_number, to_whole
 from kinograph._arrays import Times, to_streams
 from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
 from kinograph._table import BUILT_IN_COLUMNS
@@ -260,8 +261,8 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
     settings: Mapping[str, str] | None,
 ) -> _core.Options:
     """Check a writer's options and turn them into what the core takes."""
-    if quality is not None and not 1 <= quality <= 100:
-        raise InvalidArgumentError(f"quality {quality} is not from 1 to 100")
+    if quality is not None:
+        quality = to_whole("quality", quality, least=1, most=100)
     if not (plan is None or isinstance(plan, str | os.PathLike | Mapping)):
         raise InvalidArgumentError(f"the plan is {plan!r}; it must be a path or a dict")
     return {
@@ -269,9 +270,9 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
         "plan_toml": _read_plan(plan) if isinstance(plan, str | os.PathLike) else None,
         "plan_json": _to_json("the plan", plan) if isinstance(plan, Mapping) else None,
         "quality": quality,
-        "shard_bytes": to_count("shard_bytes", shard_bytes),
-        "memory_bytes": to_count("memory_bytes", memory_bytes),
-        "threads": 0 if threads is None else to_count("threads", threads),
+        "shard_bytes": to_whole("shard_bytes", shard_bytes, most=U64),
+        "memory_bytes": to_whole("memory_bytes", memory_bytes, most=U64),
+        "threads": 0 if threads is None else to_whole("threads", threads),
         "attributes": _to_json("attributes of the dataset", attributes or {}),
         "settings": {str(name): str(value) for name, value in (settings or {}).items()},
     }
@@ -314,7 +315,7 @@ def _to_success(success: object) -> bool | None:
 def _to_stretch(stretch: object) -> tuple[str, float, float]:
     """Turn a pair of seconds into what the core takes: the stretches that come with an episode are `given`."""
     try:
-        start_s, end_s = (float(second) for second in stretch)  # type: ignore[attr-defined]
+        start_s, end_s = (to_number("a second", second) for second in stretch)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"protect has {stretch!r}; a stretch of time is its first and last second: (1.5, 2.0)"
@@ -330,7 +331,9 @@ def _to_label(name: str, value: object) -> Label:
     """Turn a label into one of Python's own types."""
     if name in BUILT_IN_COLUMNS:
         raise InvalidArgumentError(f"label `{name}` has the name of a column that every table has")
-    plain = value.item() if isinstance(value, np.generic) else value
+    # The item of a time is a whole number or a date of Python's, by its unit.
+    is_time = isinstance(value, np.datetime64 | np.timedelta64)
+    plain = value.item() if isinstance(value, np.generic) and not is_time else value
     if not isinstance(plain, bool | int | float | str):
         raise InvalidArgumentError(
             f"label `{name}` is {value!r}; a label is a number, text, True or False (anything else goes into attributes=)"
@@ -338,9 +341,3 @@ def _to_label(name: str, value: object) -> Label:
     if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
         raise InvalidArgumentError(f"label `{name}` is {value!r}, which 64 bits cannot hold")
     return plain
-
-
-def to_count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InvalidArgumentError(f"{name} is {value!r}; it must be a whole number of 0 or more")
-    return int(value)

@@ -247,12 +247,16 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quality": 0}, "quality 0 is not from 1 to 100"),
-        ({"quality": 300}, "quality 300 is not from 1 to 100"),
+        ({"quality": 0}, "quality is 0; give a whole number from 1 to 100"),
+        ({"quality": 300}, "quality is 300; give a whole number from 1 to 100"),
         ({"mode": "overwrite"}, 'mode "overwrite" is not "new", "append" or "resume"'),
         ({"shard_bytes": -1}, "shard_bytes is -1"),
         ({"memory_bytes": 1.5}, "memory_bytes is 1.5"),
         ({"threads": True}, "threads is True"),
+        ({"threads": "2"}, "threads is '2'"),
+        ({"quality": True}, "quality is True"),
+        ({"quality": "90"}, "quality is '90'"),
+        ({"quality": 90.5}, "quality is 90.5"),
         ({"attributes": {"x": {1}}}, "attributes of the dataset: cannot be stored as JSON: set"),
         (
             {"attributes": {"x": float("nan")}},
@@ -272,7 +276,38 @@ def test_a_wrong_option_is_refused_with_the_reason(tmp_path, options, message):
         (VECTOR, {"rate_hz": {}}, "stream `x` has no times"),
         (VECTOR, {"rate_hz": 0.0}, "stream `x`: .*rate 0 Hz is outside"),
         (VECTOR, {"rate_hz": float("nan")}, "NaN Hz is outside"),
-        (VECTOR, {"rate_hz": "fast"}, "'fast' is no rate in Hz"),
+        (VECTOR, {"rate_hz": "fast"}, "is 'fast'; give a number"),
+        (VECTOR, {"rate_hz": "10"}, "rate_hz of stream `x` is '10'; give a number"),
+        (VECTOR, {"rate_hz": True}, "rate_hz of stream `x` is True; give a number"),
+        (VECTOR, {"rate_hz": {"x": np.True_}}, "rate_hz of stream `x` is .*True.*; give a number"),
+        (VECTOR, {"rate_hz": np.timedelta64(3, "s")}, "rate_hz of stream `x` .* give a number"),
+        (VECTOR, {"rate_hz": np.ma.masked}, "rate_hz of stream `x` .* give a number"),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.arange(10).astype("M8[ns]")},
+            r"must be whole nanoseconds: stamps.astype\('datetime64",
+        ),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.ma.masked_less(np.arange(10), 3)},
+            "timestamps_ns of stream `x` is a masked array and hides 3 values",
+        ),
+        (
+            {"x": np.ma.masked_less(np.arange(10), 3)},
+            {},
+            r"stream `x` is a masked array and hides 3 values.*array\.filled",
+        ),
+        (
+            {"x": [np.ma.masked_less(np.arange(3), 1)] * 2},
+            {},
+            "a frame of stream `x` is a masked array",
+        ),
+        ({"x": [1.0, np.ma.masked]}, {}, "a frame of stream `x` is a masked array"),
+        (VECTOR, {"labels": {"a": np.datetime64("2025-01-01")}}, "label `a` is .*attributes="),
+        (VECTOR, {"labels": {"a": np.timedelta64(3, "ns")}}, "label `a` is .*attributes="),
+        (VECTOR, {"labels": {"a": np.ma.masked}}, "label `a` is .*attributes="),
+        (VECTOR, {"protect": [(True, 2.0)]}, "protect has"),
+        (VECTOR, {"protect": [("0", "1")]}, "protect has"),
         (
             VECTOR,
             {"rate_hz": {"y": 1.0}},
@@ -522,3 +557,36 @@ def test_two_writers_cannot_give_one_stream_two_types(tmp_path):
     with pytest.raises(kinograph.InvalidArgumentError, match="version 2, which another writer"):
         two.commit()
     assert len(kinograph.open(path)) == 2
+
+
+def test_a_masked_array_that_hides_nothing_is_an_array(tmp_path):
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode({"x": np.ma.MaskedArray(np.arange(4.0))}, rate_hz=10.0)
+    np.testing.assert_array_equal(kinograph.open(tmp_path / "d.kino")[0]["x"][:], np.arange(4.0))
+
+
+@pytest.mark.parametrize("rate_hz", [True, "10", np.ma.masked])
+def test_pack_takes_a_rate_that_is_a_number(tmp_path, rate_hz):
+    for source in (tmp_path / "demos.hdf5", [{"streams": VECTOR}]):
+        with pytest.raises(kinograph.InvalidArgumentError, match=r"rate_hz is .*; give a number"):
+            kinograph.pack(source, tmp_path / "d.kino", rate_hz=rate_hz)
+
+
+ODD = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), *"\u061c\u200e\u200f\u2028\u2029"]
+ODD += [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"U+{ord(odd):04X}")
+def test_new_names_have_no_character_that_a_terminal_obeys(tmp_path, odd):
+    name = f"a{odd}b"
+    writer = kinograph.Writer(tmp_path / "d.kino")
+    for options in ({"id": name}, {"labels": {name: 1}}):
+        with pytest.raises(kinograph.InvalidArgumentError) as refused:
+            writer.add_episode(VECTOR, rate_hz=10.0, **options)
+        assert odd not in str(refused.value)
+    with pytest.raises(kinograph.InvalidArgumentError, match=f"stream name .*U.{ord(odd):04X}"):
+        writer.add_episode({name: np.arange(10.0)}, rate_hz=10.0)
+    # Text may hold anything.
+    writer.add_episode(VECTOR, rate_hz=10.0, id="größe 日本", task=name, splits=[name])
+    writer.commit()
+    assert kinograph.open(tmp_path / "d.kino")[0].task == name

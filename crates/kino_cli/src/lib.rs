@@ -9,7 +9,7 @@ mod output;
 mod progress;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
@@ -99,8 +99,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             let causes: Vec<_> = error.chain().map(ToString::to_string).collect();
-            // Nothing is left to do if stderr is closed too.
-            let _ = writeln!(io::stderr(), "error: {}", causes.join(": "));
+            output::note(&format!("error: {}", causes.join(": ")));
             1
         }
     }

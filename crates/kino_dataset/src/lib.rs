@@ -60,7 +60,8 @@ pub use events::{Detect, EventRule, Protected};
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use hash::Hash;
 pub use kino_format::{
-    Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema,
+    Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
+    escape_line, is_unprintable,
 };
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 
 use kino_codec::FrameType;
-use kino_format::Kind;
+use kino_format::{Kind, is_unprintable};
 
 use crate::assembler::Assembler;
 use crate::assembly::Pool;
@@ -237,12 +237,14 @@ impl DatasetWriter {
                 info.id
             )));
         }
-        if info.id.len() > 255 || info.id.chars().any(char::is_control) {
+        if info.id.len() > 255 {
+            let len = info.id.len();
             return Err(invalid(format!(
-                "episode id {:?} is over 255 bytes or has control characters",
+                "episode id `{}` has {len} bytes; use at most 255",
                 info.id
             )));
         }
+        check_printable("episode id", &info.id)?;
         self.check_labels(&info)?;
         self.begun += 1;
         Ok(EpisodeWriter::new(self, info))
@@ -290,6 +292,9 @@ impl DatasetWriter {
             if let Some(why) = refuse_name(name) {
                 return Err(invalid(format!("{}: {why}", info.label())));
             }
+            if !self.label_types.contains_key(name) {
+                check_printable("label name", name)?;
+            }
             let here = label.column_type();
             let known = self.label_types.get(name).copied().unwrap_or(here);
             if known != here {
@@ -313,7 +318,9 @@ impl DatasetWriter {
                     known_kind.name()
                 )))
             }
-            _ => Ok(()),
+            Some(_) => Ok(()),
+            // A stream that the dataset has keeps its name.
+            None => check_printable("stream name", name),
         }
     }
 
@@ -333,6 +340,17 @@ impl DatasetWriter {
 
     pub(crate) fn parts(&mut self) -> (&mut Pool, &mut Assembler, &mut Receipts) {
         (&mut self.pool, &mut self.assembler, &mut self.receipts)
+    }
+}
+
+/// Refuses new names that could not be shown as they are: readers escape them, people would not find them.
+fn check_printable(what: &str, name: &str) -> Result<()> {
+    match name.chars().find(|&c| is_unprintable(c)) {
+        Some(c) => Err(invalid(format!(
+            "{what} {name:?} has the character U+{:04X}, which controls a terminal or the direction of text; leave it out",
+            u32::from(c)
+        ))),
+        None => Ok(()),
     }
 }
 

@@ -20,6 +20,12 @@ pub(crate) fn run_cli(py: Python<'_>, argv: Vec<OsString>) -> u8 {
     py.detach(|| kino_cli::run(argv, videos()))
 }
 
+/// Text for a terminal: what it would obey is escaped.
+#[pyfunction]
+pub(crate) fn escape(text: &str) -> String {
+    kino_dataset::escape(text).into_owned()
+}
+
 /// Height, width and colours of the picture in a JPEG file that can be carried.
 #[pyfunction]
 pub(crate) fn jpeg_shape(file: &[u8]) -> PyResult<(usize, usize, usize)> {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::output::{
-    Align, Table, bytes, decode_us, frame_type, note, print, print_json, ratio, speed,
+    Align, Table, bytes, decode_us, frame_type, note, one_line, print, print_json, ratio, speed,
 };
 use crate::progress::Progress;
 
@@ -273,7 +273,7 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
         let head = format!(
             "{} ({format}): {episodes} episodes; streams of `{}`:\n",
             args.source.display(),
-            first.id
+            one_line(&first.id)
         );
         let hint = if costs.costs().is_empty() {
             "What decoding costs on this machine is not known yet: run `kinograph bench codecs`.\n"

@@ -7,7 +7,7 @@ use kino_dataset::Depth;
 use serde_json::json;
 
 use crate::Outcome;
-use crate::output::{bytes, print, print_json};
+use crate::output::{bytes, one_line, print, print_json};
 use crate::progress::Progress;
 
 /// Check every byte of a dataset.
@@ -51,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         }))?;
     } else {
         for damage in &found.damage {
-            print(&format!("damaged: {}: {}\n", damage.place, damage.what))?;
+            let line = format!("damaged: {}: {}", damage.place, damage.what);
+            print(&format!("{}\n", one_line(&line)))?;
         }
         let decoded = if args.decode {
             format!(", {} frames decoded", found.frames)
