@@ -34,6 +34,19 @@ pub(crate) enum Npy {
     Texts(Vec<String>, Vec<usize>),
 }
 
+impl Npy {
+    /// Bytes in memory.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Numbers(array) => array.values.len(),
+            Self::Texts(texts, _) => texts
+                .iter()
+                .map(|text| text.len() + size_of::<String>())
+                .sum(),
+        }
+    }
+}
+
 /// Reads a file that has nothing behind its values. What comes back is no larger than the file.
 pub(crate) fn parse(file: &[u8]) -> Result<Npy, String> {
     let header = Header::parse(file)?;

@@ -10,7 +10,7 @@
 //! reads unrelated ones; the episode table keeps the source's order. Until the commit nothing is visible, and
 //! an interrupted pack can be resumed.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -18,15 +18,17 @@ use std::thread;
 
 use kino_dataset::{
     Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
-    SourceRecord, Start, StreamInfo, Times, WriterOptions,
+    Start, StreamInfo, Times, WriterOptions,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
+use crate::lineage::{names, settings, to_record};
 use crate::read_ahead::{Piece, ReadAhead, lost_thread};
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::shuffle::shuffled;
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan};
 use crate::survey::{cores, look, place};
 
 /// How to pack.
@@ -252,6 +254,10 @@ impl<'a> Packing<'a> {
             match self.streams(writer, ahead, episode) {
                 Ok(()) => self.written += 1,
                 Err(error) if !error.is_of_episode() => return Err(error),
+                // The writer names the episode itself, which may be one before this.
+                Err(error @ ImportError::Dataset { .. }) if self.on_defect == OnDefect::Error => {
+                    return Err(error);
+                }
                 Err(error) if self.on_defect == OnDefect::Error => {
                     return Err(ImportError::Episode {
                         episode: source.id(episode).to_owned(),
@@ -416,96 +422,4 @@ fn episode_bytes(episode: &EpisodePlan) -> u64 {
     let bytes = |stream: &StreamPlan| stream.frames.saturating_mul(frame_bytes(stream));
     let streams = episode.streams.iter();
     streams.map(bytes).fold(0, u64::saturating_add)
-}
-
-/// What the manifest keeps of a source.
-fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceRecord> {
-    let mut files = Vec::new();
-    for file in &info.files {
-        files.push(json!({
-            "path": file.path().to_string_lossy(),
-            "bytes": file.len(),
-            "blake3": file.read_blake3()?,
-        }));
-    }
-    let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
-    Ok(SourceRecord {
-        name: names(info),
-        attributes: info.attributes.clone(),
-        record: json!({
-            "format": info.format,
-            "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
-            "files": files,
-            "defects": defects,
-        }),
-    })
-}
-
-/// The name of the file, or of the first and how many more there are.
-fn names(info: &SourceInfo) -> String {
-    let name = info.files.first().and_then(|file| file.path().file_name());
-    let name = name.unwrap_or_default().to_string_lossy();
-    match info.files.len() {
-        0 | 1 => name.into_owned(),
-        files => format!("{name} and {} more", files - 1),
-    }
-}
-
-/// What an interrupted pack must share with the one that takes it up, beside the plan and how the source was opened:
-/// files of the same content, and every option that decides what is written.
-fn settings(
-    info: &SourceInfo,
-    prefix: &str,
-    (seed, on_defect): (u64, OnDefect),
-) -> Result<BTreeMap<String, String>> {
-    let mut hasher = blake3::Hasher::new();
-    for file in &info.files {
-        hasher.update(file.read_blake3()?.as_bytes());
-    }
-    let hash = hasher.finalize().to_hex();
-    let settings = [
-        ("source", format!("{} {}", names(info), &hash[..16])),
-        ("format", info.format.to_owned()),
-        ("prefix", prefix.to_owned()),
-        ("seed", seed.to_string()),
-        ("on_defect", on_defect.name().to_owned()),
-    ];
-    Ok(settings
-        .map(|(name, value)| (name.to_owned(), value))
-        .into())
-}
-
-/// The numbers below `len` in an order drawn from `seed` (Fisher and Yates, with splitmix64).
-fn shuffled(len: usize, seed: u64) -> Vec<usize> {
-    let mut order: Vec<_> = (0..len).collect();
-    let mut state = seed;
-    for last in (1..len).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = state;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        // The high half of a product is below `last + 1`, and as good as unbiased for any real number of episodes.
-        let pick = (u128::from(bits) * (last as u128 + 1)) >> 64;
-        order.swap(last, usize::try_from(pick).unwrap_or(last));
-    }
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_order_is_a_permutation_that_the_seed_fixes() {
-        let order = shuffled(100, 7);
-        assert_eq!(order, shuffled(100, 7));
-        assert_ne!(order, shuffled(100, 8));
-        let mut sorted = order.clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..100).collect::<Vec<_>>());
-        assert_ne!(order, sorted);
-        assert_eq!(shuffled(0, 1), [0; 0]);
-        assert_eq!(shuffled(1, 1), [0]);
-    }
 }

@@ -48,6 +48,7 @@ pub(crate) struct ReadAhead<'a> {
     /// The most bytes that the blocks of all begun streams may have; the first may have more.
     budget: u64,
     bytes_of: Box<dyn Fn(Task) -> u64 + 'a>,
+    blocks_of: Box<dyn Fn(Task) -> usize + 'a>,
 }
 
 /// The budget for reading ahead is this part of the memory of the writer, and at least so much.
@@ -88,6 +89,7 @@ impl<'a> ReadAhead<'a> {
             limit,
             budget: (memory_bytes / SHARE).max(MIN_BUDGET) as u64,
             bytes_of: Box::new(move |task| block_bytes(source, task)),
+            blocks_of: Box::new(move |task| waiting_blocks(source, task)),
         }
     }
 
@@ -100,7 +102,7 @@ impl<'a> ReadAhead<'a> {
             && let Some(task) = self.tasks.next()
         {
             bytes = bytes.saturating_add((self.bytes_of)(task));
-            let (sender, receiver) = sync_channel(BLOCKS);
+            let (sender, receiver) = sync_channel((self.blocks_of)(task));
             self.begun.push_back((task, receiver));
             self.queue.send((task, sender)).map_err(|_| lost_thread())?;
         }
@@ -117,6 +119,12 @@ impl<'a> ReadAhead<'a> {
     }
 }
 
+/// How many blocks of a stream wait: none where a single frame fills a block.
+fn waiting_blocks(source: &dyn Source, (episode, stream): Task) -> usize {
+    let frame = &source.episodes()[episode].streams[stream].frame;
+    if block_frames(frame) == 1 { 0 } else { BLOCKS }
+}
+
 /// The bytes of the blocks of a stream that are held at a time.
 fn block_bytes(source: &dyn Source, (episode, stream): Task) -> u64 {
     let plan = &source.episodes()[episode].streams[stream];
@@ -124,7 +132,8 @@ fn block_bytes(source: &dyn Source, (episode, stream): Task) -> u64 {
         .frame
         .as_values()
         .map_or(1 << 10, |ty| ty.frame_bytes() as u64);
-    let frames = block_frames(&plan.frame).saturating_mul(BLOCKS as u64 + 1);
+    let blocks = waiting_blocks(source, (episode, stream)) as u64 + 1;
+    let frames = block_frames(&plan.frame).saturating_mul(blocks);
     frames.min(plan.frames).saturating_mul(frame)
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::survey::cores;
 
 /// Of things that are weighed, no more than this many bytes are kept, but for the newest two.
-const KEPT_BYTES: usize = 256 << 20;
+const KEPT_BYTES: usize = 96 << 20;
 
 /// Of things that are weighed, no more than this many are kept.
 const KEPT_THINGS: usize = 64;

@@ -20,7 +20,7 @@ use crate::folder::read::{Ending, read_picture, read_range};
 use crate::folder::table::{Column, Table};
 use crate::npy::Header;
 use crate::picture::{self, Encoded};
-use crate::zip::Zip;
+use crate::zip::{Member, Zip};
 
 /// One array, column or folder of pictures.
 #[derive(Debug, Clone)]
@@ -39,8 +39,7 @@ pub(crate) enum Place {
         path: PathBuf,
         member: Option<String>,
         header: Header,
-        /// Whether rows can be read without what is before.
-        is_plain: bool,
+        reading: Reading,
     },
     /// Columns of a csv file.
     Columns {
@@ -55,6 +54,27 @@ pub(crate) enum Place {
         files: Vec<String>,
         encoded: Encoded,
     },
+}
+
+/// How the rows of an array are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Any of them without the others.
+    Rows,
+    /// One after another, because they are deflated.
+    Forward,
+    /// All at once, because they do not lie together.
+    Whole,
+}
+
+impl Reading {
+    fn of(header: &Header, member: Option<&Member>) -> Self {
+        match (header.is_fortran, member.is_none_or(Member::is_plain)) {
+            (true, _) => Self::Whole,
+            (false, true) => Self::Rows,
+            (false, false) => Self::Forward,
+        }
+    }
 }
 
 /// The fields of an episode.
@@ -119,7 +139,7 @@ impl Found {
         self.push(name, header, |header| Place::Array {
             path: path.to_owned(),
             member: None,
-            is_plain: !header.is_fortran,
+            reading: Reading::of(&header, None),
             header,
         });
     }
@@ -134,7 +154,7 @@ impl Found {
             self.push(name, header, |header| Place::Array {
                 path: path.to_owned(),
                 member: Some(member.clone()),
-                is_plain: about.is_plain() && !header.is_fortran,
+                reading: Reading::of(&header, Some(about)),
                 header,
             });
         }

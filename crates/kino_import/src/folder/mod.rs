@@ -11,13 +11,15 @@ mod glob;
 mod mapping;
 mod plan;
 mod read;
+mod rows;
 mod table;
+mod times;
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use kino_codec::FrameType;
 use serde_json::Map;
@@ -29,8 +31,9 @@ use crate::open::ImportOptions;
 use crate::plans;
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::zip::Forward;
 use cell::Cell;
-use fields::{Found, Place};
+use fields::{Found, Place, Reading};
 use mapping::Mapping;
 use table::{Column, Group, GroupKey, Table};
 
@@ -47,6 +50,8 @@ pub(crate) struct FolderSource {
     decoded: Recent<(usize, usize), Vec<u8>>,
     /// Parts of tables, by where the table is in memory.
     groups: Recent<(usize, GroupKey), Group>,
+    /// Deflated arrays, each as far as it was read.
+    forward: Recent<(usize, usize), Mutex<Forward>>,
 }
 
 /// Whether a path looks like a plain folder of recordings, or one file of them.
@@ -121,6 +126,7 @@ impl FolderSource {
             places: Vec::new(),
             decoded: Recent::by_bytes(Vec::len),
             groups: Recent::by_bytes(Group::len),
+            forward: Recent::default(),
         };
         let mut planner = plan::Planner::new(&mapping, options.rate_hz);
         for (name, id, found) in found {
@@ -255,9 +261,14 @@ impl Source for FolderSource {
             (Place::Array { header, .. }, FrameType::Text) => header.element.size() as u64,
             (_, frame) => frame.as_values().map_or(1, |ty| ty.frame_bytes() as u64),
         };
-        let values = match place.is_read_whole() {
-            false => place.read_rows(frames, row_bytes)?,
-            true => {
+        let values = match place.reading() {
+            Reading::Rows => place.read_rows(frames, row_bytes, None)?,
+            Reading::Forward => {
+                let open = || place.forward().map(Mutex::new);
+                let forward = self.forward.get((episode, stream), open)?;
+                place.read_rows(frames, row_bytes, Some(&forward))?
+            }
+            Reading::Whole => {
                 let whole = self.decoded.get((episode, stream), || place.read_whole())?;
                 let at = |frame: u64| {
                     usize::try_from(frame.saturating_mul(row_bytes)).unwrap_or(usize::MAX)

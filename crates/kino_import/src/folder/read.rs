@@ -3,26 +3,42 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
-use crate::folder::fields::Place;
+use crate::folder::fields::{Place, Reading};
 use crate::npy::{self, Header};
-use crate::zip::Zip;
+use crate::zip::{Forward, Zip};
 use crate::{picture, png};
 
-/// No more than this is read in one go, or inflated.
+/// No more than this is read in one go.
 const MAX_READ_BYTES: u64 = 1 << 30;
+
+/// An array that must be read whole has no more than this.
+const MAX_WHOLE_BYTES: u64 = 128 << 20;
 
 /// A picture file larger than this is none.
 const MAX_PICTURE_BYTES: u64 = 256 << 20;
 
 impl Place {
-    /// Whether all of it is read at once, and worth keeping for the next frames.
-    pub(crate) fn is_read_whole(&self) -> bool {
+    /// How its rows are read.
+    pub(crate) fn reading(&self) -> Reading {
         match self {
-            Self::Array { is_plain, .. } => !is_plain,
-            Self::Columns { .. } | Self::Pictures { .. } => false,
+            Self::Array { reading, .. } => *reading,
+            Self::Columns { .. } | Self::Pictures { .. } => Reading::Rows,
+        }
+    }
+
+    /// The member that is read forwards.
+    pub(crate) fn forward(&self) -> Result<Forward> {
+        match self {
+            Self::Array {
+                path,
+                member: Some(member),
+                ..
+            } => Forward::open(path, member),
+            _ => Err(invalid("only members of a zip file are read forwards")),
         }
     }
 
@@ -40,8 +56,8 @@ impl Place {
                     ImportError::corrupt(path, member.as_deref().unwrap_or("/"), what)
                 };
                 let len = header.values_bytes().unwrap_or(u64::MAX);
-                if len > MAX_READ_BYTES {
-                    let next = "write it in C order with `np.save`, or with `np.savez` instead of `np.savez_compressed`";
+                if len > MAX_WHOLE_BYTES {
+                    let next = "write it in C order: `np.ascontiguousarray` before `np.save`";
                     let what = format!("is an array of {len} bytes that must be read whole");
                     return Err(ImportError::unsupported(
                         path,
@@ -76,7 +92,12 @@ impl Place {
     }
 
     /// Rows of an array that need not be read whole.
-    pub(crate) fn read_rows(&self, rows: Range<u64>, row_bytes: u64) -> Result<Vec<u8>> {
+    pub(crate) fn read_rows(
+        &self,
+        rows: Range<u64>,
+        row_bytes: u64,
+        forward: Option<&Mutex<Forward>>,
+    ) -> Result<Vec<u8>> {
         let Self::Array {
             path,
             member,
@@ -93,9 +114,13 @@ impl Place {
                 "more than a gibibyte is asked for; read fewer frames at a time",
             ));
         }
-        let mut values = match member {
-            None => read_range(path, start, len, Ending::IsFar)?,
-            Some(member) => Zip::open(path)?.read_range(member, start, len)?,
+        let mut values = match (member, forward) {
+            (None, _) => read_range(path, start, len, Ending::IsFar)?,
+            (Some(_), Some(forward)) => {
+                let mut forward = forward.lock().unwrap_or_else(PoisonError::into_inner);
+                forward.read(start, len)?
+            }
+            (Some(member), None) => Zip::open(path)?.read_range(member, start, len)?,
         };
         if header.element.dtype().is_some() {
             let wrong =

@@ -14,7 +14,17 @@ use super::bytes::{Bytes, to_usize};
 use crate::files;
 
 /// A block, or a message outside of blocks, of more bytes than this is refused.
-pub(super) const MAX_BLOCK_BYTES: u64 = 256 << 20;
+pub(super) const MAX_BLOCK_BYTES: u64 = 128 << 20;
+
+/// All blocks of a file may have this many bytes together, and `MAX_RATIO` more for each byte of the file: real
+/// messages do not shrink further, and what a small file can cost is bounded.
+const MIN_UNPACKED_BYTES: u64 = 1 << 30;
+const MAX_RATIO: u64 = 200;
+
+/// How many bytes the blocks of a file of `len` bytes may have together.
+pub(super) fn max_unpacked_bytes(len: u64) -> u64 {
+    MIN_UNPACKED_BYTES.saturating_add(len.saturating_mul(MAX_RATIO))
+}
 
 /// Where a block is, and how it is stored.
 #[derive(Debug, Clone, Copy)]

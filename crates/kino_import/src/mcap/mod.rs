@@ -100,7 +100,7 @@ impl McapSource {
             episodes: Vec::new(),
             parts: Vec::new(),
             blocks: Vec::new(),
-            recent: Recent::default(),
+            recent: Recent::by_bytes(Vec::len),
         };
         let mut found = HashSet::new();
         for (path, contents) in paths.iter().zip(walk::walk_all(paths, &mapping)) {

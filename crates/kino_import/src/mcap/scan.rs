@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use super::blocks::{Block, Compression, MAX_BLOCK_BYTES, Stored};
+use super::blocks::{Block, Compression, MAX_BLOCK_BYTES, Stored, max_unpacked_bytes};
 use super::bytes::{Bytes, to_time, to_usize};
 use super::entries::{Event, Fault, Place, name, plain};
 use super::summary;
@@ -46,6 +46,7 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
         crc: crc32fast::Hasher::new(),
         blocks: Vec::new(),
         is_run: false,
+        unpacked: 0,
         messages: 0,
         faults: 0,
         tell,
@@ -70,6 +71,8 @@ struct Scan<'a> {
     blocks: Vec<Block>,
     /// Whether the last block is a run of messages that may still grow.
     is_run: bool,
+    /// Bytes of all blocks so far, unpacked.
+    unpacked: u64,
     messages: u64,
     faults: u64,
     tell: &'a mut dyn FnMut(Event<'_>),
@@ -179,7 +182,15 @@ impl Scan<'_> {
     fn block(&mut self, start: u64, body: &[u8]) -> Result<(), String> {
         self.is_run = false;
         let stored = Stored::parse(body)?;
-        let bytes = match stored.unpack() {
+        self.unpacked = self.unpacked.saturating_add(stored.len);
+        let most = max_unpacked_bytes(self.len);
+        let bytes = match self.unpacked <= most {
+            true => stored.unpack(),
+            false => Err(format!(
+                "is not unpacked: the blocks up to here have more than {most} bytes, far more than the file"
+            )),
+        };
+        let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(what) => {
                 let what = format!("is a block that {what}; its messages are not imported");
@@ -202,6 +213,7 @@ impl Scan<'_> {
             match kind {
                 0x05 => self.message(self.blocks.len() - 1, offset, body)?,
                 0x03 | 0x04 => plain(kind, body, self.tell)?,
+                0 => return Err("has an entry of no kind".to_owned()),
                 _ => {}
             }
         }

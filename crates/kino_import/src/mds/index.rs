@@ -5,9 +5,10 @@
 //!                        raw_data: {basename, bytes, hashes}, zip_data: the same or null}]}
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde::Deserialize;
 
 use crate::error::{ImportError, Result};
 use crate::mds::column::Encoding;
@@ -42,19 +43,47 @@ pub(crate) struct ShardInfo {
     pub(crate) file: Option<usize>,
 }
 
+/// The file. Only what is used is kept: a JSON value for every number of a long index would be many times the file.
+#[derive(Deserialize)]
+struct Index {
+    shards: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    format: String,
+    version: u64,
+    #[serde(default)]
+    column_names: Vec<String>,
+    #[serde(default)]
+    column_encodings: Vec<String>,
+    #[serde(default)]
+    column_sizes: Vec<Option<u64>>,
+    samples: Option<usize>,
+    raw_data: Option<FileEntry>,
+    zip_data: Option<FileEntry>,
+    compression: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct FileEntry {
+    basename: String,
+    bytes: u64,
+    #[serde(default)]
+    hashes: BTreeMap<String, String>,
+}
+
 /// Parses an index.
 pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Vec<ShardInfo>> {
-    let index: Value = serde_json::from_slice(text)
-        .map_err(|error| ImportError::corrupt(path, "/", "is not JSON").because(error))?;
-    let shards = index["shards"].as_array();
-    let shards = shards.ok_or_else(|| ImportError::corrupt(path, "/", "has no list `shards`"))?;
-    let shard = |(number, shard): (usize, &Value)| {
+    let index: Result<Index, _> = serde_json::from_slice(text);
+    let what = "is not an index of shards";
+    let index = index.map_err(|error| ImportError::corrupt(path, "/", what).because(error))?;
+    let shard = |(number, shard): (usize, Entry)| {
         let object = format!("shards[{number}]");
-        let format = (&shard["format"], shard["version"].as_u64());
-        if format.0 != "mds" || format.1 != Some(2) {
+        if shard.format != "mds" || shard.version != 2 {
             let what = format!(
-                "is of the format {} {}, only mds 2 is read",
-                shard["format"], shard["version"]
+                "is of the format {:?} {}, only mds 2 is read",
+                shard.format, shard.version
             );
             let next = "write it again with MDSWriter";
             return Err(ImportError::unsupported(path, &object, &what, next));
@@ -62,72 +91,50 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<Vec<ShardInfo>> {
         let found = parse_shard(path, shard);
         found.map_err(|what| ImportError::corrupt(path, &object, what))
     };
-    shards.iter().enumerate().map(shard).collect()
+    index.shards.into_iter().enumerate().map(shard).collect()
 }
 
-fn parse_shard(path: &Path, shard: &Value) -> Result<ShardInfo, String> {
-    let list = |name: &str| {
-        shard[name]
-            .as_array()
-            .ok_or(format!("has no list `{name}`"))
-    };
-    let (names, encodings) = (list("column_names")?, list("column_encodings")?);
-    let sizes = list("column_sizes")?;
+fn parse_shard(path: &Path, shard: Entry) -> Result<ShardInfo, String> {
+    let (names, sizes) = (shard.column_names, shard.column_sizes);
+    let encodings = shard.column_encodings;
     if names.len() != encodings.len() || names.len() != sizes.len() {
         return Err("has lists of columns of different lengths".to_owned());
     }
-    let columns = names.iter().zip(encodings).zip(sizes);
-    let columns = columns.map(|((name, encoding), size)| {
-        let text = |value: &Value| {
-            value
-                .as_str()
-                .map(str::to_owned)
-                .ok_or("has a column without a name")
-        };
-        Ok(Column {
-            name: text(name)?,
-            encoding: Encoding::parse(&text(encoding)?),
-            size: size
-                .as_u64()
-                .and_then(|size| usize::try_from(size).ok())
-                .filter(|&size| size > 0),
-        })
+    let columns = names.into_iter().zip(encodings).zip(sizes);
+    let columns = columns.map(|((name, encoding), size)| Column {
+        name,
+        encoding: Encoding::parse(&encoding),
+        size: size
+            .and_then(|size| usize::try_from(size).ok())
+            .filter(|&size| size > 0),
     });
-    let samples = shard["samples"]
-        .as_u64()
-        .and_then(|count| usize::try_from(count).ok());
+    let samples = shard.samples;
+    let raw = shard.raw_data.ok_or("has no `raw_data`")?;
     Ok(ShardInfo {
-        columns: columns.collect::<Result<_, String>>()?,
+        columns: columns.collect(),
         samples: samples.ok_or("does not say how many samples it has")?,
-        raw: promise(path, &shard["raw_data"])?,
-        packed: match &shard["zip_data"] {
-            Value::Null => None,
-            packed => Some(promise(path, packed)?),
-        },
-        compression: shard["compression"].as_str().map(str::to_owned),
+        raw: promise(path, raw)?,
+        packed: shard
+            .zip_data
+            .map(|packed| promise(path, packed))
+            .transpose()?,
+        compression: shard.compression,
         file: None,
     })
 }
 
-fn promise(index: &Path, file: &Value) -> Result<Promise, String> {
-    let name = file["basename"]
-        .as_str()
-        .ok_or("has a file without a name")?;
+fn promise(index: &Path, file: FileEntry) -> Result<Promise, String> {
+    let name = file.basename;
     // The name is the file's claim: it must not lead out of the folder.
-    if name.contains(['/', '\\', '\0']) || matches!(name, "" | "." | "..") {
+    if name.contains(['/', '\\', '\0']) || matches!(&*name, "" | "." | "..") {
         return Err(format!(
             "names the file {name:?}, which is not beside the index"
         ));
     }
-    let hashes = file["hashes"].as_object().into_iter().flatten();
     Ok(Promise {
         path: index.with_file_name(name),
-        bytes: file["bytes"]
-            .as_u64()
-            .ok_or("has a file without a length")?,
-        hashes: hashes
-            .filter_map(|(name, hash)| Some((name.clone(), hash.as_str()?.to_owned())))
-            .collect(),
+        bytes: file.bytes,
+        hashes: file.hashes.into_iter().collect(),
     })
 }
 
@@ -138,8 +145,12 @@ mod tests {
     #[test]
     fn a_name_that_leads_out_of_the_folder_is_refused() {
         for name in ["../x.mds", "/etc/passwd", "..", "", "a\\b"] {
-            let file = serde_json::json!({"basename": name, "bytes": 1});
-            assert!(promise(Path::new("index.json"), &file).is_err(), "{name}");
+            let file = FileEntry {
+                basename: name.to_owned(),
+                bytes: 1,
+                hashes: BTreeMap::new(),
+            };
+            assert!(promise(Path::new("index.json"), file).is_err(), "{name}");
         }
     }
 

@@ -39,8 +39,8 @@ use walk::Known;
 /// Where the shards are listed.
 const INDEX: &str = "index.json";
 
-/// A longer index is damage.
-const MAX_INDEX_BYTES: u64 = 1 << 30;
+/// A longer index is refused: it is parsed whole.
+const MAX_INDEX_BYTES: u64 = 24 << 20;
 
 /// Columns that say which episode a step is in.
 const EPISODES: &[&str] = &["episode", "episode_index", "episode_id", "demo"];
@@ -118,7 +118,7 @@ impl MdsSource {
             samples: Vec::new(),
             shards: Vec::new(),
             ids: HashSet::new(),
-            recent: Recent::default(),
+            recent: Recent::by_bytes(Shard::held),
         };
         if let (false, Some(folder)) = (path.is_dir(), path.parent()) {
             files::check_links(folder, options)?;
@@ -151,14 +151,15 @@ impl MdsSource {
                 continue;
             };
             for sample in 0..self.shards[number].samples {
-                let found = shard
-                    .columns(sample, &columns)
-                    .and_then(|values| match of_episode {
+                let found = shard.sample(sample).and_then(|bytes| {
+                    let values = Shard::columns(&bytes, &columns)?;
+                    match of_episode {
                         Some(column) => {
                             self.add_step(&mut known, &columns, &values, (column, (number, sample)))
                         }
                         None => self.add_episode(&columns, &values, (number, sample), split),
-                    });
+                    }
+                });
                 if let Err(what) = found {
                     let place = self.place(number, &format!("sample {sample}"));
                     self.info
@@ -203,9 +204,10 @@ impl MdsSource {
         }
         match loaded {
             Ok(shard) => Ok(Some(shard)),
-            Err(ImportError::Corrupt { what, .. }) => {
+            Err(error @ (ImportError::Corrupt { .. } | ImportError::Io { .. })) => {
                 let what = format!(
-                    "{what}; its {} samples are lost",
+                    "{}; its {} samples are lost",
+                    error.what(),
                     self.shards[number].samples
                 );
                 let defect = Defect::new(self.place(number, "shard"), what, Action::Skipped);
@@ -274,7 +276,8 @@ impl Source for MdsSource {
             let shard = self
                 .recent
                 .get(number, || Shard::load(info, Hashes::Known))?;
-            let values = shard.columns(sample, &info.columns).map_err(wrong)?;
+            let bytes = shard.sample(sample).map_err(wrong)?;
+            let values = Shard::columns(&bytes, &info.columns).map_err(wrong)?;
             let value = values.get(part.column).copied().unwrap_or_default();
             let cell = info.columns[part.column]
                 .encoding

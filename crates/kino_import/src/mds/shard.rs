@@ -5,8 +5,11 @@
 //! sample: u32 size of each column without a fixed one | the values, column after column
 //! ```
 
-use std::io::{self, Read};
-use std::path::Path;
+use std::borrow::Cow;
+use std::fs::File;
+use std::hash::Hasher;
+use std::io::{Read, Seek, SeekFrom};
+use std::sync::{Mutex, PoisonError};
 
 use sha1::{Digest, Sha1};
 use twox_hash::XxHash64;
@@ -18,10 +21,17 @@ use crate::mds::index::{Column, Promise, ShardInfo};
 /// Offsets have 32 bits.
 const MAX_SHARD_BYTES: u64 = 1 << 32;
 
-/// A shard in memory.
+/// A packed shard is unpacked into memory: one of more bytes is refused. MDSWriter makes shards of 64 MiB.
+const MAX_UNPACKED_BYTES: u64 = 128 << 20;
+
+/// A sample is read whole: one of more bytes is refused.
+const MAX_SAMPLE_BYTES: u64 = 256 << 20;
+
+/// A shard: its file, or what was unpacked from it.
 #[derive(Debug)]
-pub(crate) struct Shard {
-    bytes: Vec<u8>,
+pub(crate) enum Shard {
+    Raw(Mutex<File>, u64),
+    Unpacked(Vec<u8>),
 }
 
 /// Which file of a shard is read: the raw one, or the packed one where that is not here.
@@ -46,15 +56,14 @@ impl Shard {
                 "is in index.json and not here",
             ));
         };
-        let stored = read_whole(&file.path, file.bytes)?;
+        let opened = open(file)?;
         if hashes == Hashes::Checked {
-            check(&stored, file)?;
+            check(&opened, file)?;
         }
-        let bytes = match file.path == info.raw.path {
-            true => stored,
-            false => unpack(&stored, info, &file.path)?,
+        let shard = match file.path == info.raw.path {
+            true => Self::Raw(Mutex::new(opened), file.bytes),
+            false => Self::Unpacked(unpack(opened, info, file)?),
         };
-        let shard = Self { bytes };
         if shard.number(0) != Some(info.samples) {
             let what = format!(
                 "has {:?} samples, index.json says {}",
@@ -68,27 +77,68 @@ impl Shard {
             .samples
             .checked_add(2)
             .and_then(|count| count.checked_mul(4));
-        if offsets.is_none_or(|offsets| offsets > shard.bytes.len()) {
+        if offsets.is_none_or(|offsets| offsets as u64 > shard.len()) {
             let what = "is too short for its samples";
             return Err(ImportError::corrupt(&file.path, "shard", what));
         }
         Ok(shard)
     }
 
-    fn number(&self, at: usize) -> Option<usize> {
-        let bytes = self.bytes.get(at..)?.first_chunk()?;
-        usize::try_from(u32::from_le_bytes(*bytes)).ok()
+    /// How many bytes it has.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Raw(_, len) => *len,
+            Self::Unpacked(bytes) => bytes.len() as u64,
+        }
     }
 
-    /// The bytes of each column of a sample.
-    pub(crate) fn columns(&self, sample: usize, columns: &[Column]) -> Result<Vec<&[u8]>, String> {
-        let cut = || format!("sample {sample} is cut short");
+    /// Bytes in memory.
+    pub(crate) fn held(&self) -> usize {
+        match self {
+            Self::Raw(..) => 0,
+            Self::Unpacked(bytes) => bytes.len(),
+        }
+    }
+
+    /// Some of its bytes; `None` if it does not have them.
+    fn bytes(&self, start: usize, end: usize) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Self::Unpacked(bytes) => bytes.get(start..end).map(Cow::Borrowed),
+            Self::Raw(file, len) => {
+                if start > end || end as u64 > *len || (end - start) as u64 > MAX_SAMPLE_BYTES {
+                    return None;
+                }
+                let mut bytes = vec![0; end - start];
+                let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+                let read = file.seek(SeekFrom::Start(start as u64));
+                read.and_then(|_| file.read_exact(&mut bytes)).ok()?;
+                Some(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    fn number(&self, at: usize) -> Option<usize> {
+        let bytes = self.bytes(at, at.checked_add(4)?)?;
+        usize::try_from(u32::from_le_bytes(*bytes.first_chunk()?)).ok()
+    }
+
+    /// The bytes of a sample.
+    pub(crate) fn sample(&self, sample: usize) -> Result<Cow<'_, [u8]>, String> {
+        let cut = || format!("sample {sample} is cut short, or has more than 256 MiB");
         let at = sample
             .checked_add(1)
             .and_then(|at| at.checked_mul(4))
             .ok_or_else(cut)?;
         let (start, end) = self.number(at).zip(self.number(at + 4)).ok_or_else(cut)?;
-        let mut rest = self.bytes.get(start..end).ok_or_else(cut)?;
+        self.bytes(start, end).ok_or_else(cut)
+    }
+
+    /// The bytes of each column of a sample.
+    pub(crate) fn columns<'a>(
+        mut rest: &'a [u8],
+        columns: &[Column],
+    ) -> Result<Vec<&'a [u8]>, String> {
+        let cut = || "has a sample that is cut short".to_owned();
         let mut sizes = Vec::with_capacity(columns.len());
         for column in columns {
             sizes.push(match column.size {
@@ -120,14 +170,26 @@ pub(crate) enum Hashes {
 /// Algorithms that are checked; the others are noted.
 pub(crate) const HASHES: &[&str] = &["sha1", "xxh64"];
 
-fn check(bytes: &[u8], file: &Promise) -> Result<()> {
+fn check(mut opened: &File, file: &Promise) -> Result<()> {
+    if file.hashes.is_empty() {
+        return Ok(());
+    }
+    let (mut sha1, mut xxh64) = (Sha1::new(), XxHash64::with_seed(0));
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        let read = opened.read(&mut buffer);
+        let read = read.map_err(|source| files::cannot_read(&file.path, source))?;
+        if read == 0 {
+            break;
+        }
+        sha1.update(&buffer[..read]);
+        xxh64.write(&buffer[..read]);
+    }
+    let sha1 = sha1.finalize();
     for (name, expected) in &file.hashes {
         let found = match name.as_str() {
-            "sha1" => Sha1::digest(bytes)
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-            "xxh64" => format!("{:016x}", XxHash64::oneshot(0, bytes)),
+            "sha1" => sha1.iter().map(|byte| format!("{byte:02x}")).collect(),
+            "xxh64" => format!("{:016x}", xxh64.finish()),
             _ => continue,
         };
         if found != *expected {
@@ -135,48 +197,47 @@ fn check(bytes: &[u8], file: &Promise) -> Result<()> {
             return Err(ImportError::corrupt(&file.path, "shard", what));
         }
     }
-    Ok(())
+    opened
+        .rewind()
+        .map_err(|source| files::cannot_read(&file.path, source))
 }
 
-/// Reads a file that should have `bytes` bytes.
-fn read_whole(path: &Path, bytes: u64) -> Result<Vec<u8>> {
-    let read = || -> io::Result<(u64, Vec<u8>)> {
-        let (mut file, len) = files::open_with_len(path)?;
-        let mut out = Vec::new();
-        if len == bytes && len <= MAX_SHARD_BYTES {
-            file.read_to_end(&mut out)?;
-        }
-        Ok((len, out))
-    };
-    let (len, out) = read().map_err(|source| ImportError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
+/// Opens a file that should have as many bytes as promised.
+fn open(file: &Promise) -> Result<File> {
+    let (path, bytes) = (&file.path, file.bytes);
+    let opened = files::open_with_len(path);
+    let (opened, len) = opened.map_err(|source| files::cannot_read(path, source))?;
     if len != bytes || len > MAX_SHARD_BYTES {
         let what = format!("has {len} bytes, index.json says {bytes}");
         return Err(ImportError::corrupt(path, "shard", what));
     }
-    Ok(out)
+    Ok(opened)
 }
 
-fn unpack(stored: &[u8], info: &ShardInfo, path: &Path) -> Result<Vec<u8>> {
+fn unpack(stored: File, info: &ShardInfo, file: &Promise) -> Result<Vec<u8>> {
+    let path = &file.path;
     let compression = info.compression.as_deref().unwrap_or_default();
     if compression.split(':').next() != Some("zstd") {
         let what = format!("is packed with {compression:?}; zstd is read");
         let next = "unpack it first (StreamingDataset does so when it reads), or write it with `compression=\"zstd\"`";
         return Err(ImportError::unsupported(path, "shard", &what, next));
     }
+    let limit = info.raw.bytes;
+    if limit > MAX_UNPACKED_BYTES {
+        let what = format!(
+            "unpacks to {limit} bytes, at most {MAX_UNPACKED_BYTES} are unpacked; unpack it first with `zstd -d`"
+        );
+        return Err(ImportError::corrupt(path, "shard", what));
+    }
     // What it unpacks to is known: one byte more is enough to see that it lies.
-    let limit = info.raw.bytes.min(MAX_SHARD_BYTES);
     let mut out = Vec::new();
-    let read = zstd::Decoder::with_buffer(stored)
+    let read = zstd::Decoder::new(stored.take(file.bytes))
         .and_then(|decoder| decoder.take(limit + 1).read_to_end(&mut out));
     let wrong = |what: String| ImportError::corrupt(path, "shard", what);
     read.map_err(|error| wrong("cannot be unpacked".to_owned()).because(error))?;
-    if out.len() as u64 != info.raw.bytes {
+    if out.len() as u64 != limit {
         return Err(wrong(format!(
-            "unpacks to another length than the {} bytes of index.json",
-            info.raw.bytes
+            "unpacks to another length than the {limit} bytes of index.json"
         )));
     }
     Ok(out)

@@ -135,7 +135,7 @@ impl RldsSource {
             episodes: Vec::new(),
             parts: Vec::new(),
             spans: Vec::new(),
-            recent: Recent::default(),
+            recent: Recent::by_bytes(|(body, _)| body.len()),
         };
         let mut next = Map::new();
         for shard in &shards {

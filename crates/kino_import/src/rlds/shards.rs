@@ -25,7 +25,7 @@ pub(crate) const INFO: &str = "dataset_info.json";
 const ENDING: &str = ".tfrecord";
 
 /// A longer text is no description.
-const MAX_TEXT_BYTES: u64 = 64 << 20;
+const MAX_TEXT_BYTES: u64 = 4 << 20;
 
 /// One file of a split.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::webdataset::names::Ending;
 use crate::{picture, zip};
 
 /// No array of an npz is larger than this when it is unpacked (1 GiB), whatever its zip says.
-const MAX_MEMBER_BYTES: u64 = 1 << 30;
+const MAX_MEMBER_BYTES: u64 = 128 << 20;
 
 /// Where a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -97,7 +97,7 @@ impl TarSource {
             },
             episodes: Vec::new(),
             parts: Vec::new(),
-            recent: Recent::default(),
+            recent: Recent::by_bytes(Npy::len),
         };
         match is_steps {
             true => source.add_steps(samples.keys, samples.fields),

@@ -19,7 +19,7 @@ use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
 
 /// A piece larger than this is refused; a replay buffer's have two megabytes.
-pub(crate) const MAX_PIECE_BYTES: u64 = 1 << 30;
+pub(crate) const MAX_PIECE_BYTES: u64 = 128 << 20;
 
 /// No more than this is read in one go.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -107,7 +107,7 @@ impl Array {
         let bytes = array.piece_bytes();
         if bytes > MAX_PIECE_BYTES {
             return Err(format!(
-                "has pieces of {bytes} bytes, more than a gibibyte; rewrite it in smaller pieces (zarr's `chunks=`)"
+                "has pieces of {bytes} bytes, more than 128 MiB; rewrite it in smaller pieces (zarr's `chunks=`)"
             ));
         }
         Ok(array)

@@ -32,7 +32,7 @@ use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
 
 /// `.zarray`, `.zattrs` and `.zgroup` longer than this are refused.
-const MAX_JSON_BYTES: u64 = 16 << 20;
+const MAX_JSON_BYTES: u64 = 4 << 20;
 
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;

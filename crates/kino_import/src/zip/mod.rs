@@ -8,6 +8,7 @@
 //! Nothing is ever written under a member's name. A member is inflated into at most as many bytes as its header and
 //! its caller allow. Of two members of one name the last counts, as everywhere: stores replace keys that way.
 
+mod forward;
 mod list;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use crate::error::{ImportError, Result};
 use crate::files;
 use list::{List, u16_at, u64_at};
 
+pub(crate) use forward::Forward;
 pub(crate) use list::Member;
 
 /// The end header without its comment, and with the longest one.

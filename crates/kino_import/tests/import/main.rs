@@ -11,6 +11,7 @@ mod expected;
 mod export;
 mod export_camps;
 mod export_lerobot;
+mod fit;
 mod folder;
 mod layouts;
 mod lerobot;

@@ -8,28 +8,25 @@
 //! in most episodes or over a limit is skipped, an episode of which nothing is left is dropped. Each is a defect with
 //! its place, so that the default policy lists all of them and writes nothing.
 
+mod metadata;
+mod names;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use kino_codec::FrameType;
 use kino_dataset::{Dataset, Kind, MAX_FRAMES, MAX_STREAMS, RegularClock, StreamSummary};
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use crate::defect::{Action, Defect};
 use crate::error::{Result, invalid};
-use crate::names::{fit_id, fit_name, is_id, is_name, unique};
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
 use crate::survey::place;
+use names::{fit_id, fit_name, is_id, is_name, unique};
 
-/// The attributes of an episode are one text of at most a mebibyte, which also holds its id and its events.
-const MAX_ATTRIBUTES_BYTES: usize = (1 << 20) - (64 << 10);
-
-/// The longest text in a cell of the episode table.
-const MAX_CELL_BYTES: usize = 1 << 16;
-
-/// The most splits of an episode.
-const MAX_SPLITS: usize = 256;
+/// A frame of more bytes is not imported: several of them are in memory at a time.
+const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Kind and type of a stream.
 type Type = (Kind, FrameType);
@@ -207,30 +204,32 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// The ids in the dataset: with the prefix, legal, and each once.
+    /// The ids in the dataset: with the prefix, legal, and each once. What is legal stays, what is not makes way.
     fn ids(&mut self, target: &Target) -> Result<Vec<String>> {
-        let mut taken = HashSet::new();
-        let mut ids = Vec::new();
-        for episode in self.source.episodes() {
-            let wanted = format!("{}{}", target.prefix, episode.id);
+        let episodes = self.source.episodes();
+        let wanted = |episode: &EpisodePlan| format!("{}{}", target.prefix, episode.id);
+        let mut taken: HashSet<String> =
+            episodes.iter().map(wanted).filter(|id| is_id(id)).collect();
+        let (mut seen, mut ids) = (HashSet::new(), Vec::new());
+        for episode in episodes {
+            let wanted = wanted(episode);
             if target.ids.contains(&wanted) {
                 return Err(invalid(format!(
                     "episode `{}` is in the dataset already; ids are unique, give it another (`--prefix` for all of a source)",
                     wanted.escape_debug()
                 )));
             }
-            let legal = match is_id(&wanted) {
-                true => wanted.clone(),
-                false => fit_id(&wanted),
-            };
-            let id = unique(legal, &mut taken);
-            if id != wanted {
-                let what = format!(
-                    "the id {} is given twice, over 255 bytes long or has control characters; the episode is called `{id}`",
-                    shown(&wanted)
-                );
-                self.note(episode, "", what, Action::Kept);
+            let is_good = is_id(&wanted) && (wanted.is_empty() || seen.insert(wanted.clone()));
+            if is_good {
+                ids.push(wanted);
+                continue;
             }
+            let id = unique(fit_id(&wanted), &mut taken);
+            let what = format!(
+                "the id {} is given twice, over 255 bytes long or has control characters; the episode is called `{id}`",
+                shown(&wanted)
+            );
+            self.note(episode, "", what, Action::Kept);
             ids.push(id);
         }
         Ok(ids)
@@ -248,9 +247,7 @@ impl Fitting<'_> {
         let is_renamed = |stream: &StreamPlan| self.names.contains_key(&stream.name);
         let fits = kept.len() == episode.streams.len()
             && !episode.streams.iter().any(is_renamed)
-            && attribute_bytes(episode) <= MAX_ATTRIBUTES_BYTES
-            && texts(episode).all(|(_, text)| text.len() <= MAX_CELL_BYTES)
-            && episode.splits.len() <= MAX_SPLITS;
+            && metadata::fits(episode);
         if fits {
             return None;
         }
@@ -318,6 +315,12 @@ impl Fitting<'_> {
             let frames = stream.frames;
             return Some(format!("has {frames} frames, at most {MAX_FRAMES}"));
         }
+        let frame_bytes = stream.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        if frame_bytes > MAX_FRAME_BYTES {
+            return Some(format!(
+                "has frames of {frame_bytes} bytes, at most {MAX_FRAME_BYTES} are imported"
+            ));
+        }
         if let ClockPlan::Explicit(times) = &stream.clock {
             if times.len() as u64 != stream.frames {
                 let (times, frames) = (times.len(), stream.frames);
@@ -357,70 +360,6 @@ impl Fitting<'_> {
         kept.iter().map(stream).collect()
     }
 
-    /// Leaves out the largest attributes until the rest fits.
-    fn attributes(&mut self, episode: &EpisodePlan, new: &mut EpisodePlan) {
-        new.attributes = episode.attributes.clone();
-        let mut bytes = attribute_bytes(new);
-        let of_streams = new.streams.iter().map(|stream| &stream.attributes);
-        let maps = std::iter::once(&new.attributes)
-            .chain(of_streams)
-            .enumerate();
-        let sized = maps.flat_map(|(map, attributes)| {
-            let size = move |(name, value): (&String, &Value)| (json_len(value), map, name.clone());
-            attributes.iter().map(size)
-        });
-        let mut sized: Vec<_> = sized.collect();
-        sized.sort_unstable_by(|a, b| b.cmp(a));
-        let mut lost = Vec::new();
-        for (len, map, name) in sized {
-            if bytes <= MAX_ATTRIBUTES_BYTES {
-                break;
-            }
-            bytes = bytes.saturating_sub(len + name.len());
-            let map = match map
-                .checked_sub(1)
-                .and_then(|stream| new.streams.get_mut(stream))
-            {
-                Some(stream) => &mut stream.attributes,
-                None => &mut new.attributes,
-            };
-            map.remove(&name);
-            lost.push(format!("{} ({len} bytes)", shown(&name)));
-        }
-        if !lost.is_empty() {
-            let what = format!(
-                "has attributes of more than {MAX_ATTRIBUTES_BYTES} bytes, {} of them are skipped: {}",
-                lost.len(),
-                lost.iter().take(8).cloned().collect::<Vec<_>>().join(", ")
-            );
-            self.note(episode, "", what, Action::Skipped);
-        }
-    }
-
-    /// Leaves out texts and splits that the episode table cannot hold.
-    fn cells(&mut self, episode: &EpisodePlan, new: &mut EpisodePlan) {
-        for (name, text) in texts(episode) {
-            if text.len() > MAX_CELL_BYTES {
-                let what = format!("{name} of {} bytes, at most {MAX_CELL_BYTES}", text.len());
-                self.note(episode, "", what, Action::Skipped);
-            }
-        }
-        let fits = |text: &String| text.len() <= MAX_CELL_BYTES;
-        new.task = episode.task.clone().filter(fits);
-        new.licence = episode.licence.clone().filter(fits);
-        new.splits = episode
-            .splits
-            .iter()
-            .filter(|text| fits(text))
-            .cloned()
-            .collect();
-        if new.splits.len() > MAX_SPLITS {
-            let what = format!("is in {} splits, at most {MAX_SPLITS}", new.splits.len());
-            self.note(episode, "", what, Action::Skipped);
-            new.splits.truncate(MAX_SPLITS);
-        }
-    }
-
     fn note(&mut self, episode: &EpisodePlan, stream: &str, what: String, action: Action) {
         let place = place(self.source, episode, stream);
         self.defects
@@ -440,51 +379,6 @@ fn bare(episode: &EpisodePlan) -> EpisodePlan {
         file: episode.file,
         object: episode.object.clone(),
         streams: Vec::new(),
-    }
-}
-
-/// The texts of the episode table that come from a source.
-fn texts(episode: &EpisodePlan) -> impl Iterator<Item = (&'static str, &String)> {
-    let task = episode.task.iter().map(|text| ("a task", text));
-    let licence = episode.licence.iter().map(|text| ("a licence", text));
-    let splits = episode
-        .splits
-        .iter()
-        .map(|text| ("the name of a split", text));
-    task.chain(licence).chain(splits)
-}
-
-/// How long the attributes of an episode and its streams are as JSON.
-fn attribute_bytes(episode: &EpisodePlan) -> usize {
-    let of_map = |map: &Map<String, Value>| -> usize {
-        map.iter()
-            .map(|(name, value)| json_len(name) + json_len(value) + 2)
-            .sum()
-    };
-    let streams = episode.streams.iter();
-    let of_streams: usize = streams
-        .filter(|stream| !stream.attributes.is_empty() || stream.unit.is_some())
-        .map(|stream| of_map(&stream.attributes) + stream.name.len() + 64)
-        .sum();
-    of_map(&episode.attributes) + of_streams
-}
-
-/// How long a value is as JSON, without making it.
-fn json_len(value: &(impl serde::Serialize + ?Sized)) -> usize {
-    struct Count(usize);
-    impl std::io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 += bytes.len();
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    match serde_json::to_writer(&mut count, value) {
-        Ok(()) => count.0,
-        Err(_) => usize::MAX,
     }
 }
 

@@ -1,0 +1,110 @@
+//! When the frames of a field were taken: a rate, or the times in another field.
+
+use std::sync::Arc;
+
+use crate::clock;
+use crate::error::{ImportError, Result, invalid};
+use crate::folder::fields::{Field, Place};
+use crate::folder::mapping::{Clock, Wish, unit_ns};
+use crate::folder::plan::Planner;
+use crate::hdf5::number;
+use crate::source::ClockPlan;
+
+impl Planner<'_> {
+    /// The times of a stream, which are read once for all streams that share them.
+    pub(super) fn known_clock(
+        &self,
+        (field, wish): (&Field, Option<&Wish>),
+        fields: &[Field],
+        known: &mut Vec<(Option<Clock>, Option<u64>, ClockPlan)>,
+    ) -> Result<ClockPlan> {
+        let own = wish.and_then(|wish| wish.clock.clone());
+        let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockPlan)| {
+            *clock == own && *rows == field.rows
+        };
+        if let Some((_, _, clock)) = known.iter().find(is_same) {
+            return Ok(clock.clone());
+        }
+        let clock = self.clock(field, own.clone(), fields)?;
+        known.push((own, field.rows, clock.clone()));
+        Ok(clock)
+    }
+
+    /// The times of a stream: its own in the mapping, the user's rate, the mapping's, or a field that names its unit.
+    fn clock(&self, field: &Field, own: Option<Clock>, fields: &[Field]) -> Result<ClockPlan> {
+        let given = own
+            .or(self.rate_hz.map(Clock::Rate))
+            .or(self.mapping.clock.clone());
+        let guessed = || {
+            fields
+                .iter()
+                .filter(|times| times.rows == field.rows)
+                .find_map(|times| {
+                    let name = times.name.rsplit('/').next()?;
+                    let (stem, unit) = name.rsplit_once('_')?;
+                    let is_time = matches!(stem, "time" | "timestamp" | "timestamps");
+                    is_time.then_some(Clock::Field(times.name.clone(), unit_ns(unit)?))
+                })
+        };
+        match given.or_else(guessed) {
+            Some(Clock::Rate(rate_hz)) => Ok(ClockPlan::Regular { rate_hz }),
+            Some(Clock::Field(name, unit_ns)) => {
+                let wrong =
+                    |what: String| ImportError::corrupt(std::path::Path::new(""), &name, what);
+                let times = fields.iter().find(|times| times.name == name);
+                let times = times.ok_or_else(|| {
+                    wrong("is not there; the mapping takes times from it".to_owned())
+                })?;
+                if times.rows != field.rows {
+                    return Err(wrong(format!(
+                        "has {} times, stream `{}` has {} frames",
+                        times.rows.unwrap_or(0),
+                        field.name,
+                        field.rows.unwrap_or(0)
+                    )));
+                }
+                let times = read_times(times, unit_ns).ok_or_else(|| {
+                    wrong("holds a time that is no number, or too large for nanoseconds".to_owned())
+                })?;
+                // Every other fault is for the survey to list.
+                match times.windows(2).any(|pair| pair[0] > pair[1]) {
+                    true => Err(wrong(clock::faults(&times).join(", "))),
+                    false => Ok(ClockPlan::Explicit(times)),
+                }
+            }
+            None => Err(invalid(
+                "nothing says when frames were taken; pass --rate HZ (in Python rate_hz=), or a mapping (--mapping) \
+                 with `timestamps = \"name of an array or column\"`",
+            )),
+        }
+    }
+}
+
+/// Times in nanoseconds; `None` if one is no number, or too large.
+fn read_times(field: &Field, unit_ns: i64) -> Option<Arc<[i64]>> {
+    let frame = field.frame().ok()?;
+    let ty = frame.as_values().filter(|ty| ty.elements() == 1)?;
+    let bytes = match &field.place {
+        Place::Columns { table, columns, .. } => {
+            let (_, bytes) = table.read_column(*columns.first()?).ok()??;
+            bytes
+        }
+        place => place.read_whole().ok()?,
+    };
+    let times = bytes.chunks_exact(ty.dtype().size()).map(|bytes| {
+        let value = number(ty.dtype(), bytes);
+        match value.as_i64() {
+            Some(whole) if !ty.dtype().is_float() => whole.checked_mul(unit_ns),
+            #[expect(clippy::cast_precision_loss, reason = "units are small")]
+            _ => to_ns(value.as_f64()? * unit_ns as f64),
+        }
+    });
+    times.collect()
+}
+
+/// The nearest whole number of nanoseconds.
+fn to_ns(ns: f64) -> Option<i64> {
+    // 2^63 is the first float that is too large.
+    #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+    (ns.abs() < 9.2e18).then(|| ns.round() as i64)
+}

@@ -1,0 +1,67 @@
+//! Where a dataset comes from: what the manifest keeps of a source, and by what an interrupted pack knows it again.
+
+use std::collections::BTreeMap;
+
+use kino_dataset::SourceRecord;
+use serde_json::json;
+
+use crate::defect::{Defect, OnDefect};
+use crate::error::Result;
+use crate::source::SourceInfo;
+
+/// What the manifest keeps of a source.
+pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceRecord> {
+    let mut files = Vec::new();
+    for file in &info.files {
+        files.push(json!({
+            "path": file.path().to_string_lossy(),
+            "bytes": file.len(),
+            "blake3": file.read_blake3()?,
+        }));
+    }
+    let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
+    Ok(SourceRecord {
+        name: names(info),
+        attributes: info.attributes.clone(),
+        record: json!({
+            "format": info.format,
+            "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
+            "files": files,
+            "defects": defects,
+        }),
+    })
+}
+
+/// The name of the file, or of the first and how many more there are.
+pub(crate) fn names(info: &SourceInfo) -> String {
+    let name = info.files.first().and_then(|file| file.path().file_name());
+    let name = name.unwrap_or_default().to_string_lossy();
+    match info.files.len() {
+        0 | 1 => name.into_owned(),
+        files => format!("{name} and {} more", files - 1),
+    }
+}
+
+/// What an interrupted pack must share with the one that takes it up, beside the plan and how the source was opened:
+/// files of the same content, and every option that decides what is written.
+pub(crate) fn settings(
+    info: &SourceInfo,
+    prefix: &str,
+    (seed, on_defect): (u64, OnDefect),
+) -> Result<BTreeMap<String, String>> {
+    let mut hasher = blake3::Hasher::new();
+    for file in &info.files {
+        hasher.update(file.read_blake3()?.as_bytes());
+    }
+    let hash = hasher.finalize().to_hex();
+    let settings = [
+        ("source", format!("{} {}", names(info), &hash[..16])),
+        ("format", info.format.to_owned()),
+        ("prefix", prefix.to_owned()),
+        ("seed", seed.to_string()),
+        ("on_defect", on_defect.name().to_owned()),
+    ];
+    Ok(settings
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
+}

@@ -1,0 +1,330 @@
+//! Fitting: what a dataset refuses costs itself and nothing else, and is known before anything is written.
+
+use std::ops::{ControlFlow, Range};
+use std::path::Path;
+
+use kino_codec::{Dtype, FrameType};
+use kino_dataset::{Dataset, Kind, Start};
+use kino_import::{
+    Action, ClockPlan, EpisodePlan, FrameBuf, ImportError, OnDefect, PackOptions, Packed, Source,
+    SourceInfo, StreamPlan, pack, survey,
+};
+use serde_json::{Map, json};
+
+const FRAMES: u64 = 6;
+
+/// Episodes of any plan; every frame is its number.
+struct Odd {
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// What reading an episode fails with.
+    fails: fn(usize) -> Option<ImportError>,
+}
+
+fn stream(name: &str, dtype: Dtype) -> StreamPlan {
+    StreamPlan {
+        name: name.to_owned(),
+        kind: Kind::Vector,
+        frame: FrameType::values(dtype, &[]).unwrap(),
+        frames: FRAMES,
+        clock: ClockPlan::Regular { rate_hz: 10.0 },
+        shift_of: None,
+        carried: false,
+        unit: None,
+        attributes: Map::new(),
+    }
+}
+
+fn odd(episodes: &[(&str, Vec<StreamPlan>)]) -> Odd {
+    let episode = |(id, streams): &(&str, Vec<StreamPlan>)| EpisodePlan {
+        id: (*id).to_owned(),
+        splits: Vec::new(),
+        attributes: Map::new(),
+        task: None,
+        success: None,
+        licence: None,
+        file: 0,
+        object: format!("/{id}"),
+        streams: streams.clone(),
+    };
+    Odd {
+        info: SourceInfo {
+            format: "test",
+            files: Vec::new(),
+            attributes: Map::new(),
+            defects: Vec::new(),
+        },
+        episodes: episodes.iter().map(episode).collect(),
+        fails: |_| None,
+    }
+}
+
+impl Source for Odd {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> kino_import::Result<()> {
+        if let Some(error) = (self.fails)(episode) {
+            return Err(error);
+        }
+        let plan = &self.episodes[episode].streams[stream];
+        let size = plan.frame.as_values().unwrap().frame_bytes();
+        // The stream's number in the source, so that a mix-up of streams is seen.
+        let value = |frame: u64| {
+            let number = (frame + 10 * stream as u64).to_le_bytes();
+            number.into_iter().cycle().take(size)
+        };
+        *out = FrameBuf::Values(frames.flat_map(value).collect());
+        Ok(())
+    }
+}
+
+fn pack_as(source: &Odd, target: &Path, options: PackOptions) -> kino_import::Result<Packed> {
+    pack(source, target, options, &mut |_| ControlFlow::Continue(()))
+}
+
+fn keep() -> PackOptions {
+    PackOptions {
+        on_defect: OnDefect::Keep,
+        ..PackOptions::default()
+    }
+}
+
+/// The ids, and the streams of each with their first values.
+fn contents(target: &Path) -> Vec<(String, Vec<(String, u8)>)> {
+    let dataset = Dataset::open(target).unwrap();
+    let episode = |row| {
+        let episode = dataset.episode(row).unwrap();
+        let streams = episode.streams().map(|schema| {
+            let stream = episode.stream(&schema.name).unwrap();
+            (schema.name.clone(), stream.read(0..1).unwrap()[0])
+        });
+        let mut streams: Vec<_> = streams.collect();
+        streams.sort();
+        (dataset.table().id(row).unwrap().to_owned(), streams)
+    };
+    (0..dataset.len()).map(episode).collect()
+}
+
+#[test]
+fn names_and_ids_that_a_dataset_refuses_are_replaced_the_same_in_every_episode() {
+    let streams = || {
+        vec![
+            stream("obs/..", Dtype::I64),
+            stream("obs/_", Dtype::I64),
+            stream("a\nb", Dtype::U8),
+        ]
+    };
+    let long = "x".repeat(300);
+    let source = odd(&[
+        ("one\n", streams()),
+        (&long, streams()),
+        ("one_", streams()),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("d.kino");
+    let error = pack_as(&source, &target, PackOptions::default()).unwrap_err();
+    assert_eq!(error.defects().len(), 8, "{error}");
+    assert!(!target.exists(), "nothing is written before all is checked");
+    let packed = pack_as(&source, &target, keep()).unwrap();
+    assert!(
+        packed
+            .defects
+            .iter()
+            .all(|defect| defect.action == Action::Kept)
+    );
+    let names = [("a_b", 20), ("obs/_", 10), ("obs/__2", 0)];
+    let names: Vec<_> = names.map(|(name, first)| (name.to_owned(), first)).into();
+    let ids = ["one__2".to_owned(), "x".repeat(255), "one_".to_owned()];
+    let expected: Vec<_> = ids.map(|id| (id, names.clone())).into();
+    assert_eq!(contents(&target), expected);
+}
+
+#[test]
+fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
+    let usual = || vec![stream("a", Dtype::I64), stream("b", Dtype::U8)];
+    let other = vec![stream("a", Dtype::F64), stream("b", Dtype::U8)];
+    let source = odd(&[("0", other), ("1", usual()), ("2", usual())]);
+    let found: Vec<_> = survey(&source, 1).unwrap();
+    let found: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        found,
+        [
+            "lost: :/0, stream `a`: is vector float64[] here and vector int64[] in 2 other episodes; a stream of a \
+             dataset has one type"
+        ]
+    );
+    let folder = tempfile::tempdir().unwrap();
+    pack_as(&source, folder.path(), keep()).unwrap();
+    let contents = contents(folder.path());
+    // The stream behind the one that was skipped has its own values.
+    assert_eq!(contents[0].1, [("b".to_owned(), 10)]);
+    assert_eq!(contents[1].1.len(), 2);
+    // What is there already counts, not the majority of what is appended.
+    let more = odd(&[("3", vec![stream("a", Dtype::F64), stream("b", Dtype::U8)])]);
+    let append = PackOptions {
+        start: Start::Append,
+        ..keep()
+    };
+    let packed = pack_as(&more, folder.path(), append.clone()).unwrap();
+    assert!(packed.defects[0].what.contains("in the dataset"));
+    let error = pack_as(&more, folder.path(), append).unwrap_err();
+    assert!(
+        error.to_string().contains("`3` is in the dataset already"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_no_episode_can_have_drops_the_episode() {
+    let mut fast = stream("a", Dtype::I64);
+    fast.clock = ClockPlan::Regular { rate_hz: 1e12 };
+    let many = (0..5000).map(|number| stream(&number.to_string(), Dtype::U8));
+    let mut back = stream("a", Dtype::I64);
+    back.clock = ClockPlan::Explicit(vec![0, 1, 2, 1, 3, 4].into());
+    let mut long = stream("a", Dtype::I64);
+    long.frames = 1 << 40;
+    let mut huge = stream("a", Dtype::I64);
+    huge.frame = FrameType::values(Dtype::U8, &[100 << 20]).unwrap();
+    let source = odd(&[
+        ("fast", vec![fast]),
+        ("many", many.collect()),
+        ("back", vec![back]),
+        ("long", vec![long]),
+        ("huge", vec![huge]),
+        (
+            "twice",
+            vec![stream("a", Dtype::I64), stream("a", Dtype::I64)],
+        ),
+        ("nothing", Vec::new()),
+        ("good", vec![stream("a", Dtype::I64)]),
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let packed = pack_as(&source, folder.path(), keep()).unwrap();
+    let ids: Vec<_> = contents(folder.path())
+        .into_iter()
+        .map(|(id, _)| id)
+        .collect();
+    assert_eq!(ids, ["twice", "good"]);
+    let text = packed.defects.iter().map(ToString::to_string);
+    let text = text.collect::<Vec<_>>().join("\n");
+    for part in [
+        "dropped: :/fast: rate 1000000000000 Hz",
+        "dropped: :/many: has 5000 streams, an episode has at most 4096",
+        "lost: :/back, stream `a`: goes back in time",
+        "lost: :/long, stream `a`: has 1099511627776 frames",
+        "lost: :/huge, stream `a`: has frames of 104857600 bytes",
+        "lost: :/twice, stream `a`: is there twice",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+}
+
+#[test]
+fn what_is_said_of_an_episode_may_be_too_much() {
+    let mut source = odd(&[("0", vec![stream("a", Dtype::I64)])]);
+    let episode = &mut source.episodes[0];
+    episode
+        .attributes
+        .insert("big".to_owned(), json!("x".repeat(2 << 20)));
+    episode.attributes.insert("small".to_owned(), json!(7));
+    episode.task = Some("t".repeat(70_000));
+    episode.splits = (0..300).map(|number| number.to_string()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let packed = pack_as(&source, folder.path(), keep()).unwrap();
+    let lost = packed.defects.iter().filter(|defect| defect.is_lost());
+    assert_eq!(lost.count(), 3, "{:?}", packed.defects);
+    let dataset = Dataset::open(folder.path()).unwrap();
+    let attributes = dataset.episode(0).unwrap().read_attributes().unwrap();
+    assert_eq!(json!(attributes), json!({"small": 7}));
+    assert_eq!(dataset.table().rows().unwrap()[0].splits.len(), 256);
+}
+
+#[test]
+fn any_error_of_one_episode_costs_that_episode() {
+    let errors: [fn(usize) -> Option<ImportError>; 3] = [
+        |episode| {
+            (episode == 1).then(|| ImportError::Unsupported {
+                file: "f".into(),
+                object: "x".to_owned(),
+                what: "is odd".to_owned(),
+                next: String::new(),
+                source: None,
+            })
+        },
+        |episode| {
+            (episode == 1).then(|| ImportError::Io {
+                path: "f".into(),
+                source: std::io::Error::other("is odd"),
+            })
+        },
+        |episode| {
+            (episode == 1).then(|| ImportError::InvalidArgument {
+                what: "is odd".to_owned(),
+            })
+        },
+    ];
+    for fails in errors {
+        // Images are not looked at before they are packed.
+        for kind in [Kind::Vector, Kind::Image] {
+            let streams = || {
+                let mut stream = stream("a", Dtype::U8);
+                stream.kind = kind;
+                stream.frame = FrameType::values(Dtype::U8, &[2, 2, 3]).unwrap();
+                vec![stream]
+            };
+            let mut source = odd(&[("0", streams()), ("1", streams()), ("2", streams())]);
+            source.fails = fails;
+            let folder = tempfile::tempdir().unwrap();
+            let target = folder.path().join("d.kino");
+            let report = &mut |_| ControlFlow::Continue(());
+            let error = pack(&source, &target, PackOptions::default(), report).unwrap_err();
+            let shown = match &error {
+                ImportError::Episode { episode, source } => format!("{episode} {source:?}"),
+                error => error.to_string(),
+            };
+            assert!(shown.contains('1') && shown.contains("is odd"), "{shown}");
+            assert!(!target.exists(), "nothing to resume is left");
+            let packed = pack(&source, &target, keep(), report).unwrap();
+            assert_eq!(packed.committed.episodes, 2);
+            assert_eq!(packed.defects.len(), 1);
+            assert_eq!(packed.defects[0].episode.as_deref(), Some("1"));
+        }
+    }
+}
+
+#[test]
+fn when_no_episode_is_left_the_error_says_why_and_nothing_is_left_behind() {
+    let mut source = odd(&[
+        ("0", vec![stream("a", Dtype::I64)]),
+        ("1", vec![stream("a", Dtype::I64)]),
+    ]);
+    source.fails = |episode| {
+        Some(ImportError::InvalidArgument {
+            what: format!("episode {episode} is odd"),
+        })
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("d.kino");
+    let error = pack_as(&source, &target, keep()).unwrap_err();
+    assert!(matches!(error, ImportError::NothingLeft { .. }));
+    for part in [
+        "no episode can be imported",
+        "episode 0 is odd",
+        "episode 1 is odd",
+    ] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert!(!target.exists());
+}
