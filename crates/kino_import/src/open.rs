@@ -21,6 +21,8 @@ pub struct ImportOptions {
     pub rate_hz: Option<f64>,
     /// A TOML file that says which part of a source is which stream, for formats that leave it open.
     pub mapping: Option<PathBuf>,
+    /// The most memory that reading may take; without it, 512 MB.
+    pub memory_bytes: Option<u64>,
     /// What decodes video files; without it, a source that has some is refused.
     pub videos: Option<Arc<dyn Videos>>,
     /// Whether links that lead out of the source's folder are followed: a source from somebody else could name any file of

@@ -94,6 +94,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         format: args.format.clone(),
         rate_hz: args.rate,
         mapping: args.mapping.clone(),
+        memory_bytes: Some((args.memory as u64).saturating_mul(1_000_000)),
         videos,
         follow_links: args.follow_links,
     };
