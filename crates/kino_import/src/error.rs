@@ -93,6 +93,12 @@ pub enum ImportError {
         /// Why.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The target of an export is there already, perhaps since a moment ago.
+    #[error("{what}")]
+    Exists {
+        /// What is there, and what to do next.
+        what: String,
+    },
     /// The caller asked to stop.
     #[error("stopped on request; the same call with `--resume` continues it")]
     Stopped,
@@ -114,6 +120,7 @@ impl ImportError {
             Self::Corrupt { .. } | Self::Defects { .. } => ErrorKind::Corrupt,
             Self::Unsupported { .. } | Self::NoPlace { .. } => ErrorKind::Unsupported,
             Self::InvalidArgument { .. } => ErrorKind::Invalid,
+            Self::Exists { .. } => ErrorKind::Conflict,
             Self::Dataset { source } => source.kind(),
             Self::Stopped => return None,
         })
