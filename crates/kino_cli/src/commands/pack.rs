@@ -394,7 +394,7 @@ fn to_json(args: &Args, packed: &Packed, seconds: f64) -> Value {
         })
     });
     json!({
-        "dataset": args.target,
+        "dataset": args.target.display().to_string(),
         "version": packed.committed.version,
         "id": packed.committed.id,
         "episodes": packed.committed.episodes,
