@@ -38,8 +38,8 @@ pub struct WriterOptions {
     pub plan: Plan,
     /// A shard is closed when it has reached this many bytes.
     pub shard_bytes: u64,
-    /// The most memory for frames that wait to be encoded or written. One vector stream of an
-    /// episode is held whole and may exceed it alone.
+    /// The most memory for frames that wait to be encoded or written, with what their codecs work with. One
+    /// block may exceed it alone: a page, or a run of up to 4,194,304 numbers, which takes about 200 MB.
     pub memory_bytes: usize,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
