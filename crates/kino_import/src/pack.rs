@@ -16,14 +16,14 @@ use std::path::Path;
 use std::thread;
 
 use kino_dataset::{
-    Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
-    Start, StreamInfo, Times, WriterOptions,
+    Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, MAX_STREAMS,
+    SharedFrames, Start, StreamInfo, Times, WriterOptions,
 };
 use serde_json::{Map, Value, json};
 
 use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
-use crate::read_ahead::{Piece, ReadAhead, lost_thread};
+use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
 use crate::survey::{cores, survey};
 
@@ -99,6 +99,12 @@ pub fn pack(
     } = options;
     check_types(source)?;
     let threads = cores(writer.threads);
+    // A quarter of the memory is for frames that were read ahead, the rest for those that are being encoded.
+    let limits = Limits {
+        threads,
+        bytes: writer.memory_bytes / 4,
+    };
+    writer.memory_bytes -= limits.bytes;
     let defects = judge(survey(source, threads)?, on_defect)?;
     let left_out = left_out(&defects);
     let info = source.describe();
@@ -140,7 +146,7 @@ pub fn pack(
             let streams = stream_order(&source.episodes()[episode].streams);
             streams.into_iter().map(move |stream| (episode, stream))
         });
-        let mut ahead = ReadAhead::start(scope, source, tasks, threads);
+        let mut ahead = ReadAhead::start(scope, source, tasks, limits);
         for &episode in &wanted {
             packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
         }
@@ -183,7 +189,7 @@ fn left_out(defects: &[Defect]) -> HashSet<String> {
         .collect()
 }
 
-/// Refuses a source in which a stream has two types, before an hour of packing shows it.
+/// Refuses an episode of too many streams, and a source in which a stream has two types, before an hour of packing shows it.
 pub fn check_types(source: &dyn Source) -> Result<()> {
     let mut known: HashMap<&str, (&StreamPlan, &EpisodePlan)> = HashMap::new();
     let files = &source.describe().files;
@@ -192,6 +198,13 @@ pub fn check_types(source: &dyn Source) -> Result<()> {
         None => format!("`{}`", episode.id),
     };
     for episode in source.episodes() {
+        if episode.streams.len() > MAX_STREAMS {
+            return Err(invalid(format!(
+                "episode {} has {} streams, at most {MAX_STREAMS}; choose some of them, or gather scalars into vectors",
+                name(episode),
+                episode.streams.len()
+            )));
+        }
         for stream in &episode.streams {
             let (first, before) = *known.entry(&stream.name).or_insert((stream, episode));
             if (first.kind, &first.frame) != (stream.kind, &stream.frame) {
@@ -319,7 +332,7 @@ impl Packing<'_> {
         self.shifts += u64::from(first > 0);
         self.progress.bytes_done += first * frame_bytes(plan);
         for piece in pieces {
-            let Piece::Block(block, frames) = piece? else {
+            let Piece::Block(block, frames, _share) = piece? else {
                 return Err(lost_thread());
             };
             match &block {
