@@ -60,7 +60,7 @@ class Writer:
         back bit for bit.
     :param quality: pictures as JPEG of this quality (1 to 100) where the plan says nothing else.
     :param shard_bytes: a shard file is closed at this size.
-    :param memory_bytes: the most memory for frames that wait to be encoded.
+    :param memory_bytes: the most memory for frames on their way, with what encoding them takes.
     :param threads: worker threads; one per core if not given.
     :param attributes: what is known of the whole dataset.
     :param settings: what is being written and how, by name, so that ``"resume"`` only takes up work that was done under the

@@ -102,6 +102,15 @@ impl Assembler {
             Some(file) => file,
             none => none.insert(ShardFile::new(&self.area)?),
         };
+        // A schema holds so many streams: the episode begins the next shard instead.
+        if !file.is_empty() && !file.has_room_for(&draft) {
+            let next = file.move_episode(&self.store)?;
+            self.finish_shard(receipts)?;
+            self.file = Some(next);
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
         file.end_episode(draft, std::mem::take(&mut self.runs))?;
         if file.position() >= self.shard_bytes {
             self.finish_shard(receipts)?;

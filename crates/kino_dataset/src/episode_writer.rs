@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use kino_codec::{CodecError, FrameType};
-use kino_format::{Clock, Kind, MAX_FRAMES, StreamSchema};
+use kino_codec::{CodecError, FrameType, MAX_TEXT_BYTES};
+use kino_format::{Clock, Kind, MAX_FRAMES, MAX_STREAMS, StreamSchema};
 
 use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::encode::{Block, BlockData};
 use crate::error::{Result, codec_at, format_at, invalid};
+use crate::long_run;
 use crate::open_stream::OpenStream;
 use crate::plan::Arrival;
 use crate::protection::{self, Held, Protection};
+use crate::spill::Spill;
 use crate::stats::channels_of;
 use crate::stored_stream::check_bools;
 use crate::stream_info::{SharedFrames, StreamInfo};
@@ -43,6 +45,11 @@ impl<'w> EpisodeWriter<'w> {
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
         let place = self.place(&info.name);
+        if self.draft_mut()?.streams.len() >= MAX_STREAMS {
+            return Err(invalid(format!(
+                "{place}: an episode has at most {MAX_STREAMS} streams; gather scalars into vectors, or split the episode"
+            )));
+        }
         let frames = u32::try_from(info.frames)
             .ok()
             .filter(|&frames| frames <= MAX_FRAMES);
@@ -82,6 +89,11 @@ impl<'w> EpisodeWriter<'w> {
             (FrameType::Values(_), Arrival::Values) => BlockData::Values(Vec::new()),
             _ => BlockData::Bytes(Vec::new()),
         };
+        let own_numbers = ty.map_or(0, |ty| ty.elements()) * (frames - own_start) as usize;
+        let file = match long_run::is_long(choice.codec.scope(), own_numbers) {
+            true => Some(Spill::new(&self.writer.staging())?),
+            false => None,
+        };
         // Frames of no bytes cannot be pushed: they are all there already.
         let next = if ty.is_some_and(|ty| ty.frame_bytes() == 0) {
             frames
@@ -97,6 +109,8 @@ impl<'w> EpisodeWriter<'w> {
             raw_bytes: shared_bytes,
             waiting,
             waiting_frames: 0,
+            waiting_text: 0,
+            file,
             recorders,
         });
         let draft = self.draft_mut()?;
@@ -146,7 +160,7 @@ impl<'w> EpisodeWriter<'w> {
                 block_frames.map_or(usize::MAX, |frames| frames - open.waiting_frames as usize);
             let take = room.saturating_mul(frame_bytes).min(rest.len());
             let (head, tail) = rest.split_at(take);
-            open.add_values(head, head.len() / frame_bytes);
+            open.add_values(head, head.len() / frame_bytes)?;
             rest = tail;
             if block_frames == Some(open.waiting_frames as usize) {
                 self.submit()?;
@@ -175,14 +189,21 @@ impl<'w> EpisodeWriter<'w> {
         let decoded = open.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         let block_frames = open.block_frames(decoded.max(1));
         for frame in frames {
-            let (_, open) = self.open_stream()?;
+            let (place, open) = self.open_stream()?;
+            if decoded == 0 && frame.len() > MAX_TEXT_BYTES {
+                return Err(invalid(format!(
+                    "{place}: text of frame {} has {} bytes, at most {MAX_TEXT_BYTES}; keep long documents beside the dataset",
+                    open.next,
+                    frame.len()
+                )));
+            }
             open.raw_bytes += if decoded > 0 {
                 decoded as u64
             } else {
                 frame.len() as u64
             };
             open.add_bytes(frame);
-            if block_frames == Some(open.waiting_frames as usize) {
+            if block_frames == Some(open.waiting_frames as usize) || open.is_full_of_text() {
                 self.submit()?;
             }
         }
@@ -254,19 +275,15 @@ impl<'w> EpisodeWriter<'w> {
         if open.waiting_frames == 0 {
             return Ok(());
         }
-        let empty = match open.waiting {
-            BlockData::Values(_) => BlockData::Values(Vec::new()),
-            BlockData::Bytes(_) => BlockData::Bytes(Vec::new()),
-        };
         let first_frame = open.next - open.waiting_frames;
-        open.waiting_frames = 0;
         let block = Block {
             codec: Arc::clone(&open.choice.codec),
             frame: Arc::clone(&open.frame),
             page_frames: open.choice.page_frames,
-            data: std::mem::replace(&mut open.waiting, empty),
+            data: open.take_waiting()?,
             channels: open.channels,
             protected: Vec::new(),
+            learnt: None,
         };
         let choice = open.choice.clone();
         let job = Job {
@@ -275,7 +292,9 @@ impl<'w> EpisodeWriter<'w> {
             place,
             block,
         };
-        match self.protection.hold_back(job, choice) {
+        let staging = self.writer.staging();
+        let held = self.protection.hold_back(job, choice, &staging)?;
+        match held {
             Some(job) => self.hand_over(job),
             None => Ok(()),
         }
@@ -300,7 +319,7 @@ impl<'w> EpisodeWriter<'w> {
             job.block.protected = ranges;
         }
         let (pool, assembler, receipts) = self.writer.parts();
-        pool.submit(job, assembler, receipts)
+        long_run::submit(job, pool, assembler, receipts)
     }
 
     /// The position of the stream's clock among the episode's, which is added if no stream has the same.
@@ -317,17 +336,14 @@ impl<'w> EpisodeWriter<'w> {
         {
             let block = clock_block(&times).map_err(codec_at(place))?;
             let place = format!("{place}, timestamps");
+            let job = Job {
+                run: Run::Clock(position),
+                first_frame: 0,
+                place,
+                block,
+            };
             let (pool, assembler, receipts) = self.writer.parts();
-            pool.submit(
-                Job {
-                    run: Run::Clock(position),
-                    first_frame: 0,
-                    place,
-                    block,
-                },
-                assembler,
-                receipts,
-            )?;
+            long_run::submit(job, pool, assembler, receipts)?;
         }
         Ok(position)
     }
@@ -431,5 +447,6 @@ fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
         data,
         channels: None,
         protected: Vec::new(),
+        learnt: None,
     })
 }

@@ -15,7 +15,7 @@
 //! takes these up again. Memory is bounded by [`WriterOptions::memory_bytes`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kino_codec::FrameType;
 use kino_format::{Kind, is_unprintable};
@@ -40,8 +40,8 @@ pub struct WriterOptions {
     pub plan: Plan,
     /// A shard is closed when it has reached this many bytes.
     pub shard_bytes: u64,
-    /// The most memory for frames that wait to be encoded or written. One vector stream of an
-    /// episode is held whole and may exceed it alone.
+    /// The most memory for frames that wait to be encoded or written, with what their codecs work with. One
+    /// block may exceed it alone: a page, or a run of up to 4,194,304 numbers, which takes about 200 MB.
     pub memory_bytes: usize,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
@@ -119,7 +119,7 @@ impl EpisodeInfo {
 /// Writes one new version of a dataset.
 #[derive(Debug)]
 pub struct DatasetWriter {
-    pub(crate) store: Store,
+    store: Store,
     pub(crate) options: WriterOptions,
     pub(crate) pool: Pool,
     pub(crate) assembler: Assembler,
@@ -252,7 +252,8 @@ impl DatasetWriter {
 
     /// Makes everything written visible as one new version.
     ///
-    /// Where there is nothing to add, that is the version that was there. If it fails, everything that was written stays in `staging/`, where [`Start::Resume`] finds it.
+    /// Where there is nothing to add, that is the version that was there. If it fails, everything that was written stays
+    /// in `staging/`, where [`Start::Resume`] finds it.
     pub fn commit(mut self, message: &str) -> Result<Committed> {
         self.pool
             .drain_all(&mut self.assembler, &mut self.receipts)?;
@@ -336,6 +337,11 @@ impl DatasetWriter {
     pub(crate) fn abandon_episode(&mut self) {
         self.begun -= 1;
         self.pool.abandon_episode(&mut self.assembler);
+    }
+
+    /// The folder for what is not finished.
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.receipts.area().path()
     }
 
     pub(crate) fn parts(&mut self) -> (&mut Pool, &mut Assembler, &mut Receipts) {

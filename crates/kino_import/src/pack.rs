@@ -26,7 +26,7 @@ use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
-use crate::read_ahead::{Piece, ReadAhead, lost_thread};
+use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan};
 use crate::survey::{cores, look, place};
@@ -117,7 +117,12 @@ pub fn pack(
     let info = source.describe();
     let own = settings(info, &prefix, (seed, on_defect))?;
     writer.settings.extend(own);
-    let memory_bytes = writer.memory_bytes;
+    // A quarter of the memory is for frames that were read ahead, the rest for those that are being encoded.
+    let limits = Limits {
+        threads,
+        bytes: writer.memory_bytes / 4,
+    };
+    writer.memory_bytes -= limits.bytes;
     let is_new = !target.exists();
     let packed = || -> Result<Packed> {
         let mut writer = DatasetWriter::open(target, start, writer)?;
@@ -131,7 +136,7 @@ pub fn pack(
                 let streams = stream_order(&fitted.episodes()[episode].streams);
                 streams.into_iter().map(move |stream| (episode, stream))
             });
-            let mut ahead = ReadAhead::start(scope, &fitted, tasks, (threads, memory_bytes));
+            let mut ahead = ReadAhead::start(scope, &fitted, tasks, limits);
             for &episode in &wanted {
                 packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
             }
@@ -358,7 +363,7 @@ impl<'a> Packing<'a> {
         self.shifts += u64::from(first > 0);
         self.progress.bytes_done += first * frame_bytes(plan);
         for piece in pieces {
-            let Piece::Block(block, frames) = piece? else {
+            let Piece::Block(block, frames, _share) = piece? else {
                 return Err(lost_thread());
             };
             match &block {

@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Worker threads; all cores unless given
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Memory for frames on their way
+    /// Memory for frames on their way and what encoding them takes
     #[arg(long, value_name = "MB", default_value_t = 512)]
     memory: usize,
     /// Size at which a shard is closed
