@@ -104,7 +104,7 @@ impl Assembler {
         };
         // A schema holds so many streams: the episode begins the next shard instead.
         if !file.is_empty() && !file.has_room_for(&draft) {
-            let next = file.move_episode(&self.store)?;
+            let next = file.move_episode(&self.area)?;
             self.finish_shard(receipts)?;
             self.file = Some(next);
         }

@@ -165,9 +165,9 @@ impl ShardFile {
     }
 
     /// Moves the unfinished episode to a new shard.
-    pub(crate) fn move_episode(&mut self, store: &Store) -> Result<Self> {
+    pub(crate) fn move_episode(&mut self, area: &Area) -> Result<Self> {
         self.flush()?;
-        let mut next = Self::new(store)?;
+        let mut next = Self::new(area)?;
         let error =
             |path: &std::path::Path| io_at("copy an episode to", path.display().to_string());
         let mut left = self.writer.position() - self.episode_start.0;
