@@ -303,7 +303,7 @@ def test_an_attribute_that_is_not_utf8_is_a_defect(tmp_path: pathlib.Path) -> No
         one = demo(file["data"], "demo_0")
         one.attrs.create("note", b"\xff\xfe", dtype=h5py.string_dtype())
         one.attrs.create("fine", "fine")
-    with pytest.raises(kinograph.CorruptDataError, match="demo_0@note.*not UTF-8"):
+    with pytest.raises(kinograph.CorruptDataError, match=r"demo_0@note.*not UTF-8"):
         kinograph.pack(source, tmp_path / "error.kino")
     kinograph.pack(source, tmp_path / "keep.kino", on_defect="keep")
     attributes = kinograph.open(tmp_path / "keep.kino")["demo_0"].attributes
