@@ -86,7 +86,7 @@ def test_json_says_what_is_there_and_is_plain_too(odd):
     assert [json.loads(line)["value"] for line in out.splitlines()] == [LINES] * 10
     _, out, _ = run("info", odd, "--episodes", "--json")
     assert_plain(out)
-    (episode,) = json.loads(out)["episodes"]
+    (episode,) = json.loads(out)["table"]
     assert (episode["task"], episode["splits"]) == (LINES, [LINES])
 
 

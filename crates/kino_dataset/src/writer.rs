@@ -240,8 +240,7 @@ impl DatasetWriter {
         if info.id.len() > 255 {
             let len = info.id.len();
             return Err(invalid(format!(
-                "episode id `{}` has {len} bytes; use at most 255",
-                info.id
+                "an episode id of {len} bytes; use at most 255"
             )));
         }
         check_printable("episode id", &info.id)?;
