@@ -12,8 +12,8 @@ use kino_format::Kind;
 
 use crate::assembler::{Finished, merge_stats};
 use crate::attributes::JsonMap;
-use crate::dataset::read_head;
-use crate::error::{DatasetError, Result, invalid};
+use crate::dataset::{read_head, read_manifest};
+use crate::error::{DatasetError, ErrorKind, Result, invalid, not_found};
 use crate::manifest::{FileRef, Manifest, TableRef};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
@@ -107,6 +107,7 @@ pub(crate) fn commit(
         let (manifest, bytes, id) =
             prepare(store, head.as_ref(), &finished, (attributes, message))?;
         let version = manifest.version;
+        check_in_place(store, head.as_ref(), &finished)?;
         match store.put_new(&version_key(version), bytes)? {
             Put::Created => {
                 let episodes = finished.rows.len() as u64;
@@ -125,6 +126,35 @@ pub(crate) fn commit(
         dataset: store.root().display().to_string(),
         version,
     })
+}
+
+/// Refuses to commit into a folder that was moved, emptied or replaced while the writer ran: files are put by path, so the new
+/// version would name shards that are elsewhere.
+fn check_in_place(store: &Store, head: Option<&Head>, finished: &Finished) -> Result<()> {
+    let lost = |key: &str| {
+        not_found(format!(
+            "{} is no longer there: the folder of the dataset was moved, emptied or replaced while this writer ran, and nothing \
+             was committed; put the folder back and continue with `--resume` (in Python mode=\"resume\")",
+            store.path(key)
+        ))
+    };
+    if let Some(head) = head {
+        let version = head.manifest.version;
+        match read_manifest(store, version) {
+            Ok((_, id)) if id == head.id => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Err(lost(&version_key(version))),
+        }
+    }
+    for shard in &finished.shards {
+        let key = FileKind::Shard.key(&shard.blake3);
+        match store.size(&key) {
+            Ok(bytes) if bytes == shard.bytes => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Err(lost(&key)),
+        }
+    }
+    Ok(())
 }
 
 /// Writes table and statistics, and returns the manifest that would make them visible.

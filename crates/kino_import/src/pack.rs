@@ -24,7 +24,7 @@ use serde_json::{Map, Value, json};
 use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::read_ahead::{Piece, ReadAhead, lost_thread};
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan};
 use crate::survey::{cores, survey};
 
 /// How to pack.
@@ -146,6 +146,9 @@ pub fn pack(
         }
         Ok::<_, ImportError>(())
     })?;
+    info.files
+        .iter()
+        .try_for_each(SourceFile::check_unchanged)?;
     writer.add_attributes(to_attributes(info, &known, &packing.defects)?);
     let message = format!("pack {} from {}", info.format, names(info));
     Ok(Packed {
