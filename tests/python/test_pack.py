@@ -260,3 +260,28 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(tmp_path):
     samples.write(target, [{"x": np.arange(5)}])
     with pytest.raises(kinograph.ConflictError, match="already holds a dataset"):
         kinograph.pack(SAMPLE, target)
+
+
+def test_a_mapping_that_the_format_does_not_read_is_refused(tmp_path):
+    mapping = tmp_path / "mapping.toml"
+    mapping.write_text('[[stream]]\nname = "joints"\nfield = "joints"\n')
+    with pytest.raises(kinograph.InvalidArgumentError, match="does not read one"):
+        kinograph.pack(SAMPLE, tmp_path / "a.kino", mapping=mapping)
+    assert not (tmp_path / "a.kino").exists()
+
+
+def test_a_recording_that_is_written_to_while_it_is_packed_is_not_committed(tmp_path):
+    source = tmp_path / "lift.hdf5"
+    shutil.copy(SAMPLE, source)
+    target = tmp_path / "a.kino"
+
+    def overwrite(done, total):
+        # Same bytes, written again: whether they differ is not for the reader to guess.
+        with source.open("r+b") as file:
+            file.write(SAMPLE.read_bytes()[:4096])
+        os.utime(source, ns=(0, source.stat().st_mtime_ns + 1_000_000_000))
+
+    with pytest.raises(kinograph.InvalidArgumentError, match="was changed while it was packed"):
+        kinograph.pack(source, target, progress=overwrite)
+    assert not list(target.glob("versions/*"))
+    assert kinograph.pack(source, target, mode="resume").episodes == 3

@@ -591,3 +591,54 @@ def test_new_names_have_no_character_that_a_terminal_obeys(tmp_path, odd):
     writer.add_episode(VECTOR, rate_hz=10.0, id="größe 日本", task=name, splits=[name])
     writer.commit()
     assert kinograph.open(tmp_path / "d.kino")[0].task == name
+
+
+def add_and_commit(writer, count):
+    for place in range(count):
+        writer.add_episode({"x": np.arange(10.0) + place}, rate_hz=20.0, id=f"late {place}")
+    writer.commit()
+
+
+def _move(path):
+    path.rename(path.with_name("elsewhere.kino"))
+
+
+def _empty(path):
+    _move(path)
+    path.mkdir()
+
+
+def _replace(path):
+    _move(path)
+    with kinograph.Writer(path) as writer:
+        writer.add_episode(VECTOR, rate_hz=20.0, id="another's")
+
+
+@pytest.mark.parametrize("change", [_move, _empty, _replace])
+@pytest.mark.parametrize("late", [0, 1], ids=["at the commit", "before an episode"])
+@pytest.mark.parametrize("mode", ["new", "append"])
+def test_a_dataset_that_is_moved_while_it_is_written_is_not_committed_to(
+    mode, late, change, tmp_path
+):
+    path = tmp_path / "a.kino"
+    if mode == "append":
+        with kinograph.Writer(path) as writer:
+            writer.add_episode(VECTOR, rate_hz=20.0, id="old")
+    # Every episode is a shard of its own, and some of them are written before the change.
+    writer = kinograph.Writer(path, mode=mode, shard_bytes=0, memory_bytes=0)
+    shards = len(list(path.glob("shards/*")))
+    for place in range(5):
+        writer.add_episode({"x": np.arange(10.0) * place}, rate_hz=20.0, id=f"early {place}")
+    assert len(list(path.glob("shards/*"))) > shards
+    change(path)
+    refusals = (kinograph.NotFoundError, kinograph.StorageError, kinograph.ConflictError)
+    with pytest.raises(refusals):
+        add_and_commit(writer, late)
+    writer.abandon()
+    if change is _replace:
+        assert [episode.id for episode in kinograph.open(path)] == ["another's"]
+        assert kinograph.verify(path, decode=True) == []
+    if mode == "append":
+        moved = tmp_path / "elsewhere.kino"
+        assert [episode.id for episode in kinograph.open(moved)] == ["old"]
+        assert kinograph.verify(moved, decode=True) == []

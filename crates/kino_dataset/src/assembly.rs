@@ -33,6 +33,8 @@ const MAX_THREADS: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct EpisodeDraft {
     pub(crate) info: EpisodeInfo,
+    /// What tells it from others without an id; empty if it has one.
+    pub(crate) draft: String,
     pub(crate) clocks: Vec<Clock>,
     pub(crate) streams: Vec<StreamDraft>,
     /// Stretches of time around events, given or found so far.
@@ -42,8 +44,9 @@ pub(crate) struct EpisodeDraft {
 }
 
 impl EpisodeDraft {
-    pub(crate) fn new(mut info: EpisodeInfo, events: &[EventRule]) -> Self {
+    pub(crate) fn new(mut info: EpisodeInfo, draft: String, events: &[EventRule]) -> Self {
         Self {
+            draft,
             protected: std::mem::take(&mut info.protected),
             events: events.to_vec(),
             info,

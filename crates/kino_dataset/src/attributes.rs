@@ -27,6 +27,9 @@ pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 #[derive(Debug, Serialize, Deserialize)]
 struct Attributes {
     id: String,
+    /// What tells an episode without an id from others of the same content, so that no two shards are the same file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    draft: String,
     attributes: JsonMap,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     protected: Vec<Protected>,
@@ -46,7 +49,7 @@ pub(crate) struct Kept {
 
 /// The page of an episode that is being written.
 pub(crate) fn encode(
-    info: &EpisodeInfo,
+    (info, draft): (&EpisodeInfo, &str),
     (protected, events): (&[Protected], &[EventRule]),
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>, CodecError> {
@@ -55,6 +58,7 @@ pub(crate) fn encode(
         .map(|rule| serde_json::to_value(rule).unwrap_or_default());
     let attributes = Attributes {
         id: info.id.clone(),
+        draft: draft.to_owned(),
         attributes: info.attributes.clone(),
         protected: protected.to_vec(),
         events: events.collect(),

@@ -12,8 +12,8 @@ use kino_format::Kind;
 
 use crate::assembler::{Finished, merge_stats};
 use crate::attributes::JsonMap;
-use crate::dataset::read_head;
-use crate::error::{DatasetError, Result, invalid};
+use crate::dataset::{read_head, read_manifest};
+use crate::error::{DatasetError, ErrorKind, Result, invalid, not_found};
 use crate::manifest::{FileRef, Manifest, ShardRef, TableRef};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
@@ -136,17 +136,20 @@ pub(crate) fn commit(
 ) -> Result<Committed> {
     let _turn = store.turn();
     let mut head = base.head;
-    let is_new = head.is_none();
+    let begun_on = head
+        .as_ref()
+        .map(|head| (head.manifest.version, head.id.clone()));
     for _ in 0..ATTEMPTS {
         let newest = store.versions()?.last().copied();
         if newest != head.as_ref().map(|head| head.manifest.version) {
             head = read_head(store)?;
         }
-        if let (Some(head), true, Start::New) = (&head, is_new, start) {
+        if let (Some(head), true, Start::New) = (&head, begun_on.is_none(), start) {
             return Err(overtaken(store, head));
         }
         let (manifest, bytes, id) = prepare(store, head.as_ref(), additions)?;
         let version = manifest.version;
+        check_in_place(store, begun_on.as_ref(), additions.finished)?;
         if store.put_new(&version_key(version), bytes)? == Put::Created {
             let episodes = additions.finished.rows.len() as u64;
             let streams = Vec::new();
@@ -175,6 +178,38 @@ fn overtaken(store: &Store, head: &Head) -> DatasetError {
             head.table.len()
         ),
     }
+}
+
+/// Refuses to commit into a folder that was moved, emptied or replaced while the writer ran: files are put by path, so the new
+/// version would name shards that are elsewhere.
+fn check_in_place(
+    store: &Store,
+    begun_on: Option<&(u64, String)>,
+    finished: &Finished,
+) -> Result<()> {
+    let lost = |key: &str| {
+        not_found(format!(
+            "{} is no longer there: the folder of the dataset was moved, emptied or replaced while this writer ran, and nothing \
+             was committed; put the folder back and continue with `--resume` (in Python mode=\"resume\")",
+            store.path(key)
+        ))
+    };
+    if let Some((version, id)) = begun_on {
+        match read_manifest(store, *version) {
+            Ok((_, found)) if found == *id => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Err(lost(&version_key(*version))),
+        }
+    }
+    for shard in &finished.shards {
+        let key = FileKind::Shard.key(&shard.blake3);
+        match store.size(&key) {
+            Ok(bytes) if bytes == shard.bytes => {}
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return Err(lost(&key)),
+        }
+    }
+    Ok(())
 }
 
 /// Writes table and statistics, and returns the manifest that would make them visible.

@@ -29,7 +29,8 @@ pub struct EpisodeWriter<'w> {
 
 impl<'w> EpisodeWriter<'w> {
     pub(crate) fn new(writer: &'w mut DatasetWriter, info: EpisodeInfo) -> Self {
-        let draft = EpisodeDraft::new(info, &writer.options.plan.events);
+        let name = writer.draft_name(&info);
+        let draft = EpisodeDraft::new(info, name, &writer.options.plan.events);
         Self {
             writer,
             draft: Some(draft),

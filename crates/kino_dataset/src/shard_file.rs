@@ -216,7 +216,7 @@ impl ShardFile {
             self.count(stream, pages);
         }
         let events = (&*draft.protected, &*draft.events);
-        let text = attributes::encode(&draft.info, events, &mut Scratch::new())
+        let text = attributes::encode((&draft.info, &draft.draft), events, &mut Scratch::new())
             .map_err(codec_at(place.clone()))?;
         let attributes_page = self.page(&text, 0)?;
         let summary = self

@@ -74,6 +74,11 @@ impl Area {
         format!("{}/{name}", self.key)
     }
 
+    /// Its name, which no other area has.
+    pub(crate) fn name(&self) -> &str {
+        self.key.rsplit('/').next().unwrap_or_default()
+    }
+
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }

@@ -338,6 +338,17 @@ impl DatasetWriter {
         self.pool.abandon_episode(&mut self.assembler);
     }
 
+    /// What tells an episode without an id from others: its position, and among those of other writers also the
+    /// writer. A new dataset has one writer only, and stays the same bytes for the same episodes.
+    pub(crate) fn draft_name(&self, info: &EpisodeInfo) -> String {
+        let position = info.position.unwrap_or(self.begun);
+        match (info.id.as_str(), self.base.is_new()) {
+            ("", true) => position.to_string(),
+            ("", false) => format!("{}/{position}", self.receipts.area().name()),
+            _ => String::new(),
+        }
+    }
+
     /// The folder for what is not finished.
     pub(crate) fn staging(&self) -> PathBuf {
         self.receipts.area().path()

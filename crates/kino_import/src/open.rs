@@ -12,6 +12,9 @@ use crate::plans::is_rate;
 use crate::source::Source;
 use crate::video::Videos;
 
+/// The formats that leave open which part of a source is which stream, and read a mapping.
+const MAPPED: [&str; 2] = ["mcap", "folder"];
+
 /// What a user can say about an import.
 #[derive(Debug, Clone, Default)]
 pub struct ImportOptions {
@@ -77,5 +80,14 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
         true => files::check_links(path, options)?,
         false => drop(files::open(path).map_err(|source| files::cannot_read(path, source))?),
     }
-    formats::find(path, options.format.as_deref())?.open(path, options)
+    let format = formats::find(path, options.format.as_deref())?;
+    if options.mapping.is_some() && !MAPPED.contains(&format.name) {
+        return Err(invalid(format!(
+            "{}: a mapping was given, and the format `{}` does not read one ({} do); leave out --mapping (mapping= in Python)",
+            path.display(),
+            format.name,
+            MAPPED.join(" and ")
+        )));
+    }
+    format.open(path, options)
 }

@@ -28,7 +28,7 @@ use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan};
+use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, StreamPlan};
 use crate::survey::{cores, look, place};
 
 /// How to pack.
@@ -151,6 +151,9 @@ pub fn pack(
         if written == 0 && resumed.is_empty() {
             return Err(ImportError::NothingLeft { defects });
         }
+        info.files
+            .iter()
+            .try_for_each(SourceFile::check_unchanged)?;
         writer.add_source(to_record(info, &defects)?);
         let message = format!("pack {} from {}", info.format, names(info));
         Ok(Packed {

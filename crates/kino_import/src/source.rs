@@ -13,13 +13,14 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
 use crate::defect::Defect;
-use crate::error::Result;
+use crate::error::{Result, invalid};
 use crate::files;
 
 /// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
@@ -66,16 +67,34 @@ pub struct SourceInfo {
 pub struct SourceFile {
     path: PathBuf,
     len: u64,
+    /// When it was last changed, as of the walk.
+    modified: Option<SystemTime>,
     hash: OnceLock<String>,
 }
 
 impl SourceFile {
     /// A file of `len` bytes.
     pub(crate) fn new(path: PathBuf, len: u64) -> Self {
+        let modified = path.metadata().and_then(|meta| meta.modified()).ok();
         Self {
             path,
             len,
+            modified,
             hash: OnceLock::new(),
+        }
+    }
+
+    /// Refuses a file that was written to since the walk: what was read may be part old and part new. A file that was removed
+    /// was read whole, and the files of a folder are not looked at.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        match self.path.metadata() {
+            Ok(meta) if meta.is_file() && meta.modified().ok() != self.modified => {
+                Err(invalid(format!(
+                    "{} was changed while it was packed, and nothing was committed; pack it again when nothing writes to it",
+                    self.path.display()
+                )))
+            }
+            _ => Ok(()),
         }
     }
 

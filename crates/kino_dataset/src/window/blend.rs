@@ -290,13 +290,14 @@ mod tests {
         let near_halves = (any::<u32>(), 0..0x7bff_u16).prop_map(|(low, bits)| {
             f64::from_bits(f16::from_bits(bits).to_f64().to_bits() + u64::from(low))
         });
-        prop_oneof![
+        let any_of = prop_oneof![
             middle,
             near_halves,
             -70000.0..70000.0_f64,
-            any::<f64>().prop_filter("a number", |value| !value.is_nan()),
+            any::<f64>(),
             Just(0.0)
-        ]
+        ];
+        any_of.prop_filter("a number", |value| !value.is_nan())
     }
 
     #[test]
