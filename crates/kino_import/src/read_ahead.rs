@@ -164,10 +164,14 @@ fn read(source: &dyn Source, (episode, stream): Task, sender: &SyncSender<Result
             let end = plan.frames.min(start + block_frames(&plan.frame));
             let mut block = FrameBuf::default();
             source.read(episode, stream, start..end, &mut block)?;
-            if sender.send(Ok(Piece::Block(block, end - start))).is_err() {
+            let count = match &block {
+                FrameBuf::Bytes(frames) => (frames.len() as u64).clamp(1, end - start),
+                FrameBuf::Values(_) => end - start,
+            };
+            if sender.send(Ok(Piece::Block(block, count))).is_err() {
                 return Ok(());
             }
-            start = end;
+            start += count;
         }
         Ok(())
     };

@@ -23,7 +23,7 @@ use crate::error::Result;
 use crate::files;
 
 /// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
-const BLOCK_BYTES: usize = 8 << 20;
+pub(crate) const BLOCK_BYTES: usize = 8 << 20;
 
 /// A recording in somebody else's format, as episodes of streams.
 pub trait Source: Send + Sync {
@@ -37,7 +37,8 @@ pub trait Source: Send + Sync {
     ///
     /// Several threads may read at the same time, each going forward through a stream of its own. Going forward
     /// decodes each piece of the file once. Asking for [`block_frames`] at a
-    /// time keeps memory bounded; a range of more than a gibibyte is refused.
+    /// time keeps memory bounded; a range of more than a gibibyte is refused. Of texts and JPEG files, which may be of any
+    /// length, fewer than were asked for may come, at least one: look at [`FrameBuf::Bytes`].
     fn read(
         &self,
         episode: usize,
