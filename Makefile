@@ -16,7 +16,7 @@ STEP := scripts/step.sh
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
 
-.PHONY: help setup build demo test lint check bench peers fuzz clean
+.PHONY: help setup build wheel demo test lint check bench peers fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -28,6 +28,14 @@ build: setup ## build the Python package (and the command `kinograph`) into .ven
 	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
 	@$(NOTICE)
 
+# The bill of materials lies beside the wheel and, by PEP 770, in it.
+SBOM := dist/kinograph.cdx.json
+wheel: setup ## build the release wheel into dist/, with its bill of materials (SBOM)
+	@rm -rf dist && mkdir -p dist
+	@$(STEP) "list what is in the wheel" cargo xtask sbom $(SBOM)
+	@$(STEP) "build the wheel" maturin build --release --locked --out dist --sbom-include $(SBOM) $(FEATURES)
+	@$(NOTICE)
+
 demo: build ## pack the sample recording, train a small policy from it, show where the time went
 	@python examples/demo.py
 	@$(NOTICE)
@@ -37,7 +45,7 @@ test: build ## run the Rust and the Python tests
 	@$(STEP) "pytest" python -m pytest
 	@$(NOTICE)
 
-lint: build ## format, lints, docs, types, stubs, crate arrows, versions, links
+lint: build ## format, lints, docs, types, stubs, crate arrows, dependencies (deny.toml), versions, links
 	@$(STEP) "cargo xtask check" cargo xtask check $(FEATURES)
 	@$(NOTICE)
 

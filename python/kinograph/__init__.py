@@ -43,6 +43,7 @@ from kinograph._errors import (
     UnsupportedError,
 )
 from kinograph._export import export
+from kinograph._gc import gc
 from kinograph._lengths import LengthOrder
 from kinograph._order import Order, Source
 from kinograph._pack import pack
@@ -75,6 +76,7 @@ __all__ = [
     "__version__",
     "doctor",
     "export",
+    "gc",
     "open",
     "pack",
     "profile",

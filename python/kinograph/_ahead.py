@@ -14,8 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from kinograph._errors import InvalidArgumentError
-from kinograph._loader import closed
+from kinograph._loader import closed, forked
 
 Batch: TypeAlias = dict[str, Any]
 
@@ -56,9 +55,7 @@ class Ahead:
     def take(self) -> tuple[int, Batch]:
         """Wait for the next batch; an error comes in its place in the sequence."""
         if os.getpid() != self._process:
-            raise InvalidArgumentError(
-                "the loader was made before this process was forked, and its threads stayed behind; make a new one after the fork"
-            )
+            raise forked()
         start = time.perf_counter()
         with self._changed:
             while not (self._ready or self._ended or self._error):

@@ -34,13 +34,26 @@ def to_word(name: str, value: object, words: tuple[str, ...]) -> str:
 
 
 def to_number(name: str, value: object) -> float:
-    """Take a number, which may have a fraction; text is none."""
-    if isinstance(value, str | bool):
-        raise InvalidArgumentError(f"{name} is {value!r}; give a number")
+    """Take a number, which may have a fraction; text, truth values and times are none, nor is what a mask hides."""
+    is_other = isinstance(value, str | bytes | bool | np.bool_ | np.datetime64 | np.timedelta64)
     try:
+        if is_other or np.ma.is_masked(value):
+            raise TypeError
         return float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"{name} is {value!r}; give a number") from None
+
+
+def unmasked(name: str, value: object) -> object:
+    """Take an array that hides nothing: a mask would be lost, and what it hides be taken for data."""
+    if isinstance(value, np.ma.MaskedArray):
+        if np.ma.is_masked(value):
+            raise InvalidArgumentError(
+                f"{name} is a masked array and hides {int(np.ma.getmaskarray(value).sum())} values; a mask is not stored: fill them "
+                "(array.filled(value)) and store the mask as a stream of its own (np.ma.getmaskarray(array))"
+            )
+        return value.data
+    return value
 
 
 def to_list(name: str, value: object, what: str) -> list[object]:

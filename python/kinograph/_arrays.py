@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
+from kinograph._arguments import to_number, unmasked
 from kinograph._errors import InvalidArgumentError
 
 # Kind of number and bytes, as numpy has them, to the name in a schema.
@@ -93,8 +94,10 @@ def to_frames(name: str, value: object, kind: str | None) -> Frames:
 
 
 def _to_array(name: str, value: object) -> npt.NDArray[Any]:
+    if isinstance(value, list | tuple):
+        value = [unmasked(f"a frame of stream `{name}`", frame) for frame in value]
     try:
-        return np.asarray(value)
+        return np.asarray(unmasked(f"stream `{name}`", value))
     except ValueError as error:
         raise InvalidArgumentError(
             f"stream `{name}` is not one array: {error}; all frames of a stream have one shape"
@@ -212,14 +215,15 @@ def _times_of(name: str, times: Times) -> tuple[float | None, npt.NDArray[np.int
         raise InvalidArgumentError(
             f"stream `{name}` has no times; give rate_hz=, or timestamps_ns= with one time per frame"
         )
-    try:
-        return float(own_rate), None
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"stream `{name}`: {own_rate!r} is no rate in Hz") from None
+    return to_number(f"rate_hz of stream `{name}`", own_rate), None
 
 
 def _to_timestamps_ns(name: str, value: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    stamps = np.asarray(value)
+    stamps = np.asarray(unmasked(f"timestamps_ns of stream `{name}`", value))
+    if stamps.dtype.kind == "M":
+        raise InvalidArgumentError(
+            f"timestamps of stream `{name}` are {stamps.dtype}; they must be whole nanoseconds: stamps.astype('datetime64[ns]').astype(np.int64)"
+        )
     if stamps.dtype.kind not in "iu" or stamps.ndim != 1:
         raise InvalidArgumentError(
             f"timestamps of stream `{name}` are {stamps.dtype} of shape {stamps.shape}; they must be whole nanoseconds, one per frame: np.round(seconds * 1e9).astype(np.int64)"

@@ -1,13 +1,19 @@
 """The exceptions: one tree, and in it the classes that Python code already catches.
 
 ``except kinograph.KinographError`` catches all of them, ``except KeyError`` an episode that is not there.
+Messages name streams and episodes as files have them, so what a terminal would obey is shown escaped.
 """
+
+from typing import Any
 
 
 class KinographError(Exception):
     """Anything that goes wrong between a dataset and its user."""
 
     __module__ = "kinograph"
+
+    def __str__(self) -> str:
+        return _shown(super().__str__())
 
 
 class CorruptDataError(KinographError):
@@ -40,7 +46,7 @@ class NotFoundError(KinographError, KeyError, IndexError):
 
     def __str__(self) -> str:
         # A KeyError shows the repr of its key; ours carries a sentence.
-        return str(self.args[0]) if self.args else ""
+        return _shown(self.args[0]) if self.args else ""
 
 
 class ConflictError(KinographError):
@@ -56,4 +62,11 @@ class StorageError(KinographError, OSError):
 
     def __str__(self) -> str:
         # An OSError puts its number first; ours ends with the system's own words.
-        return str(self.args[-1]) if self.args else ""
+        return _shown(self.args[-1]) if self.args else ""
+
+
+def _shown(message: Any) -> str:  # noqa: ANN401 (whatever the exception was made with)
+    # The core takes its exceptions from here, so it is not there yet while this file is read.
+    from kinograph import _core  # noqa: PLC0415
+
+    return _core.escape(str(message))

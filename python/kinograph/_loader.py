@@ -2,7 +2,7 @@
 
     loader = kinograph.numpy.Loader("lift.kino", windows={"actions": range(10)}, batch_size=16, seed=7)
     for epoch in range(10):
-        for batch in loader: ...                   one epoch
+        for batch in loader: ...                   one epoch, from its first batch on
     loader.state_dict()                            resume at the very next batch, on any number of ranks
     print(loader.report())                         which stage is slow, and by how much
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
@@ -22,22 +23,19 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_number, to_whole, to_word
+from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
+from kinograph._loader_options import Sides, global_batch, to_count, to_cpu, to_sides, two_of
 from kinograph._loop import Loop
 from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import Order, Source, Tail, to_pool
-from kinograph._stream import is_number
 from kinograph._windows import Windows
 
 Layout: TypeAlias = Literal["hwc", "chw"]
 OnError: TypeAlias = Literal["raise", "skip"]
 ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
-
-# Height and width of all cameras, or by key.
-Sides: TypeAlias = "tuple[int, int] | Mapping[str, tuple[int, int]]"
 
 # A batch by key: arrays, or lists of text.
 _Array = TypeVar("_Array")
@@ -46,6 +44,16 @@ _Array = TypeVar("_Array")
 Trained: TypeAlias = (
     "str | os.PathLike[str] | Dataset | Windows | Source | Sequence[Windows | Source]"
 )
+
+
+class _Turn:
+    """One ``for`` over a loader: its epoch, and the batches it has still to hand out."""
+
+    __slots__ = ("__weakref__", "epoch", "steps")
+
+    def __init__(self, epoch: int, steps: range) -> None:
+        self.epoch = epoch
+        self.steps = steps
 
 
 class BaseLoader(Measured, Generic[_Array]):
@@ -84,7 +92,7 @@ class BaseLoader(Measured, Generic[_Array]):
         self._world_size = to_whole("world_size", world_size, least=1)
         self._order = Order(
             _to_sources(dataset, request),
-            batch_size=_global_batch(batch_size, global_batch_size, self._world_size),
+            batch_size=global_batch(batch_size, global_batch_size, self._world_size),
             seed=seed,
             shuffle=shuffle,
             pool=pool if shuffle else None,
@@ -106,21 +114,27 @@ class BaseLoader(Measured, Generic[_Array]):
             "world_size": self._world_size,
             "uneven": bool(uneven),
             "memory_bytes": self._to_memory(memory, pool if shuffle else None),
-            "threads": _to_count("threads", threads),
-            "cpu": _to_cpu(cpu),
-            "depth": _to_count("prefetch", prefetch),
+            "threads": to_count("threads", threads),
+            "cpu": to_cpu(cpu),
+            "depth": to_count("prefetch", prefetch),
             "skip_errors": to_word("on_error", on_error, get_args(OnError)) == "skip",
             "layout": to_word("image_layout", image_layout, get_args(Layout)),
             "number": dtype,
-            "size": _to_sides("image_size", image_size),
-            "crop": _to_sides("image_crop", image_crop),
+            "size": to_sides("image_size", image_size),
+            "crop": to_sides("image_crop", image_crop),
             "random_crop": bool(random_crop),
             "normal": [
                 (key, scale.offset.ravel().tolist(), scale.scale.ravel().tolist())
                 for key, scale in self._scales.items()
             ],
         }
-        self._epoch = 0
+        # What the next `for` goes through, and whether from the order's place on instead of from its first batch.
+        self._next_epoch = 0
+        self._is_resumed = False
+        # The `for` that goes on. It keeps its turn alive, so one that was left is forgotten.
+        self._turn: weakref.ref[_Turn] | None = None
+        # Whether the core stands elsewhere than the order.
+        self._is_lost = False
         self._measure()
         self._start()
 
@@ -142,50 +156,57 @@ class BaseLoader(Measured, Generic[_Array]):
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next ``for`` goes through."""
-        return self._epoch
+        """The epoch of the ``for`` that goes on, or else the one that the next ``for`` goes through."""
+        turn = None if self._turn is None else self._turn()
+        return self._next_epoch if turn is None else turn.epoch
 
     def __len__(self) -> int:
-        """Count the batches of the epoch that the next ``for`` goes through."""
-        return len(self._order.steps(self._epoch))
+        """Count the batches of that epoch."""
+        return len(self._order.steps(self.epoch))
 
     def __iter__(self) -> Iterator[dict[str, _Array]]:
-        """Go through the rest of an epoch; the next ``for`` goes through the next one.
+        """Go through one epoch; each ``for`` goes through the next one, from its first batch on.
 
-        A ``for`` that was left early is taken up where it stopped.
+        That holds however the ``for`` before ended: ``break``, ``islice`` and errors too. Only the first ``for`` after
+        ``load_state_dict`` begins in the middle. A ``for`` that goes on after another one has begun is an error.
+
+        >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
+        >>> for batch in loader:
+        ...     break
+        >>> sum(1 for batch in loader) == len(loader.order.steps(1))
+        True
         """
-        end = self._order.steps(self._epoch).stop
-        while self._order.next_index // self._order.batch_size < end:
-            asked = time.perf_counter()
-            number, batch = self._take()
-            self._loop.took(asked, time.perf_counter())
-            self._order.next_index = (number + 1) * self._order.batch_size
-            yield batch
-        # Asked for the next batch, there is none: what comes until the next epoch is no part of a step.
-        self._loop.end(time.perf_counter())
-        self._epoch += 1
+        turn = self._begin()
+        while turn.steps:
+            yield self._hand_out(turn)
+        if self._turn is not None and self._turn() is turn:
+            # Asked for the next batch, there is none: what comes until the next epoch is no part of a step.
+            self._loop.end(time.perf_counter())
+            self._turn = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Go on with the first batch of an epoch; nothing changes if that is where the loader stands."""
+        """Have the next ``for`` go through this epoch; a place in it that ``load_state_dict`` set is kept."""
+        wanted = to_whole("epoch", epoch, most=LAST_INDEX)
+        if self._is_resumed and wanted == self._next_epoch:
+            return
+        self._next_epoch, self._is_resumed, self._turn = wanted, False, None
         before = self._order.next_index
-        self._epoch = to_whole("epoch", epoch, most=LAST_INDEX)
-        steps = self._order.steps(self._epoch)
-        if not steps.start <= before // self._order.batch_size < steps.stop:
-            self._order.set_epoch(self._epoch)
+        self._order.set_epoch(wanted)
+        if self._order.next_index != before or self._is_lost:
             self._start()
 
     def state_dict(self) -> dict[str, Any]:
-        """Say which batch comes next: the same on every rank, and small."""
+        """Say which batch comes after the last one that was handed out: the same on every rank, and small."""
         return self._order.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Go on with the batch that was next when the state was taken, on any number of ranks."""
+        """Have the next ``for`` go on with the batch that was next when the state was taken, on any number of ranks."""
         self._order.load_state_dict(state, force=force)
-        self._epoch = self._order.epoch
-        steps = self._order.steps(self._epoch)
+        self._next_epoch, self._is_resumed, self._turn = self._order.epoch, True, None
+        steps = self._order.steps(self._next_epoch)
         # Under `carry` a batch belongs to the epoch it starts in, an index may be of the one before.
         if self._order.next_index // self._order.batch_size >= steps.stop:
-            self._epoch += 1
+            self._next_epoch += 1
         self._start()
 
     def close(self) -> None:
@@ -203,7 +224,7 @@ class BaseLoader(Measured, Generic[_Array]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads stay where they are; the copy starts its own when it is iterated.
-        return self.__dict__ | {"_core": None, "_loop": None, "_tracing": None}
+        return self.__dict__ | {"_core": None, "_loop": None, "_tracing": None, "_turn": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -212,10 +233,60 @@ class BaseLoader(Measured, Generic[_Array]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self._rank} of {self._world_size}, {self._order!r})"
 
+    def _begin(self) -> _Turn:
+        """Begin the next epoch, or go on where a state stood."""
+        steps = self._order.steps(self._next_epoch)
+        if self._is_resumed:
+            steps = range(self._order.next_index // self._order.batch_size, steps.stop)
+        elif self._order.next_index != steps.start * self._order.batch_size:
+            self._order.set_epoch(self._next_epoch)
+            self._is_lost = True
+        turn = _Turn(self._next_epoch, steps)
+        self._next_epoch, self._is_resumed, self._turn = turn.epoch + 1, False, weakref.ref(turn)
+        return turn
+
+    def _check(self, turn: _Turn) -> None:
+        if self._turn is None or self._turn() is not turn:
+            raise InvalidArgumentError(
+                "this `for` over the loader cannot go on: another one began, or `set_epoch` or `load_state_dict` was called; "
+                "a loader goes through one epoch at a time: make a second loader for a second loop or thread"
+            )
+
+    def _check_process(self) -> None:
+        """Refuse to go on with threads that stayed in another process."""
+        if self._core is not None and os.getpid() != self._process:
+            raise forked()
+
+    def _hand_out(self, turn: _Turn) -> dict[str, _Array]:
+        """Take the next batch of an epoch, and count it."""
+        self._check_process()
+        self._check(turn)
+        asked = time.perf_counter()
+        try:
+            if self._is_lost:
+                self._start()
+            number, batch = self._take()
+            if number != turn.steps.start:
+                # Somebody was interrupted between taking a batch and counting it.
+                self._start()
+                number, batch = self._take()
+        except BaseException:
+            # Whoever overtook this `for` may have ended its wait.
+            self._check(turn)
+            self._is_lost = True
+            raise
+        self._check(turn)
+        self._loop.took(asked, time.perf_counter())
+        turn.steps = range(number + 1, turn.steps.stop)
+        self._order.next_index = (number + 1) * self._order.batch_size
+        return batch
+
     def _start(self) -> _core.Loader:
         """Start anew at the order's place."""
         self.close()
+        self._is_lost = False
         self._core = _core.Loader(self._order._core, *self._to_core())
+        self._process = os.getpid()
         # As the core, it counts from here on.
         self._loop = Loop(self._to_clock())
         if self._tracing is not None:
@@ -255,10 +326,10 @@ class BaseLoader(Measured, Generic[_Array]):
         wish = {} if pool is None else to_pool(pool)
         if "episodes" in wish:
             largest = np.sort(sizes)[::-1][: int(wish["episodes"])]
-            return _two_of(int(largest.sum()))
+            return two_of(int(largest.sum()))
         if "fraction" in wish:
-            return _two_of(int(sizes.sum() * wish["fraction"]) + int(sizes.max()))
-        return _two_of(int(wish.get("bytes", 1 << 30)))
+            return two_of(int(sizes.sum() * wish["fraction"]) + int(sizes.max()))
+        return two_of(int(wish.get("bytes", 1 << 30)))
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
         raise NotImplementedError
@@ -267,6 +338,13 @@ class BaseLoader(Measured, Generic[_Array]):
 def closed() -> InvalidArgumentError:
     """Say that a batch was waited for and will not come."""
     return InvalidArgumentError("the loader was closed while it was used")
+
+
+def forked() -> InvalidArgumentError:
+    """Say that a loader's threads are those of another process."""
+    return InvalidArgumentError(
+        "the loader was made before this process was forked, and its threads stayed behind; make a new one after the fork"
+    )
 
 
 def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (an array, or texts)
@@ -303,52 +381,3 @@ def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:
     listed = [dataset] if one else to_list("dataset", dataset, "windows")
     # What is neither is refused by the order.
     return [Source(windows=each) if isinstance(each, Windows) else each for each in listed]  # type: ignore[misc]
-
-
-def _global_batch(batch_size: int | None, global_batch_size: int | None, world_size: int) -> int:
-    if (batch_size is None) == (global_batch_size is None):
-        raise InvalidArgumentError(
-            "give `batch_size` (samples per rank) or `global_batch_size` (of all ranks together), one of them"
-        )
-    if global_batch_size is not None:
-        return global_batch_size
-    return to_whole("batch_size", batch_size, least=1) * world_size
-
-
-def _to_sides(name: str, sides: Sides | None) -> Any:  # noqa: ANN401 (a value of JSON)
-    """Take height and width of all cameras, or by key; how large they may be is the core's to say."""
-    if sides is None:
-        return None
-    if isinstance(sides, Mapping):
-        return [(key, _to_pair(f"{name} of `{key}`", pair)) for key, pair in sides.items()]
-    return _to_pair(name, sides)
-
-
-def _to_pair(name: str, pair: object) -> list[int]:
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        raise InvalidArgumentError(f"{name} is {pair!r}; give (height, width)")
-    return [to_whole(f"{name}: a side", side, least=1) for side in pair]
-
-
-def _two_of(size: int) -> int:
-    """Room for two groups; a tenth more, because the last episode of a group may be long."""
-    return size * 22 // 10 + (1 << 20)
-
-
-def _to_count(name: str, count: int | None) -> int | None:
-    """Take a number of threads or batches; none is chosen by the core."""
-    return None if count is None else to_whole(name, count, least=1, most=1024)
-
-
-def _to_cpu(cpu: float | None) -> dict[str, float] | None:
-    """Read ``0.8`` as a part of the machine, ``3`` and ``2.5`` as cores."""
-    if cpu is None:
-        return None
-    share = to_number("cpu", cpu)
-    if not 0 < share < float("inf"):
-        raise InvalidArgumentError(
-            f"cpu is {cpu!r}; give a part of the machine, such as 0.8, or cores, such as 3"
-        )
-    # A whole 1 is one core; 1.0 is all of the machine.
-    is_part = share <= 1 and not is_number(cpu)
-    return {"fraction" if is_part else "cores": share}

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kinograph import _core
+from kinograph._arguments import U64, to_number, to_whole
 from kinograph._defects import Defect, OnDefect, Packed
 from kinograph._errors import InvalidArgumentError
 from kinograph._pack_episodes import pack_episodes
-from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_count, to_options
+from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_options
 
 
 def pack(  # noqa: PLR0913 (each is a keyword of its own)
@@ -73,6 +74,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         where it has a length); what it raises ends the packing, which
         ``mode="resume"`` can take up again.
     """
+    rate_hz = None if rate_hz is None else to_number("rate_hz", rate_hz)
     if not isinstance(source, str | os.PathLike):
         if format is not None or mapping is not None:
             raise InvalidArgumentError(
@@ -103,7 +105,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         memory_bytes=memory_bytes,
         threads=threads,
         attributes=attributes,
-        resume_key="",
+        settings={},
     )
     options: _core.PackArgs = {
         "writer": writer,
@@ -112,7 +114,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "mapping": mapping,
         "follow_links": follow_links,
         "on_defect": on_defect,
-        "seed": to_count("seed", seed),
+        "seed": to_whole("seed", seed, most=U64),
         "prefix": prefix,
     }
     committed, defects = _core.pack(source, target, options, progress)

@@ -34,7 +34,13 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
         raise InvalidArgumentError(f"on_defect {on_defect!r} is none of {', '.join(_POLICIES)}")
     total = len(episodes) if isinstance(episodes, Sized) else 0
     defects: list[Defect] = []
-    with Writer(target, mode=mode, resume_key="episodes", **writer_options) as writer:
+    settings = {
+        "source": "episodes from Python",
+        "rate_hz": str(rate_hz),
+        "prefix": prefix,
+        "on_defect": on_defect,
+    }
+    with Writer(target, mode=mode, settings=settings, **writer_options) as writer:
         resumed = writer.resumed
         for number, episode in enumerate(_dicts(episodes)):
             # The place in the iterable, so that an episode without an id keeps its own when others are left out.

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from kinograph import _core
 from kinograph._errors import NotFoundError
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
-
-    from kinograph import _core
 
 # The columns that every table has; all others are the users' own.
 BUILT_IN_COLUMNS = (
@@ -120,7 +119,8 @@ class EpisodeTable:
         )
 
     def __repr__(self) -> str:
-        return f"EpisodeTable({len(self)} episodes; columns: {', '.join(self._columns)})"
+        columns = _core.escape(", ".join(self._columns))
+        return f"EpisodeTable({len(self)} episodes; columns: {columns})"
 
     def _column(self, name: str) -> tuple[str, list[Any]]:
         if name not in self._columns:

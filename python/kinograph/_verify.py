@@ -15,13 +15,14 @@ class Damage(NamedTuple):
     what: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.what}"
+        return _core.escape(f"{self.place}: {self.what}")
 
 
 def verify(path: str | os.PathLike[str], *, decode: bool = False) -> list[Damage]:
     """Compare every byte of a dataset's newest version with its hash; gives what is wrong.
 
-    With ``decode`` every frame is decoded too. A dataset whose manifest or table is damaged raises
+    What the manifest, the episode table and the statistics say is compared with what the shards hold. With ``decode`` every
+    frame is decoded too, and the statistics are compared with the frames. A dataset whose manifest or table is damaged raises
     ``CorruptDataError``, since nothing can be checked without them.
 
     >>> kinograph.verify("lift.kino")

@@ -4,12 +4,17 @@ Frames are found by number, never by a float time. A file's packets are listed o
 their times they are the frames in the order they are shown. To reach a frame, decoding starts at a key frame that is
 shown no later than it: whatever such a key frame's leading pictures lack (open groups of pictures), they are shown
 before it, and nobody asked for them. Every decoded frame must have the time that the list says.
+
+FFmpeg hides damage: it repairs what it can, marks the frame as corrupt and goes on. Here such a frame is an error, and so is
+every frame that may have been predicted from it: frames are handed out only when all frames that were decoded before
+them have been looked at, also those that are shown later.
 """
 
 from __future__ import annotations
 
 import bisect
 import fractions
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,8 +27,18 @@ _DEEP_GREY = ("gray9", "gray10", "gray12", "gray14", "gray16")
 #: What LeRobot encodes with: a key frame every second frame, quality 30.
 _ENCODER = {"g": "2", "crf": "30"}
 
-#: Threads of one decoder.
-_THREADS = 4
+#: Threads of one decoder, for formats whose damage is an error or goes unseen. FFmpeg's other decoders mark frames, and with
+#: several threads a frame may be handed out before the thread that decodes it has marked it.
+_THREADS = {"libdav1d": 4, "libaom-av1": 4, "av1": 4, "vp9": 4, "libvpx-vp9": 4}
+
+#: A file with another ending could be a playlist, which names other files and addresses for FFmpeg to open.
+_CONTAINERS = {"format_whitelist": "mov,mp4,matroska,webm,avi", "protocol_whitelist": "file"}
+
+#: What FFmpeg looks at only if it is told to: checksums of pictures, which HEVC may carry, and impossible codes in MPEG-4.
+_CHECKS = {
+    "hevc": {"err_detect": "crccheck+explode"},
+    "mpeg4": {"err_detect": "careful+explode"},
+}
 
 
 class VideoError(Exception):
@@ -54,6 +69,10 @@ class Video:
         self._errors = (av.FFmpegError, EOFError, ValueError)
         self._frames: Iterator[Any] | None = None
         self._next = 0
+        #: Frames that are decoded and not asked for yet, from `_next` on.
+        self._ahead: deque[Any] = deque()
+        #: Whether decoding began inside the file.
+        self._is_sought = False
         try:
             self._open()
             self._list_frames()
@@ -71,11 +90,13 @@ class Video:
     def _open(self) -> None:
         import av  # noqa: PLC0415 (optional, and slow to import)
 
-        self._container: Any = av.open(self._path)
+        self._container: Any = av.open(self._path, options=_CONTAINERS)
         self._stream = self._container.streams.video[0]
+        context = self._stream.codec_context
+        context.options = _CHECKS.get(context.name, {})
         self._stream.thread_type = "AUTO"
         # An import decodes many videos at once, and every thread of a decoder holds pictures.
-        self._stream.codec_context.thread_count = _THREADS
+        context.thread_count = _THREADS.get(context.name, 1)
 
     def _list_frames(self) -> None:
         """List when each frame is shown, and the key frames; decode nothing."""
@@ -94,9 +115,11 @@ class Video:
             shown.append(packet.pts)
             if packet.is_keyframe:
                 keys.append((packet.pts, packet.pts if packet.dts is None else packet.dts))
+        decoded = shown.copy()
         shown.sort()
         if len(set(shown)) != len(shown):
             raise VideoError("has two frames with the same time")
+        self._horizon = _horizon(shown, decoded)
         self._shown = shown
         self._keys = sorted(keys)
         self.times_ns = [round(time * base * 1_000_000_000) for time in shown]
@@ -108,6 +131,17 @@ class Video:
         """
         if not 0 <= first <= stop <= len(self._shown):
             raise VideoError(f"has {len(self._shown)} frames, not {first} to {stop}")
+        try:
+            return self._read(first, stop)
+        except VideoError:
+            # Where decoding began inside the file, frames before it may be all that was missing.
+            if not self._is_sought:
+                raise
+        self._keys = []
+        self._restart()
+        return self._read(first, stop)
+
+    def _read(self, first: int, stop: int) -> npt.NDArray[np.uint8]:
         colours = 1 if self.is_deep else 3
         dtype = np.dtype("<u2") if self.is_deep else np.dtype("u1")
         out = np.empty((stop - first, self.height, self.width, colours), dtype)
@@ -118,7 +152,8 @@ class Video:
                 out[place] = self._pixels(self._take()).reshape(out.shape[1:])
         except self._errors as error:
             self._frames = None
-            raise VideoError(f"cannot be decoded at frame {self._next} ({error})") from None
+            at = self._next + len(self._ahead)
+            raise VideoError(f"cannot be decoded at frame {at} ({error})") from None
         return out.reshape(-1).view(np.uint8)
 
     def _go_to(self, frame: int) -> None:
@@ -139,10 +174,15 @@ class Video:
             if self._begin(frame):
                 return
             place -= 1
-        # No key frame does: the whole file again, which needs no seek.
+        # No key frame does.
+        self._restart()
+
+    def _restart(self) -> None:
+        """Decode the whole file again, which needs no seek."""
         self._container.close()
         self._open()
-        self._frames, self._next = self._decoded(None), 0
+        self._ahead.clear()
+        self._frames, self._next, self._is_sought = self._decoded(None), 0, False
 
     def _begin(self, frame: int) -> bool:
         """Begin at the packet that a seek led to, if everything from `frame` on can be decoded from there."""
@@ -155,7 +195,8 @@ class Video:
         start = bisect.bisect_left(self._shown, packet.pts)
         if start >= len(self._shown) or self._shown[start] != packet.pts:
             return False
-        self._frames, self._next = self._decoded((packet, packets)), start
+        self._ahead.clear()
+        self._frames, self._next, self._is_sought = self._decoded((packet, packets)), start, True
         return True
 
     def _decoded(self, begun: tuple[Any, Iterator[Any]] | None) -> Iterator[Any]:
@@ -167,8 +208,16 @@ class Video:
             yield from packet.decode()
 
     def _take(self) -> Any:  # noqa: ANN401 (PyAV is optional, and so are its types)
-        """Give the next frame, which must be the one that the list says."""
-        expected = self._shown[self._next]
+        """Give the next frame, after all that were decoded before it."""
+        while self._next + len(self._ahead) <= self._horizon[self._next]:
+            self._ahead.append(self._decode_next())
+        self._next += 1
+        return self._ahead.popleft()
+
+    def _decode_next(self) -> Any:  # noqa: ANN401 (as above)
+        """Decode one more frame, which must be the one that the list says, and whole."""
+        number = self._next + len(self._ahead)
+        expected = self._shown[number]
         assert self._frames is not None
         for frame in self._frames:
             # Leading pictures of the key frame that decoding began with: they may lack what they refer to.
@@ -176,12 +225,12 @@ class Video:
                 continue
             if frame.pts != expected:
                 break
-            self._next += 1
+            if frame.is_corrupt:
+                self._frames = None
+                raise VideoError(f"is damaged at frame {number}: FFmpeg marks it as corrupt")
             return frame
         self._frames = None
-        raise VideoError(
-            f"cannot be decoded at frame {self._next}: the file is damaged or cut short"
-        )
+        raise VideoError(f"cannot be decoded at frame {number}: the file is damaged or cut short")
 
     def _pixels(self, frame: Any) -> npt.NDArray[Any]:  # noqa: ANN401 (as above)
         if (frame.height, frame.width) != (self.height, self.width):
@@ -197,6 +246,23 @@ class Video:
             if str(frame.format.name).endswith("be"):
                 pixels = pixels.byteswap()
         return pixels
+
+
+def _horizon(shown: list[int], decoded: list[int]) -> list[int]:
+    """For each frame, in the order they are shown, the last one that is decoded before it or with it.
+
+    >>> from kinograph import _video
+    >>> _video._horizon([0, 1, 2, 3], [0, 2, 1, 3])
+    [0, 2, 2, 3]
+    """
+    number = {time: place for place, time in enumerate(shown)}
+    horizon, last = [0] * len(shown), 0
+    for time in decoded:
+        last = max(last, number[time])
+        horizon[number[time]] = last
+    for place in range(1, len(horizon)):
+        horizon[place] = max(horizon[place], horizon[place - 1])
+    return horizon
 
 
 class NewVideo:

@@ -224,7 +224,7 @@ class Windows(Sequence[dict[str, Field]]):
             for key, shape in self._core.shapes()
         )
         samples, episodes = len(self), len(self.episodes)
-        return (
+        return _core.escape(
             f"Windows({samples} sample{'s' * (samples != 1)} of "
             f"{episodes} episode{'s' * (episodes != 1)}: {shapes})"
         )

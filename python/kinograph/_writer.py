@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
+from kinograph._arguments import U64, to_number, to_whole
 from kinograph._arrays import Times, to_streams
 from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
 from kinograph._table import BUILT_IN_COLUMNS
@@ -53,15 +54,17 @@ class Writer:
     Episode('episode_2': 20 frames, 0.95 s at 20 Hz, 3 streams)
 
     :param mode: ``"new"`` refuses a folder that holds something, ``"append"`` adds to a dataset, ``"resume"``
-        takes up the finished shards of a writer that was interrupted; its episodes are in :attr:`resumed`.
+        takes up the finished shards of a writer that was interrupted; its episodes are in :attr:`resumed`. Any number of
+        writers may append at the same time.
     :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Without one, all comes
         back bit for bit.
     :param quality: pictures as JPEG of this quality (1 to 100) where the plan says nothing else.
     :param shard_bytes: a shard file is closed at this size.
-    :param memory_bytes: the most memory for frames that wait to be encoded.
+    :param memory_bytes: the most memory for frames on their way, with what encoding them takes.
     :param threads: worker threads; one per core if not given.
     :param attributes: what is known of the whole dataset.
-    :param resume_key: names what is being written, so that ``"resume"`` only takes up its own work.
+    :param settings: what is being written and how, by name, so that ``"resume"`` only takes up work that was done under the
+        same; the plan always counts.
     """
 
     # Also there when the constructor raises.
@@ -78,7 +81,7 @@ class Writer:
         memory_bytes: int = MEMORY_BYTES,
         threads: int | None = None,
         attributes: Mapping[str, Any] | None = None,
-        resume_key: str = "",
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         options = to_options(
             mode=mode,
@@ -88,13 +91,19 @@ class Writer:
             memory_bytes=memory_bytes,
             threads=threads,
             attributes=attributes,
-            resume_key=resume_key,
+            settings=settings,
         )
         self._path = Path(path)
         self._core = _core.Writer(self._path, options)
         self._process = os.getpid()
         self._is_open = True
         _open_writers.add(self)
+        if interrupted := self._core.interrupted():
+            warnings.warn(
+                f"{self._path} holds {interrupted} finished episodes of an interrupted writer, which are not visible; "
+                'mode="resume" adds them, kinograph.gc() lists and removes them',
+                stacklevel=2,
+            )
 
     @property
     def path(self) -> Path:
@@ -141,7 +150,8 @@ class Writer:
         :param rate_hz: frames per second, one number for all streams or one for each. Their first frame is taken at the
             earliest of ``timestamps_ns``, at 0 if there are none.
         :param timestamps_ns: instead of a rate, the time of every frame in whole nanoseconds, never going back.
-        :param id: its name; made from its place if not given.
+        :param id: its name, unique in the dataset; ``episode_<n>`` if not given, with the next number that is free when the
+            writer commits.
         :param attributes: anything that JSON can hold; kept with the episode.
         :param labels: columns of the episode table: numbers, text, yes or no.
         :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell.
@@ -170,7 +180,10 @@ class Writer:
         self._core.add_episode(episode, to_streams(streams, times, kinds or {}))
 
     def commit(self, message: str = "") -> Committed:
-        """Make everything written visible as a new version; the writer is closed."""
+        """Make everything written visible as a new version; the writer is closed.
+
+        If it raises, all that was written stays in the dataset's ``staging/``, where ``mode="resume"`` finds it.
+        """
         self._check_process()
         self._close()
         return Committed(*self._core.commit(message))
@@ -245,11 +258,11 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
     memory_bytes: int,
     threads: int | None,
     attributes: Mapping[str, Any] | None,
-    resume_key: str,
+    settings: Mapping[str, str] | None,
 ) -> _core.Options:
     """Check a writer's options and turn them into what the core takes."""
-    if quality is not None and not 1 <= quality <= 100:
-        raise InvalidArgumentError(f"quality {quality} is not from 1 to 100")
+    if quality is not None:
+        quality = to_whole("quality", quality, least=1, most=100)
     if not (plan is None or isinstance(plan, str | os.PathLike | Mapping)):
         raise InvalidArgumentError(f"the plan is {plan!r}; it must be a path or a dict")
     return {
@@ -257,11 +270,11 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
         "plan_toml": _read_plan(plan) if isinstance(plan, str | os.PathLike) else None,
         "plan_json": _to_json("the plan", plan) if isinstance(plan, Mapping) else None,
         "quality": quality,
-        "shard_bytes": to_count("shard_bytes", shard_bytes),
-        "memory_bytes": to_count("memory_bytes", memory_bytes),
-        "threads": 0 if threads is None else to_count("threads", threads),
+        "shard_bytes": to_whole("shard_bytes", shard_bytes, most=U64),
+        "memory_bytes": to_whole("memory_bytes", memory_bytes, most=U64),
+        "threads": 0 if threads is None else to_whole("threads", threads),
         "attributes": _to_json("attributes of the dataset", attributes or {}),
-        "resume_key": resume_key,
+        "settings": {str(name): str(value) for name, value in (settings or {}).items()},
     }
 
 
@@ -302,7 +315,7 @@ def _to_success(success: object) -> bool | None:
 def _to_stretch(stretch: object) -> tuple[str, float, float]:
     """Turn a pair of seconds into what the core takes: the stretches that come with an episode are `given`."""
     try:
-        start_s, end_s = (float(second) for second in stretch)  # type: ignore[attr-defined]
+        start_s, end_s = (to_number("a second", second) for second in stretch)  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"protect has {stretch!r}; a stretch of time is its first and last second: (1.5, 2.0)"
@@ -318,7 +331,9 @@ def _to_label(name: str, value: object) -> Label:
     """Turn a label into one of Python's own types."""
     if name in BUILT_IN_COLUMNS:
         raise InvalidArgumentError(f"label `{name}` has the name of a column that every table has")
-    plain = value.item() if isinstance(value, np.generic) else value
+    # The item of a time is a whole number or a date of Python's, by its unit.
+    is_time = isinstance(value, np.datetime64 | np.timedelta64)
+    plain = value.item() if isinstance(value, np.generic) and not is_time else value
     if not isinstance(plain, bool | int | float | str):
         raise InvalidArgumentError(
             f"label `{name}` is {value!r}; a label is a number, text, True or False (anything else goes into attributes=)"
@@ -326,9 +341,3 @@ def _to_label(name: str, value: object) -> Label:
     if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
         raise InvalidArgumentError(f"label `{name}` is {value!r}, which 64 bits cannot hold")
     return plain
-
-
-def to_count(name: str, value: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        raise InvalidArgumentError(f"{name} is {value!r}; it must be a whole number of 0 or more")
-    return int(value)

@@ -84,6 +84,15 @@ class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, un
         return self._device
 
     def _start(self) -> _core.Loader:
+        self._check_worker()
+        return super()._start()
+
+    def _check_process(self) -> None:
+        # Also a worker that was forked with a core.
+        self._check_worker()
+        super()._check_process()
+
+    def _check_worker(self) -> None:
         worker = torch_data.get_worker_info()
         if worker is not None:
             # It would work, and go wrong later: neither the epoch nor the place for a restart would reach the process
@@ -92,19 +101,12 @@ class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, un
                 f"a loader is used in worker {worker.id} of a DataLoader; it has threads of its own: give the DataLoader "
                 "num_workers=0, iterate over the loader itself, or use kinograph.torch.Dataset, which is made for workers"
             )
-        return super()._start()
 
     def _to_clock(self) -> Clock | None:
         return CudaClock(self._device) if self._device.type == "cuda" else None
 
     def _to_send(self) -> Callable[[Batch], Callable[[], Batch]] | None:
         return _Transfer(self._device) if self._device.type == "cuda" else None
-
-    def _take(self) -> tuple[int, dict[str, Any]]:
-        if torch_data.get_worker_info() is not None:
-            # Forked with a core that is there, and whose threads are not.
-            self._start()
-        return super()._take()
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
         tensor = _to_tensor(dtype, shape, data)

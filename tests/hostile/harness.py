@@ -11,12 +11,11 @@ The same cases run under pytest (tests/python/test_hostile.py), which checks eve
 
 from __future__ import annotations
 
-import os
-import resource
+import atexit
+import json
 import shutil
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -47,7 +46,8 @@ class Case:
     name: str
     #: Makes the source inside the folder and returns its path.
     build: Callable[[Path], Path]
-    #: Commands to run one after the other; `{src}` is what `build` returned, `{out}` a path that does not exist.
+    #: Commands to run one after the other; `{src}` is what `build` returned, `{out}` a path that does not exist. One that
+    #: starts with `python` is a program instead of `kinograph`.
     commands: tuple[tuple[str, ...], ...] = (PACK,)
     #: Exit codes that are right for the last command: 0 done, 1 refused, 2 wrong usage, 3 done but something was lost.
     codes: tuple[int, ...] = (1,)
@@ -98,36 +98,30 @@ def kinograph() -> str:
     return str(found) if found.exists() else shutil.which("kinograph") or "kinograph"
 
 
-def run(arguments: list[str]) -> Outcome:
-    """Runs the command and measures it."""
+@cache
+def _spawner() -> subprocess.Popen[str]:
+    path = str(Path(__file__).with_name("spawner.py"))
     process = subprocess.Popen(
-        [kinograph(), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
+        [sys.executable, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    resource.prlimit(process.pid, resource.RLIMIT_AS, (ADDRESS_SPACE, ADDRESS_SPACE))
-    hung = threading.Event()
+    atexit.register(_close, process)
+    return process
 
-    def stop() -> None:
-        hung.set()
-        process.kill()
 
-    timer = threading.Timer(HANG_S, stop)
-    timer.start()
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    timer.cancel()
-    process.returncode = os.waitstatus_to_exitcode(status)
-    text = output.decode(errors="replace")
-    return Outcome(
-        process.returncode,
-        text,
-        usage.ru_maxrss * 1024,
-        usage.ru_utime + usage.ru_stime,
-        hung.is_set(),
-    )
+def _close(process: subprocess.Popen[str]) -> None:
+    with process:
+        pass
+
+
+def run(arguments: list[str]) -> Outcome:
+    """Runs the command, or a Python program if the first argument is `python`, and measures it."""
+    program = [sys.executable] if arguments[0] == "python" else [kinograph(), arguments[0]]
+    spawner = _spawner()
+    assert spawner.stdin is not None
+    assert spawner.stdout is not None
+    spawner.stdin.write(json.dumps([[*program, *arguments[1:]], HANG_S, ADDRESS_SPACE]) + "\n")
+    spawner.stdin.flush()
+    return Outcome(**json.loads(spawner.stdout.readline()))
 
 
 @cache

@@ -227,11 +227,11 @@ def nearest(times: Sequence[int], time: int) -> int:
     A target in the middle of two frames is off by a nanosecond where a period was rounded, so distances are compared as
     times are, unless the target is on a frame: that is the one.
     """
-    distances = np.abs(np.asarray(times, dtype=np.int64) - time)
-    least = int(distances.min())
+    stamps = np.asarray(times, dtype=np.int64)
+    neighbours = [int(time) for time in (*stamps[stamps <= time][-1:], *stamps[stamps > time][:1])]
+    least = min(abs(at - time) for at in neighbours)
     as_near = least if least <= SAME_INSTANT_NS else least + SAME_INSTANT_NS
-    nearest_times = [times[frame] for frame in np.flatnonzero(distances <= as_near)]
-    return last_until(times, min(nearest_times))
+    return last_until(times, min(at for at in neighbours if abs(at - time) <= as_near))
 
 
 def last_until(times: Sequence[int], time: int) -> int:
@@ -256,7 +256,8 @@ def is_after(stream: Stream, time: int, mode: str, limit: int | None) -> bool:
     if is_constant(stream):
         return False
     if mode == "hold":
-        return time >= last + floor(mean_period(stream)) - SAME_INSTANT_NS
+        end = last + floor(mean_period(stream)) - SAME_INSTANT_NS
+        return time > last + SAME_INSTANT_NS and time >= end
     return time > last + floor(mean_period(stream) / 2) + SAME_INSTANT_NS
 
 
@@ -286,7 +287,7 @@ def value_of(stream: Stream, window: Mapping[str, Any], found: Found) -> Any:
 
 
 def lerp(low: np.ndarray, high: np.ndarray, weight: float) -> np.ndarray:
-    return low * (1 - weight) + high * weight
+    return low + (high - low) * weight
 
 
 def slerp(low: np.ndarray, high: np.ndarray, weight: float) -> np.ndarray:

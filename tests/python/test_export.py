@@ -171,3 +171,29 @@ def test_a_callback_that_raises_ends_the_export(tmp_path):
     with pytest.raises(RuntimeError, match=" of "):
         kinograph.export(tmp_path / "a.kino", tmp_path / "out", to="robomimic", progress=stop)
     assert [path.name for path in tmp_path.iterdir()] == ["a.kino"]
+
+
+def test_a_target_that_appears_meanwhile_is_not_replaced(tmp_path):
+    kinograph.pack(SAMPLE, tmp_path / "a.kino")
+    target = tmp_path / "out"
+    with pytest.raises(kinograph.ConflictError, match="while this export ran"):
+        kinograph.export(
+            tmp_path / "a.kino",
+            target,
+            to="zarr",
+            on_defect="keep",
+            progress=lambda done, total: target.mkdir(exist_ok=True),
+        )
+    assert list(target.iterdir()) == []
+    with pytest.raises(kinograph.ConflictError, match="exists already"):
+        kinograph.export(tmp_path / "a.kino", target, to="zarr", on_defect="keep")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.kino", "out"]
+
+
+def test_a_target_inside_the_dataset_is_refused(tmp_path):
+    kinograph.pack(SAMPLE, tmp_path / "a.kino")
+    before = sorted((tmp_path / "a.kino").rglob("*"))
+    for target in ("a.kino/out", "a.kino/shards/new/out"):
+        with pytest.raises(kinograph.InvalidArgumentError, match="inside the dataset"):
+            kinograph.export(tmp_path / "a.kino", tmp_path / target, to="robomimic")
+    assert sorted((tmp_path / "a.kino").rglob("*")) == before

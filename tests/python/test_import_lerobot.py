@@ -88,6 +88,102 @@ def test_frames_by_number_do_not_depend_on_where_decoding_began(name):
         video.read(0, 14)
 
 
+def make_video(path, codec, options=None):
+    """A video of 40 frames, and where its packets are in the file."""
+    random = np.random.default_rng(1)
+    scene = np.kron(random.integers(0, 256, (13, 20, 3)), np.ones((16, 16, 1), int))
+    with av.open(str(path), "w") as container:
+        try:
+            stream = container.add_stream(codec, rate=30, options=options or {})
+        except (ValueError, av.FFmpegError) as error:
+            pytest.skip(f"this PyAV has no {codec}: {error}")
+        stream.width, stream.height, stream.pix_fmt = 160, 120, "yuv420p"
+        for t in range(40):
+            shot = scene[t : t + 120, t : t + 160] + random.integers(-8, 8, (120, 160, 3))
+            shot = np.clip(shot, 0, 255).astype(np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(shot, format="rgb24")))
+        container.mux(stream.encode(None))
+    with av.open(str(path)) as container:
+        return [(packet.pos, packet.size) for packet in container.demux(video=0) if packet.size]
+
+
+def flip(file, spans, random):
+    """The file with one bit of a packet flipped."""
+    start, size = spans[random.integers(len(spans))]
+    flipped = bytearray(file)
+    flipped[start + random.integers(size)] ^= 1 << random.integers(8)
+    return flipped
+
+
+def decode_naively(path, **options):
+    """All frames of a video as FFmpeg gives them, and whether it saw any damage."""
+    shots, is_damaged = [], False
+    with av.open(str(path)) as container:
+        stream = container.streams.video[0]
+        # With more threads FFmpeg's marks come too late now and then.
+        stream.codec_context.thread_count = 1
+        stream.codec_context.options = options
+        try:
+            for frame in container.decode(stream):
+                is_damaged |= frame.is_corrupt
+                shots.append(frame.to_ndarray(format="rgb24").tobytes())
+        except av.FFmpegError:
+            is_damaged = True
+    return shots, is_damaged or len(shots) != 40
+
+
+@pytest.mark.parametrize(
+    ("codec", "least"), [("libx264", 20), ("libx265", 5), ("mpeg4", 20), ("libsvtav1", 1)]
+)
+def test_a_flipped_bit_that_ffmpeg_sees_is_an_error_with_its_frame(codec, least, tmp_path):
+    whole, damaged = tmp_path / "whole.mp4", tmp_path / "damaged.mp4"
+    quiet = {"x265-params": "log-level=none"} if codec == "libx265" else {}
+    spans = make_video(whole, codec, quiet)
+    file, seen, random = whole.read_bytes(), 0, np.random.default_rng(4)
+    for _ in range(50):
+        damaged.write_bytes(flip(file, spans, random))
+        shots, is_damaged = decode_naively(damaged)
+        is_damaged |= decode_naively(damaged, err_detect="careful+explode")[1]
+        video = _video.Video(str(damaged))
+        if is_damaged:
+            seen += 1
+            with pytest.raises(_video.VideoError, match=r"at frame \d+"):
+                video.read(0, 40)
+        else:
+            assert video.read(0, 40).tobytes() == b"".join(shots)
+    assert seen >= least
+
+
+def test_no_frame_that_comes_from_a_damaged_one_is_handed_out_before_it(tmp_path):
+    whole, damaged = tmp_path / "whole.mp4", tmp_path / "damaged.mp4"
+    # Frames between two others are predicted from both: the later one is decoded first.
+    spans = make_video(whole, "libx264", {"bf": "3", "x264-params": "b-adapt=0"})
+    shots, _ = decode_naively(whole)
+    file, seen, random = whole.read_bytes(), 0, np.random.default_rng(5)
+    for _ in range(50):
+        damaged.write_bytes(flip(file, spans, random))
+        if not decode_naively(damaged)[1]:
+            continue
+        video = _video.Video(str(damaged))
+        with pytest.raises(_video.VideoError):  # noqa: PT012 (a frame at a time)
+            for frame, expected in enumerate(shots):
+                assert video.read(frame, frame + 1).tobytes() == expected, frame
+        seen += 1
+    assert seen >= 20
+
+
+def test_a_playlist_in_the_place_of_a_video_opens_nothing(tmp_path):
+    secret = FIXTURES / "v2.1/videos/chunk-000/observation.images.front/episode_000000.mp4"
+    for text in (
+        f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{secret}\n#EXT-X-ENDLIST\n",
+        f"ffconcat version 1.0\nfile '{secret}'\n",
+    ):
+        path = tmp_path / "episode.mp4"
+        path.write_text(text)
+        with pytest.raises(_video.VideoError, match="cannot be read as a video"):
+            _video.Video(str(path))
+
+
 LONG = {
     "libx264": {"g": "12", "bf": "3", "x264-params": "open-gop=1:log-level=none"},
     "libx265": {"x265-params": "keyint=12:min-keyint=12:open-gop=1:bframes=4:log-level=none"},

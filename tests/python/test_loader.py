@@ -1,6 +1,7 @@
 """The loader as a user sees it: every batch is compared with samples that are read one by one."""
 
 import gc
+import itertools
 import json
 import multiprocessing
 import os
@@ -114,15 +115,159 @@ def test_a_restart_goes_on_with_the_very_next_batch(lift, stop):
     assert again.epoch == loader.epoch
 
 
-def test_a_for_that_was_left_is_taken_up(lift):
+def break_after(count):
+    """Take so many batches and leave the ``for``."""
+
+    def take(loader):
+        taken = []
+        for batch in loader:
+            taken.append(batch)
+            if len(taken) == count:
+                break
+        return taken
+
+    return take
+
+
+@pytest.mark.parametrize("tail", ["carry", "drop"])
+@pytest.mark.parametrize(
+    ("take", "part"),
+    [
+        (lambda loader: list(itertools.islice(loader, len(loader))), None),
+        (
+            lambda loader: [batch for _, batch in zip(range(len(loader)), loader, strict=False)],
+            None,
+        ),
+        (lambda loader: break_after(len(loader))(loader), None),
+        (list, None),
+        (break_after(5), 5),
+        (break_after(1), 1),
+        (lambda loader: [next(iter(loader))], 1),
+    ],
+)
+def test_every_for_goes_through_the_next_epoch_from_its_first_batch_on(lift, take, part, tail):
+    loader = make(lift, tail=tail)
+    for epoch in range(4):
+        steps = loader.order.steps(epoch)
+        assert (loader.epoch, len(loader)) == (epoch, len(steps))
+        taken = take(loader)
+        assert len(taken) == (part or len(steps))
+        for step, batch in zip(steps, taken, strict=False):
+            assert_same(batch, expected(loader, step))
+
+
+def test_a_for_knows_its_epoch_and_length_while_it_goes_on(lift):
     loader = make(lift)
-    for step, _ in enumerate(loader):
-        if step == 4:
-            break
-    rest = list(loader)
+    for epoch in range(3):
+        steps = loader.order.steps(epoch)
+        for _ in loader:
+            assert (loader.epoch, len(loader)) == (epoch, len(steps))
+        assert loader.epoch == epoch + 1
+
+
+def test_only_after_a_loaded_state_a_for_begins_in_the_middle(lift):
+    loader = make(lift)
+    break_after(5)(loader)
+    state = loader.state_dict()
+    again = make(lift)
+    again.load_state_dict(state)
+    # As those do who set the epoch before every `for`.
+    again.set_epoch(0)
+    rest = list(again)
     assert len(rest) == len(loader.order.steps(0)) - 5
     assert_same(rest[0], expected(loader, 5))
-    assert loader.epoch == 1
+    assert_same(next(iter(again)), expected(loader, loader.order.steps(1).start))
+    again.load_state_dict(state)
+    assert_same(next(iter(again)), expected(loader, 5))
+    # A state of the middle of an epoch that is itself gone on with.
+    assert again.state_dict() != state
+    loader.load_state_dict(again.state_dict())
+    assert_same(next(iter(loader)), expected(loader, 6))
+    again.set_epoch(0)
+    assert_same(next(iter(again)), expected(loader, 0))
+
+
+def test_an_iterator_that_nobody_asked_begins_nothing(lift):
+    loader = make(lift)
+    unused = [iter(loader) for _ in range(3)]
+    assert loader.epoch == 0
+    loader.load_state_dict(make(lift).state_dict())
+    assert_same(next(unused[1]), expected(loader, 0))
+    assert_same(next(unused[1]), expected(loader, 1))
+
+
+def nested(loader):
+    for _ in loader:
+        for _ in loader:
+            pass
+
+
+def pairs(loader):
+    for _ in zip(loader, loader, strict=False):
+        pass
+
+
+def moved(loader):
+    for _ in loader:
+        loader.set_epoch(0)
+
+
+def loaded(loader):
+    for _ in loader:
+        loader.load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize("use", [nested, pairs, moved, loaded])
+def test_a_for_that_was_overtaken_is_refused_and_the_next_one_is_whole(lift, use):
+    loader = make(lift)
+    with pytest.raises(kinograph.InvalidArgumentError, match="make a second loader"):
+        use(loader)
+    steps = loader.order.steps(loader.epoch)
+    if use is loaded:
+        steps = steps[1:]
+    for step, batch in zip(steps, loader, strict=True):
+        assert_same(batch, expected(loader, step))
+
+
+def test_a_for_in_the_last_step_of_another_is_whole(lift):
+    """Check what those do who validate, or take a sample, after the last batch of an epoch."""
+    loader = make(lift)
+    for step, _ in enumerate(loader):
+        if step + 1 == len(loader):
+            inner = list(loader)
+    assert len(inner) == len(loader.order.steps(1))
+    assert loader.epoch == 2
+
+
+def test_threads_that_share_a_loader_get_whole_epochs_or_an_error(lift):
+    loader = make(lift)
+    begin = threading.Barrier(3)
+    answers = []
+
+    def run():
+        begin.wait()
+        seen = []
+        try:
+            seen.extend(batch["actions"].sum() for batch in loader)
+            answers.append(seen)
+        except kinograph.InvalidArgumentError as error:
+            answers.append(str(error))
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    whole = [answer for answer in answers if isinstance(answer, list)]
+    epochs = [
+        [expected(loader, step)["actions"].sum() for step in loader.order.steps(epoch)]
+        for epoch in range(3)
+    ]
+    assert whole
+    assert all(answer in epochs for answer in whole)
+    assert all("make a second loader" in text for text in answers if isinstance(text, str))
+    assert len(list(loader)) == len(loader.order.steps(3))
 
 
 def test_set_epoch_goes_where_it_says(lift):
@@ -256,9 +401,10 @@ def test_no_thread_is_left_behind(lift):
 
 def test_a_closed_loader_starts_again_where_it_stood(lift):
     loader = make(lift)
-    next(iter(loader))
+    steps = iter(loader)
+    next(steps)
     loader.close()
-    assert_same(next(iter(loader)), expected(loader, 1))
+    assert_same(next(steps), expected(loader, 1))
 
 
 def in_child(loader, answers):
@@ -272,7 +418,8 @@ def in_child(loader, answers):
 
 def test_a_forked_process_is_told_to_make_its_own(lift):
     loader = make(lift)
-    first = next(iter(loader))
+    steps = iter(loader)
+    first = next(steps)
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     child = context.Process(target=in_child, args=(loader, answers))
@@ -281,7 +428,7 @@ def test_a_forked_process_is_told_to_make_its_own(lift):
     assert answers.get(timeout=60) == first["actions"].sum()
     child.join(60)
     assert child.exitcode == 0
-    assert_same(next(iter(loader)), expected(loader, 1))
+    assert_same(next(steps), expected(loader, 1))
 
 
 def test_ctrl_c_ends_a_wait(lift):

@@ -133,7 +133,7 @@ def test_threads_memory_ranks_and_stops_change_nothing(lift):
         next(steps)
     again = make(lift, **options)
     again.load_state_dict(loader.state_dict())
-    copied = pickle.loads(pickle.dumps(loader))
+    copied = pickle.loads(pickle.dumps(again))
     for other in (again, copied):
         following = next(iter(other))
         for key, array in wanted[4].items():

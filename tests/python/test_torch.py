@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import itertools
 import json
 import multiprocessing
 import os
@@ -146,16 +147,25 @@ def test_a_restart_goes_on_with_the_very_next_batch(lift, stop, device):
     assert again.epoch == loader.epoch
 
 
-def test_a_for_that_was_left_is_taken_up(lift, device):
+def test_every_for_goes_through_the_next_epoch_from_its_first_batch_on(lift, device):
     loader = make(lift, device=device)
+    for epoch in range(3):
+        steps = loader.order.steps(epoch)
+        taken = list(itertools.islice(loader, len(loader)))
+        assert len(taken) == len(steps)
+        assert_same(taken[-1], expected(loader, steps[-1]))
     for step, _ in enumerate(loader):
         if step == 4:
             break
-    assert_same(next(iter(loader)), expected(loader, 5))
+    steps = iter(loader)
+    start = loader.order.steps(4).start
+    assert_same(next(steps), expected(loader, start))
     loader.close()
-    assert_same(next(iter(loader)), expected(loader, 6))
+    assert_same(next(steps), expected(loader, start + 1))
     loader.set_epoch(3)
     assert_same(next(iter(loader)), expected(loader, loader.order.steps(3).start))
+    with pytest.raises(kinograph.InvalidArgumentError, match="make a second loader"):
+        next(steps)
 
 
 def test_no_thread_is_left_behind(lift, device):
@@ -180,7 +190,7 @@ def test_ctrl_c_ends_a_wait(lift, device):
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
         go_on_for_ever(loader)
-    step = loader.order.next_index // 8
+    step = loader.order.steps(loader.epoch).start
     assert_same(next(iter(loader)), expected(loader, step))
 
 
@@ -195,7 +205,8 @@ def in_fork(loader, answers):
 
 def test_a_forked_process_is_told_to_make_its_own(lift, device):
     loader = make(lift, device=device)
-    next(iter(loader))
+    steps = iter(loader)
+    next(steps)
     context = multiprocessing.get_context("fork")
     answers = context.SimpleQueue()
     child = context.Process(target=in_fork, args=(loader, answers))
@@ -203,7 +214,7 @@ def test_a_forked_process_is_told_to_make_its_own(lift, device):
     child.join(60)
     assert child.exitcode == 0
     assert "make a new one after the fork" in answers.get()
-    assert_same(next(iter(loader)), expected(loader, 1))
+    assert_same(next(steps), expected(loader, 1))
 
 
 def test_the_report_counts_the_wait_of_the_training_loop(lift, device):
@@ -253,8 +264,8 @@ def test_a_loader_is_pickled_without_its_threads(lift):
     list(zip(range(5), loader, strict=False))
     for again in (pickle.loads(pickle.dumps(loader)), copy.deepcopy(loader)):
         assert again.report().batches == 0
-        assert_same(next(iter(again)), expected(loader, 5))
-    assert_same(next(iter(loader)), expected(loader, 5))
+        assert_same(next(iter(again)), expected(loader, loader.order.steps(1).start))
+    assert_same(next(iter(loader)), expected(loader, loader.order.steps(1).start))
 
 
 def test_a_data_loader_without_workers_changes_nothing(lift):
@@ -270,13 +281,14 @@ def test_a_data_loader_without_workers_changes_nothing(lift):
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_a_worker_of_a_data_loader_is_told_what_to_use(lift, context):
     loader = make(lift)
-    next(iter(loader))
+    steps = iter(loader)
+    next(steps)
     outer = torch.utils.data.DataLoader(
         loader, batch_size=None, num_workers=2, multiprocessing_context=context
     )
     with pytest.raises(kinograph.InvalidArgumentError, match="num_workers=0"):
         list(outer)
-    assert_same(next(iter(loader)), expected(loader, 1))
+    assert_same(next(steps), expected(loader, 1))
 
 
 def test_a_dataset_has_the_samples_of_windows(lift):

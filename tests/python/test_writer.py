@@ -160,14 +160,16 @@ def test_an_interrupted_writer_is_resumed_after_its_last_shard(tmp_path):
     episodes = {
         f"demo_{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(8)
     }
-    writer = kinograph.Writer(path, shard_bytes=1, memory_bytes=1, resume_key="demos")
+    writer = kinograph.Writer(path, shard_bytes=1, memory_bytes=1, settings={"source": "demos"})
     for name, array in list(episodes.items())[:5]:
         writer.add_episode({"x": array}, rate_hz=20.0, id=name)
     writer.abandon()
 
     with pytest.raises(kinograph.ConflictError, match="holds an interrupted pack"):
         kinograph.Writer(path)
-    with kinograph.Writer(path, mode="resume", shard_bytes=1, resume_key="demos") as writer:
+    with kinograph.Writer(
+        path, mode="resume", shard_bytes=1, settings={"source": "demos"}
+    ) as writer:
         done = writer.resumed
         assert done < set(episodes)
         for name, array in episodes.items():
@@ -245,12 +247,16 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quality": 0}, "quality 0 is not from 1 to 100"),
-        ({"quality": 300}, "quality 300 is not from 1 to 100"),
+        ({"quality": 0}, "quality is 0; give a whole number from 1 to 100"),
+        ({"quality": 300}, "quality is 300; give a whole number from 1 to 100"),
         ({"mode": "overwrite"}, 'mode "overwrite" is not "new", "append" or "resume"'),
         ({"shard_bytes": -1}, "shard_bytes is -1"),
         ({"memory_bytes": 1.5}, "memory_bytes is 1.5"),
         ({"threads": True}, "threads is True"),
+        ({"threads": "2"}, "threads is '2'"),
+        ({"quality": True}, "quality is True"),
+        ({"quality": "90"}, "quality is '90'"),
+        ({"quality": 90.5}, "quality is 90.5"),
         ({"attributes": {"x": {1}}}, "attributes of the dataset: cannot be stored as JSON: set"),
         (
             {"attributes": {"x": float("nan")}},
@@ -270,7 +276,38 @@ def test_a_wrong_option_is_refused_with_the_reason(tmp_path, options, message):
         (VECTOR, {"rate_hz": {}}, "stream `x` has no times"),
         (VECTOR, {"rate_hz": 0.0}, "stream `x`: .*rate 0 Hz is outside"),
         (VECTOR, {"rate_hz": float("nan")}, "NaN Hz is outside"),
-        (VECTOR, {"rate_hz": "fast"}, "'fast' is no rate in Hz"),
+        (VECTOR, {"rate_hz": "fast"}, "is 'fast'; give a number"),
+        (VECTOR, {"rate_hz": "10"}, "rate_hz of stream `x` is '10'; give a number"),
+        (VECTOR, {"rate_hz": True}, "rate_hz of stream `x` is True; give a number"),
+        (VECTOR, {"rate_hz": {"x": np.True_}}, "rate_hz of stream `x` is .*True.*; give a number"),
+        (VECTOR, {"rate_hz": np.timedelta64(3, "s")}, "rate_hz of stream `x` .* give a number"),
+        (VECTOR, {"rate_hz": np.ma.masked}, "rate_hz of stream `x` .* give a number"),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.arange(10).astype("M8[ns]")},
+            r"must be whole nanoseconds: stamps.astype\('datetime64",
+        ),
+        (
+            VECTOR,
+            {"rate_hz": None, "timestamps_ns": np.ma.masked_less(np.arange(10), 3)},
+            "timestamps_ns of stream `x` is a masked array and hides 3 values",
+        ),
+        (
+            {"x": np.ma.masked_less(np.arange(10), 3)},
+            {},
+            r"stream `x` is a masked array and hides 3 values.*array\.filled",
+        ),
+        (
+            {"x": [np.ma.masked_less(np.arange(3), 1)] * 2},
+            {},
+            "a frame of stream `x` is a masked array",
+        ),
+        ({"x": [1.0, np.ma.masked]}, {}, "a frame of stream `x` is a masked array"),
+        (VECTOR, {"labels": {"a": np.datetime64("2025-01-01")}}, "label `a` is .*attributes="),
+        (VECTOR, {"labels": {"a": np.timedelta64(3, "ns")}}, "label `a` is .*attributes="),
+        (VECTOR, {"labels": {"a": np.ma.masked}}, "label `a` is .*attributes="),
+        (VECTOR, {"protect": [(True, 2.0)]}, "protect has"),
+        (VECTOR, {"protect": [("0", "1")]}, "protect has"),
         (
             VECTOR,
             {"rate_hz": {"y": 1.0}},
@@ -334,8 +371,8 @@ def test_a_wrong_option_is_refused_with_the_reason(tmp_path, options, message):
             {"attributes": {"a": object()}},
             "attributes of the episode: cannot be stored as JSON: object",
         ),
-        (VECTOR, {"id": "a\nb"}, "control characters"),
-        (VECTOR, {"id": "x" * 300}, "over 255 bytes"),
+        (VECTOR, {"id": "a\nb"}, "U.000A"),
+        (VECTOR, {"id": "x" * 300}, "use at most 255"),
     ],
     ids=lambda value: value[:40] if isinstance(value, str) else None,
 )
@@ -471,3 +508,86 @@ def test_a_forked_process_leaves_its_parents_writer_alone(tmp_path):
     ds = kinograph.open(tmp_path / "d.kino")
     assert [episode.id for episode in ds] == ["before", "after"]
     assert kinograph.verify(tmp_path / "d.kino", decode=True) == []
+
+
+def test_bools_that_are_neither_0_nor_1_are_refused(tmp_path):
+    path = tmp_path / "b.kino"
+    with kinograph.Writer(path) as writer:
+        odd = np.frombuffer(bytes([0, 1, 2, 255] * 5), dtype=bool)
+        with pytest.raises(kinograph.InvalidArgumentError, match="frame 2 has a bool"):
+            writer.add_episode({"contact": odd}, rate_hz=10.0)
+        writer.add_episode({"contact": odd.view(np.uint8) != 0}, rate_hz=10.0)
+    expected = [False, True, True, True] * 5
+    assert kinograph.open(path)[0]["contact"][:].tolist() == expected
+
+
+def test_an_append_tells_of_work_that_can_be_resumed_and_gc_lists_it(tmp_path):
+    path = tmp_path / "a.kino"
+    episode = {"x": np.zeros((4, 2))}
+    with kinograph.Writer(path) as writer:
+        writer.add_episode(episode, rate_hz=10.0)
+    options = {"shard_bytes": 1, "memory_bytes": 1}
+    dead = kinograph.Writer(path, mode="append", **options)
+    for number in range(4):
+        dead.add_episode(episode, rate_hz=10.0, id=f"dead_{number}")
+    dead.abandon()
+    with (
+        pytest.warns(UserWarning, match="finished episodes of an interrupted writer"),
+        kinograph.Writer(path, mode="append", **options) as writer,
+    ):
+        writer.add_episode(episode, rate_hz=10.0)
+    (work,) = kinograph.gc(path).writers
+    assert work.state == "can be resumed"
+    assert work.episodes >= 1
+    with kinograph.Writer(path, mode="resume", **options) as writer:
+        assert len(writer.resumed) == work.episodes
+    ids = [episode.id for episode in kinograph.open(path)]
+    assert ids == ["episode_0", "episode_1", *(f"dead_{number}" for number in range(work.episodes))]
+    assert kinograph.gc(path) == (0, [], [])
+
+
+def test_two_writers_cannot_give_one_stream_two_types(tmp_path):
+    path = tmp_path / "a.kino"
+    with kinograph.Writer(path) as writer:
+        writer.add_episode({"base": np.zeros((5, 2), "f4")}, rate_hz=10.0)
+    one, two = (kinograph.Writer(path, mode="append") for _ in range(2))
+    one.add_episode({"x": np.ones((5, 3), "f4")}, rate_hz=10.0)
+    two.add_episode({"x": np.ones((5, 3), "f8")}, rate_hz=10.0)
+    one.commit()
+    with pytest.raises(kinograph.InvalidArgumentError, match="version 2, which another writer"):
+        two.commit()
+    assert len(kinograph.open(path)) == 2
+
+
+def test_a_masked_array_that_hides_nothing_is_an_array(tmp_path):
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode({"x": np.ma.MaskedArray(np.arange(4.0))}, rate_hz=10.0)
+    np.testing.assert_array_equal(kinograph.open(tmp_path / "d.kino")[0]["x"][:], np.arange(4.0))
+
+
+@pytest.mark.parametrize("rate_hz", [True, "10", np.ma.masked])
+def test_pack_takes_a_rate_that_is_a_number(tmp_path, rate_hz):
+    for source in (tmp_path / "demos.hdf5", [{"streams": VECTOR}]):
+        with pytest.raises(kinograph.InvalidArgumentError, match=r"rate_hz is .*; give a number"):
+            kinograph.pack(source, tmp_path / "d.kino", rate_hz=rate_hz)
+
+
+ODD = [*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), *"\u061c\u200e\u200f\u2028\u2029"]
+ODD += [*map(chr, range(0x202A, 0x202F)), *map(chr, range(0x2066, 0x206A))]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: f"U+{ord(odd):04X}")
+def test_new_names_have_no_character_that_a_terminal_obeys(tmp_path, odd):
+    name = f"a{odd}b"
+    writer = kinograph.Writer(tmp_path / "d.kino")
+    for options in ({"id": name}, {"labels": {name: 1}}):
+        with pytest.raises(kinograph.InvalidArgumentError) as refused:
+            writer.add_episode(VECTOR, rate_hz=10.0, **options)
+        assert odd not in str(refused.value)
+    with pytest.raises(kinograph.InvalidArgumentError, match="stream name") as refused:
+        writer.add_episode({name: np.arange(10.0)}, rate_hz=10.0)
+    assert odd not in str(refused.value) or odd in "\n\t"
+    # Text may hold anything.
+    writer.add_episode(VECTOR, rate_hz=10.0, id="größe 日本", task=name, splits=[name])
+    writer.commit()
+    assert kinograph.open(tmp_path / "d.kino")[0].task == name

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::{arrows, links, report, versions};
+use crate::{arrows, deny, links, report, versions};
 
 /// Runs the checks of this program, then the tools; `flags` go to the cargo commands that compile.
 pub(crate) fn run(root: &Path, flags: &[String]) -> Result<bool> {
@@ -16,12 +16,16 @@ pub(crate) fn run(root: &Path, flags: &[String]) -> Result<bool> {
     let mut failed: Vec<&str> = Vec::new();
     for (name, findings) in [
         ("arrows", arrows::check(root)?),
+        ("deny", deny::check(root)?),
         ("versions", versions::check(root)?),
         ("links", links::check(root)?),
     ] {
         if !report(name, &findings) {
             failed.push(name);
         }
+    }
+    if !deny::ask_cargo_deny(root)? {
+        failed.push("cargo deny");
     }
     for (name, mut command) in tools(&python, flags) {
         println!("{name}: {command:?}");

@@ -11,25 +11,22 @@
 use crate::Findings;
 use crate::metadata::Graph;
 
-/// How the names of the licences begin that we do not ship.
-const COPYLEFT: &[&str] = &["GPL", "AGPL", "LGPL"];
-
-/// One sentence for each package whose licence is missing, unreadable or copyleft.
-pub(crate) fn findings(graph: &Graph) -> Findings {
+/// One sentence for each package whose licence is missing, unreadable or not in `allowed`.
+pub(crate) fn findings(graph: &Graph, allowed: &[String]) -> Findings {
     let mut findings = Findings::new();
     for package in graph.packages() {
         let name = &package.name;
         match package
             .licence
             .as_deref()
-            .map(|text| (text, is_permitted(text)))
+            .map(|text| (text, is_permitted(text, allowed)))
         {
             None => findings.push(format!("`{name}` declares no licence")),
             Some((text, None)) => {
                 findings.push(format!("`{name}`: cannot read the licence `{text}`"))
             }
             Some((text, Some(false))) => findings.push(format!(
-                "`{name}` has the licence `{text}`, which we cannot ship"
+                "`{name}` has the licence `{text}`, which is not in `allow` of deny.toml"
             )),
             Some((_, Some(true))) => {}
         }
@@ -37,55 +34,68 @@ pub(crate) fn findings(graph: &Graph) -> Findings {
     findings
 }
 
-/// Whether one can take the package without taking a copyleft licence; `None` if that is not an SPDX expression.
-fn is_permitted(expression: &str) -> Option<bool> {
-    // Before SPDX expressions cargo used a slash for "or".
-    let spaced = expression
-        .replace('/', " OR ")
-        .replace('(', " ( ")
-        .replace(')', " ) ");
+/// An expression as SPDX writes it: before it, cargo used a slash for "or".
+pub(crate) fn to_spdx(expression: &str) -> String {
+    expression.replace('/', " OR ")
+}
+
+/// Whether one can take the package under allowed licences alone; `None` if that is not an SPDX expression.
+fn is_permitted(expression: &str, allowed: &[String]) -> Option<bool> {
+    let spaced = to_spdx(expression).replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
-    let permitted = choice(&mut words)?;
+    let permitted = choice(&mut words, allowed)?;
     words.next().is_none().then_some(permitted)
 }
 
 type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-fn choice(words: &mut Words<'_>) -> Option<bool> {
-    let mut permitted = all(words)?;
+fn choice(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
+    let mut permitted = all(words, allowed)?;
     while words.next_if_eq(&"OR").is_some() {
-        permitted |= all(words)?;
+        permitted |= all(words, allowed)?;
     }
     Some(permitted)
 }
 
-fn all(words: &mut Words<'_>) -> Option<bool> {
-    let mut permitted = one(words)?;
+fn all(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
+    let mut permitted = one(words, allowed)?;
     while words.next_if_eq(&"AND").is_some() {
-        permitted &= one(words)?;
+        permitted &= one(words, allowed)?;
     }
     Some(permitted)
 }
 
-fn one(words: &mut Words<'_>) -> Option<bool> {
+fn one(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
     let word = words.next()?;
     if word == "(" {
-        let permitted = choice(words)?;
+        let permitted = choice(words, allowed)?;
         return (words.next()? == ")").then_some(permitted);
     }
     if [")", "OR", "AND", "WITH"].contains(&word) {
         return None;
     }
+    let mut licence = word.to_owned();
     if words.next_if_eq(&"WITH").is_some() {
-        words.next()?;
+        licence = format!("{licence} WITH {}", words.next()?);
     }
-    Some(!COPYLEFT.iter().any(|prefix| word.starts_with(prefix)))
+    Some(allowed.contains(&licence))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metadata::tests::graph;
+
+    fn allowed() -> Vec<String> {
+        [
+            "MIT",
+            "Apache-2.0",
+            "Apache-2.0 WITH LLVM-exception",
+            "Unicode-3.0",
+        ]
+        .map(str::to_owned)
+        .to_vec()
+    }
 
     #[test]
     fn a_choice_passes_when_one_side_does() {
@@ -96,12 +106,12 @@ mod tests {
             "Apache-2.0 WITH LLVM-exception",
             "(MIT OR GPL-3.0-only) AND Unicode-3.0",
         ] {
-            assert_eq!(is_permitted(text), Some(true), "{text}");
+            assert_eq!(is_permitted(text, &allowed()), Some(true), "{text}");
         }
     }
 
     #[test]
-    fn copyleft_is_not_permitted() {
+    fn what_is_not_listed_is_not_permitted() {
         for text in [
             "GPL-3.0-only",
             "AGPL-3.0-or-later",
@@ -109,8 +119,10 @@ mod tests {
             "MIT AND GPL-2.0-only",
             "(GPL-2.0-only OR LGPL-3.0-only) AND MIT",
             "GPL-2.0-only WITH Classpath-exception-2.0",
+            "MIT WITH Classpath-exception-2.0",
+            "MPL-2.0",
         ] {
-            assert_eq!(is_permitted(text), Some(false), "{text}");
+            assert_eq!(is_permitted(text, &allowed()), Some(false), "{text}");
         }
     }
 
@@ -125,7 +137,7 @@ mod tests {
             "MIT Apache-2.0",
             "MIT WITH",
         ] {
-            assert_eq!(is_permitted(text), None, "{text}");
+            assert_eq!(is_permitted(text, &allowed()), None, "{text}");
         }
     }
 
@@ -136,6 +148,6 @@ mod tests {
             ("a", "GPL-3.0-only", &[]),
             ("b", "?? )", &[]),
         ]);
-        assert_eq!(findings(&graph).len(), 2);
+        assert_eq!(findings(&graph, &allowed()).len(), 2);
     }
 }

@@ -1,10 +1,12 @@
 //! What CI runs, as a program: `cargo xtask check`, or one of its parts.
 //!
 //! ```text
-//! arrows    which crate may depend on which, what each must not pull in, and the licences of everything
+//! arrows    which crate may depend on which, and what each must not pull in
+//! deny      licences, sources, versions and unmaintained crates, by deny.toml
 //! versions  one version number for all crates and the wheel, and a changelog entry for it
 //! links     no relative link in a Markdown file leads nowhere
-//! check     all of these, and the formatters, linters, docs, types and stubs
+//! sbom      writes what is in the wheel to a file, as CycloneDX
+//! check     all of these but the last, and the formatters, linters, docs, types and stubs
 //! ```
 //!
 //! A step that finds something prints every finding and the command fails; it never stops at the first.
@@ -16,9 +18,11 @@
 
 mod arrows;
 mod check;
+mod deny;
 mod licences;
 mod links;
 mod metadata;
+mod sbom;
 mod versions;
 
 use std::path::{Path, PathBuf};
@@ -26,7 +30,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-const USAGE: &str = "usage: cargo xtask arrows | versions | links | check [CARGO-FLAG…]";
+const USAGE: &str =
+    "usage: cargo xtask arrows | deny | versions | links | check [CARGO-FLAG…] | sbom FILE";
 
 /// What a check found wrong, one sentence each; empty is success.
 type Findings = Vec<String>;
@@ -56,6 +61,11 @@ fn run(command: &str, flags: &[String]) -> Result<Option<bool>> {
     let root = root()?;
     let passed = match command {
         "arrows" => report("arrows", &arrows::check(&root)?),
+        "deny" => report("deny", &deny::check(&root)?) & deny::ask_cargo_deny(&root)?,
+        "sbom" => match flags {
+            [target] => sbom::write(&root, Path::new(target)).map(|()| true)?,
+            _ => return Ok(None),
+        },
         "versions" => report("versions", &versions::check(&root)?),
         "links" => report("links", &links::check(&root)?),
         "check" => check::run(&root, flags)?,

@@ -1,7 +1,7 @@
 //! The part of `cargo metadata` that the checks ask about: packages, what they declare, what they pull in.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -16,6 +16,10 @@ pub(crate) struct Package {
     pub(crate) version: String,
     /// Its SPDX expression, if it declares one.
     pub(crate) licence: Option<String>,
+    /// Where it comes from; `None` for a folder.
+    pub(crate) source: Option<String>,
+    /// Its `Cargo.toml`.
+    pub(crate) manifest: PathBuf,
     /// Whether it lives in this workspace.
     pub(crate) is_member: bool,
     /// Names it declares as dependencies of any kind, for tests and build scripts too.
@@ -58,6 +62,8 @@ impl Graph {
                 name: string(&package["name"])?.to_owned(),
                 version: string(&package["version"])?.to_owned(),
                 licence: package["license"].as_str().map(str::to_owned),
+                source: package["source"].as_str().map(str::to_owned),
+                manifest: package["manifest_path"].as_str().unwrap_or("").into(),
                 is_member: members.contains(&id),
                 declared,
                 linked: Vec::new(),
@@ -85,6 +91,38 @@ impl Graph {
     /// Every package, third-party ones too.
     pub(crate) fn packages(&self) -> impl Iterator<Item = &Package> {
         self.packages.values()
+    }
+
+    /// The package of this name, what it links, and so on to the end: each with what it links itself.
+    pub(crate) fn linked_by(&self, name: &str) -> Vec<(&Package, Vec<&Package>)> {
+        let is_root = |(_, package): &(&String, &Package)| package.name == name;
+        let mut waiting: Vec<&str> = self
+            .packages
+            .iter()
+            .find(is_root)
+            .map(|(id, _)| id.as_str())
+            .into_iter()
+            .collect();
+        let mut reached = BTreeMap::new();
+        while let Some(id) = waiting.pop() {
+            let Some(package) = self.packages.get(id) else {
+                continue;
+            };
+            if reached.insert(id, package).is_none() {
+                waiting.extend(package.linked.iter().map(String::as_str));
+            }
+        }
+        let linked = |package: &Package| {
+            package
+                .linked
+                .iter()
+                .filter_map(|id| self.packages.get(id))
+                .collect()
+        };
+        reached
+            .into_values()
+            .map(|package| (package, linked(package)))
+            .collect()
     }
 
     /// The packages of this workspace.
@@ -180,7 +218,8 @@ pub(crate) mod tests {
             .iter()
             .map(|(name, licence, linked)| {
                 let declared: Vec<Value> = linked.iter().map(|name| json!({ "name": name })).collect();
-                json!({ "id": name, "name": name, "version": "0.1.0", "license": licence, "dependencies": declared })
+                let source = (!name.starts_with("kino_")).then_some("registry+https://example.org/index");
+                json!({ "id": name, "name": name, "version": "0.1.0", "license": licence, "dependencies": declared, "source": source })
             })
             .collect();
         let nodes: Vec<Value> = packages

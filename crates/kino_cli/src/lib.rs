@@ -9,13 +9,13 @@ mod output;
 mod progress;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 use kino_import::Videos;
 
-use commands::{bench, cat, doctor, export, info, pack, verify};
+use commands::{bench, cat, doctor, export, gc, info, pack, verify};
 
 /// What a command did, as the shell sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ enum Command {
     Verify(verify::Args),
     /// Print frames of a stream
     Cat(cat::Args),
+    /// List and remove what no version needs
+    Gc(gc::Args),
     /// Measure what things cost on this machine
     Bench(bench::Args),
     Doctor(doctor::Args),
@@ -85,6 +87,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Command::Info(args) => info::run(&args),
         Command::Verify(args) => verify::run(&args),
         Command::Cat(args) => cat::run(&args),
+        Command::Gc(args) => gc::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Doctor(args) => doctor::run(&args),
     };
@@ -96,8 +99,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             let causes: Vec<_> = error.chain().map(ToString::to_string).collect();
-            // Nothing is left to do if stderr is closed too.
-            let _ = writeln!(io::stderr(), "error: {}", causes.join(": "));
+            output::note(&format!("error: {}", causes.join(": ")));
             1
         }
     }

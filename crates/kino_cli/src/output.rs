@@ -4,25 +4,50 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use kino_codec::{CodecSpec, FrameType};
-use kino_dataset::CostRecord;
+use kino_dataset::{CostRecord, escape, escape_line, is_unprintable};
 
-/// Writes to stdout; a closed pipe comes back as an error that `run` takes for success.
+/// Writes text for people to stdout; a closed pipe comes back as an error that `run` takes for success.
+///
+/// What a terminal would obey is escaped here, so that no text of a file gets past. It knows nothing of line feeds that do not
+/// belong: put text of a file through [`one_line`] where it is to stay on its line.
 pub(crate) fn print(text: &str) -> Result<()> {
+    write_out(&escape(text))
+}
+
+/// Text of a file that stays on its line.
+pub(crate) fn one_line(text: &str) -> String {
+    escape_line(text).into_owned()
+}
+
+/// Prints a JSON value over several lines.
+pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
+    print_json_text(&format!("{value:#}\n"))
+}
+
+/// Prints JSON. What a terminal would obey stands in strings alone, where an escape means the same.
+pub(crate) fn print_json_text(json: &str) -> Result<()> {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_unprintable(c) && c != '\n' {
+            text.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            text.push(c);
+        }
+    }
+    write_out(&text)
+}
+
+fn write_out(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     Ok(())
 }
 
-/// Prints a JSON value over several lines.
-pub(crate) fn print_json(value: &serde_json::Value) -> Result<()> {
-    print(&format!("{value:#}\n"))
-}
-
-/// Writes a remark to stderr.
+/// Writes a remark to stderr, escaped as in [`print`]; its further lines are set in, so that none passes for a remark.
 pub(crate) fn note(text: &str) {
     // A remark that cannot be shown is no reason to stop.
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", escape(text).replace('\n', "\n    "));
 }
 
 /// Which side of its column a cell stands on.
@@ -49,8 +74,10 @@ impl Table {
         }
     }
 
+    /// Adds a row; cells may hold any text.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows
+            .push(cells.iter().map(|cell| one_line(cell)).collect());
     }
 
     /// The table as text, each line ended.
@@ -175,6 +202,18 @@ mod tests {
         ] {
             assert_eq!(bytes(count), expected);
         }
+    }
+
+    #[test]
+    fn a_cell_stays_on_its_line() {
+        let mut table = Table::new(&[("name", Align::Left), ("size", Align::Right)]);
+        table.row(vec!["a\nb\x1b[31m".to_owned(), "1".to_owned()]);
+        assert_eq!(table.render().lines().count(), 3);
+        assert!(
+            table.render().ends_with("a\\nb\\u{1b}[31m     1\n"),
+            "{}",
+            table.render()
+        );
     }
 
     #[test]

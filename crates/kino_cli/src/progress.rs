@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::output::{bytes, note};
+use crate::output::{bytes, note, one_line};
 
 /// Plain lines come this often.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -43,7 +43,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_length(total);
             bar.set_position(done);
-            bar.set_message(message.to_owned());
+            bar.set_message(one_line(message));
         } else if self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
             note(&self.line(done, total, message));

@@ -77,8 +77,37 @@ pub trait Codec: Debug + Send + Sync {
         scratch: &mut Scratch,
     ) -> Result<()>;
 
+    /// Learns from a sample of a run what its pages will share, so that they can be encoded without the rest.
+    ///
+    /// The sample is made of pieces of `piece_frames` frames, each of consecutive frames of the run: pages, or the
+    /// starts of long ones. Only for [`Scope::Run`].
+    fn learn(
+        &self,
+        sample: &Frames<'_>,
+        piece_frames: NonZeroUsize,
+    ) -> Result<Box<dyn RunEncoder>> {
+        let (_, _) = (sample, piece_frames);
+        Err(buffer(format!("pages of `{}` share nothing", self.spec())))
+    }
+
     /// Prepares to decode pages of one run from what they share (untrusted bytes).
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>>;
+}
+
+/// Encodes the pages of a run that is too long to be seen at once, in any order, on many threads.
+///
+/// What the pages share is fixed, so frames that the sample did not show take more bytes; they come back all the same.
+pub trait RunEncoder: Debug + Send + Sync {
+    /// What the pages share.
+    fn shared(&self) -> &[u8];
+
+    /// Appends the pages of frames that start at a page border to `out`, and leaves its shared part alone.
+    fn encode(
+        &self,
+        frames: &Frames<'_>,
+        page_frames: NonZeroUsize,
+        out: &mut Encoded,
+    ) -> Result<()>;
 }
 
 /// Decodes the pages of one run. Kept for as long as the run is read: making it may cost, using it may not.

@@ -18,6 +18,7 @@
 //! allocated before it has been compared with what the caller expects.
 
 mod av1;
+mod bit_writer;
 mod bound;
 mod camera;
 mod codec;
@@ -29,6 +30,7 @@ mod general;
 mod jpeg;
 mod number;
 mod pco;
+mod pco_table;
 mod predict;
 mod raw;
 mod registry;
@@ -46,7 +48,7 @@ mod testing;
 
 pub use av1::av1_simd;
 pub use bound::{AbsBound, Bound};
-pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, Scope};
+pub use codec::{Codec, Decoder, Encoded, EncodedPage, Page, RunEncoder, Scope};
 pub use error::{CodecError, Result};
 pub use frame::{Dtype, FrameType, MAX_FRAME_BYTES, MAX_RANK, ValueType};
 pub use frames::{FrameData, Frames, FramesMut};
@@ -54,4 +56,5 @@ pub use jpeg::{jpeg_shape, jpeg_simd};
 pub use registry::{CodecEntry, codec, codecs};
 pub use scratch::Scratch;
 pub use spec::CodecSpec;
+pub use text::MAX_TEXT_BYTES;
 pub use view::{Crop, Layout, PicturesMut, Scale, Strides, View};

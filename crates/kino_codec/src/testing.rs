@@ -27,6 +27,38 @@ pub(crate) fn encode_frames(spec: &str, frames: &Frames<'_>, page_frames: usize)
     out
 }
 
+/// Encodes packed values as a long run of which `sample` was seen before.
+pub(crate) fn encode_long(
+    spec: &str,
+    frame: &FrameType,
+    (sample, bytes): (&[u8], &[u8]),
+    page_frames: usize,
+) -> Encoded {
+    let page_frames = NonZeroUsize::new(page_frames).unwrap();
+    let sample = Frames::values(frame, sample).unwrap();
+    let encoder = codec(spec).unwrap().learn(&sample, page_frames).unwrap();
+    let mut out = Encoded {
+        shared: encoder.shared().to_vec(),
+        pages: Vec::new(),
+    };
+    let frames = Frames::values(frame, bytes).unwrap();
+    encoder.encode(&frames, page_frames, &mut out).unwrap();
+    out
+}
+
+/// Checks that all pages of a lossless codec together are `bytes`.
+pub(crate) fn assert_decodes_to(spec: &str, frame: &FrameType, encoded: &Encoded, bytes: &[u8]) {
+    let (ty, made) = (frame.as_values().unwrap(), codec(spec).unwrap());
+    let decoder = made.decoder(frame, &encoded.shared).unwrap();
+    let mut all = Vec::new();
+    for page in &encoded.pages {
+        let (bytes, frames) = (page.bytes.as_slice(), page.frames);
+        let page = Page { bytes, frames };
+        all.extend(decode(&*decoder, ty, page, 0..frames).unwrap());
+    }
+    assert!(all == bytes);
+}
+
 /// Decodes a range of a page into a packed buffer.
 pub(crate) fn decode(
     decoder: &dyn Decoder,

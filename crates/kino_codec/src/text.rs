@@ -31,7 +31,7 @@ const NAME: &str = "text";
 const DEFAULT_LEVEL: i32 = 9;
 
 /// One text is at most 1 MiB: a larger one is a document, not a label of a frame.
-const MAX_TEXT_BYTES: usize = 1 << 20;
+pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// The content of a page is at most this, before zstd.
 const MAX_CONTENT_BYTES: usize = 64 << 20;

@@ -1,6 +1,7 @@
 //! Laying pages down into shards, in the order they come, and counting what the finished ones hold.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::assembly::{EpisodeDraft, Run};
 use crate::encode::Packed;
@@ -8,15 +9,15 @@ use crate::error::Result;
 use crate::manifest::ShardRef;
 use crate::receipts::{Receipt, Receipts};
 use crate::shard_file::{Contents, RunPages, ShardFile};
+use crate::staging::Area;
 use crate::stats::{StatsPart, StreamStats};
-use crate::store::Store;
 use crate::table::EpisodeRow;
 use crate::usage::Usage;
 
 /// Lays pages down into shards, in the order they come.
 #[derive(Debug)]
 pub(crate) struct Assembler {
-    store: Store,
+    area: Arc<Area>,
     shard_bytes: u64,
     file: Option<ShardFile>,
     runs: Vec<(Run, RunPages)>,
@@ -37,9 +38,9 @@ pub(crate) struct Finished {
 }
 
 impl Assembler {
-    pub(crate) fn new(store: Store, shard_bytes: u64) -> Self {
+    pub(crate) fn new(area: Arc<Area>, shard_bytes: u64) -> Self {
         Self {
-            store,
+            area,
             shard_bytes,
             file: None,
             runs: Vec::new(),
@@ -59,7 +60,7 @@ impl Assembler {
     pub(crate) fn pages(&mut self, run: Run, first_frame: u32, packed: Packed) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(ShardFile::new(&self.store)?),
+            none => none.insert(ShardFile::new(&self.area)?),
         };
         if self.runs.last().is_none_or(|(last, _)| *last != run) {
             self.runs.push((run, RunPages::default()));
@@ -99,7 +100,16 @@ impl Assembler {
     ) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
-            none => none.insert(ShardFile::new(&self.store)?),
+            none => none.insert(ShardFile::new(&self.area)?),
+        };
+        // A schema holds so many streams: the episode begins the next shard instead.
+        if !file.is_empty() && !file.has_room_for(&draft) {
+            let next = file.move_episode(&self.area)?;
+            self.finish_shard(receipts)?;
+            self.file = Some(next);
+        }
+        let Some(file) = &mut self.file else {
+            return Ok(());
         };
         file.end_episode(draft, std::mem::take(&mut self.runs))?;
         if file.position() >= self.shard_bytes {
@@ -126,7 +136,7 @@ impl Assembler {
         let Some(file) = self.file.take().filter(|file| !file.is_empty()) else {
             return Ok(());
         };
-        let (shard, contents) = file.publish(&self.store)?;
+        let (shard, contents) = file.publish(self.area.store())?;
         let Contents {
             mut rows,
             usage,

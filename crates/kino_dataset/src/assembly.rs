@@ -124,8 +124,7 @@ impl Pool {
             .thread_name(|idx| format!("kino-encode-{idx}"))
             .build()
             .map_err(|error| invalid(format!("cannot start worker threads: {error}")))?;
-        // A block is held as it came, and decoded again while it is checked.
-        let budget = memory_bytes / 2;
+        let budget = memory_bytes;
         Ok(Self {
             threads,
             queue: VecDeque::new(),
@@ -150,11 +149,8 @@ impl Pool {
             place,
             block,
         } = job;
-        let bytes = block.data.len();
-        while self.in_flight > 0 && self.in_flight + bytes > self.budget {
-            self.drain_front(assembler, receipts)?;
-        }
-        self.drain_ready(assembler, receipts)?;
+        let bytes = block.memory_bytes();
+        self.make_room(bytes, assembler, receipts)?;
         let (sender, result) = sync_channel(1);
         self.threads.spawn(move || {
             // The receiver is gone only if the episode was abandoned: nobody wants the result.
@@ -170,6 +166,19 @@ impl Pool {
             result,
         });
         Ok(())
+    }
+
+    /// Waits until there is room for so many bytes, or nothing else is in flight.
+    pub(crate) fn make_room(
+        &mut self,
+        bytes: usize,
+        assembler: &mut Assembler,
+        receipts: &mut Receipts,
+    ) -> Result<()> {
+        while self.in_flight > 0 && self.in_flight + bytes > self.budget {
+            self.drain_front(assembler, receipts)?;
+        }
+        self.drain_ready(assembler, receipts)
     }
 
     /// Ends the episode whose blocks were submitted last.

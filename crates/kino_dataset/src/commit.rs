@@ -2,8 +2,8 @@
 //!
 //! Shards are durable already. The table and the statistics are written, then the manifest is put
 //! under the next version number *only if that number is free*. A crash before that leaves the old
-//! version; of two writers one wins. The loser's episodes do not depend on what the winner wrote,
-//! so it reads the new head and tries again.
+//! version; of two writers one wins. The loser reads the new head, checks its episodes against it as it did
+//! against the old one, and tries again. Writers take turns where the file system has locks, so that this is rare.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -14,11 +14,12 @@ use crate::assembler::{Finished, merge_stats};
 use crate::attributes::JsonMap;
 use crate::dataset::read_head;
 use crate::error::{DatasetError, Result, invalid};
-use crate::manifest::{FileRef, Manifest, TableRef};
+use crate::manifest::{FileRef, Manifest, ShardRef, TableRef};
 use crate::stats::StreamStats;
 use crate::store::{FileKind, Put, Store, version_key};
-use crate::table::{EpisodeTable, write_table};
+use crate::table::{EpisodeRow, EpisodeTable, write_table};
 use crate::usage::StreamUsage;
+use crate::writer::Start;
 
 /// How often a commit is repeated on top of a rival's before it gives up.
 const ATTEMPTS: usize = 100;
@@ -66,6 +67,21 @@ impl Base {
         self.head.as_ref().map_or(0, |head| head.table.len() as u64)
     }
 
+    /// The version itself, as a commit that adds nothing gives it.
+    pub(crate) fn committed(&self) -> Option<Committed> {
+        self.head.as_ref().map(|head| Committed {
+            version: head.manifest.version,
+            id: head.id.clone(),
+            episodes: 0,
+            streams: Vec::new(),
+        })
+    }
+
+    pub(crate) fn has_shard(&self, shard: &ShardRef) -> bool {
+        let head = self.head.as_ref();
+        head.is_some_and(|head| head.manifest.shards.contains(shard))
+    }
+
     pub(crate) fn ids(&self) -> Result<HashSet<String>> {
         let Some(head) = &self.head else {
             return Ok(HashSet::new());
@@ -77,13 +93,9 @@ impl Base {
 
     /// The types of the labels that the dataset has.
     pub(crate) fn label_types(&self) -> Result<HashMap<String, &'static str>> {
-        let Some(head) = &self.head else {
-            return Ok(HashMap::new());
-        };
-        let names = head.table.column_names().iter();
-        names
-            .map(|name| Ok((name.clone(), head.table.column(name)?.column_type())))
-            .collect()
+        self.head
+            .as_ref()
+            .map_or_else(|| Ok(HashMap::new()), label_types)
     }
 
     /// The types of the streams that the dataset has.
@@ -95,29 +107,55 @@ impl Base {
     }
 }
 
-/// Makes `finished` visible on top of `base`, or of whatever came after it.
+/// What a commit adds to the dataset.
+#[derive(Debug)]
+pub(crate) struct Additions<'a> {
+    pub(crate) finished: &'a Finished,
+    pub(crate) attributes: &'a JsonMap,
+    pub(crate) sources: &'a [SourceRecord],
+    pub(crate) message: &'a str,
+}
+
+/// Where episodes come from.
+#[derive(Debug, Clone, Default)]
+pub struct SourceRecord {
+    /// What it is called, in a few words.
+    pub name: String,
+    /// What it says of itself (`env_args`, …).
+    pub attributes: JsonMap,
+    /// Files, format and defects, for the manifest's list of sources.
+    pub record: serde_json::Value,
+}
+
+/// Makes `additions` visible on top of `base`, or of whatever came after it.
 pub(crate) fn commit(
     store: &Store,
     base: Base,
-    finished: Finished,
-    (attributes, message): (&JsonMap, &str),
+    start: Start,
+    additions: &Additions<'_>,
 ) -> Result<Committed> {
+    let _turn = store.turn();
     let mut head = base.head;
+    let is_new = head.is_none();
     for _ in 0..ATTEMPTS {
-        let (manifest, bytes, id) =
-            prepare(store, head.as_ref(), &finished, (attributes, message))?;
+        let newest = store.versions()?.last().copied();
+        if newest != head.as_ref().map(|head| head.manifest.version) {
+            head = read_head(store)?;
+        }
+        if let (Some(head), true, Start::New) = (&head, is_new, start) {
+            return Err(overtaken(store, head));
+        }
+        let (manifest, bytes, id) = prepare(store, head.as_ref(), additions)?;
         let version = manifest.version;
-        match store.put_new(&version_key(version), bytes)? {
-            Put::Created => {
-                let episodes = finished.rows.len() as u64;
-                return Ok(Committed {
-                    version,
-                    id,
-                    episodes,
-                    streams: finished.usage.into_streams(),
-                });
-            }
-            Put::AlreadyThere => head = read_head(store)?,
+        if store.put_new(&version_key(version), bytes)? == Put::Created {
+            let episodes = additions.finished.rows.len() as u64;
+            let streams = Vec::new();
+            return Ok(Committed {
+                version,
+                id,
+                episodes,
+                streams,
+            });
         }
     }
     let version = head.map_or(1, |head| head.manifest.version);
@@ -127,27 +165,27 @@ pub(crate) fn commit(
     })
 }
 
+/// The error of a new dataset that somebody else made first.
+fn overtaken(store: &Store, head: &Head) -> DatasetError {
+    DatasetError::Exists {
+        what: format!(
+            "{} was made by another writer meanwhile and has {} episodes; nothing was added to it. `--resume` (in Python `mode=\"resume\"`) \
+             adds the episodes that were written here, `kinograph gc` shows and removes them",
+            store.root().display(),
+            head.table.len()
+        ),
+    }
+}
+
 /// Writes table and statistics, and returns the manifest that would make them visible.
 fn prepare(
     store: &Store,
     head: Option<&Head>,
-    finished: &Finished,
-    (attributes, message): (&JsonMap, &str),
+    additions: &Additions<'_>,
 ) -> Result<(Manifest, Vec<u8>, String)> {
-    let mut new_rows = finished.rows.clone();
-    new_rows.sort_by_key(|(position, _)| *position);
-    let mut rows = head
-        .map(|head| head.table.rows())
-        .transpose()?
-        .unwrap_or_default();
-    let known: HashSet<_> = rows.iter().map(|row| row.id.clone()).collect();
-    if let Some((_, row)) = new_rows.iter().find(|(_, row)| known.contains(&row.id)) {
-        return Err(invalid(format!(
-            "episode `{}` was added by another writer; ids are unique",
-            row.id
-        )));
-    }
-    rows.extend(new_rows.into_iter().map(|(_, row)| row));
+    let finished = additions.finished;
+    check_types(head, finished)?;
+    let rows = all_rows(head, finished)?;
     let (table_hash, table_bytes) = store.put_hashed(FileKind::Episodes, write_table(&rows)?)?;
 
     let mut stats = head.map(|head| head.stats.clone()).unwrap_or_default();
@@ -173,8 +211,11 @@ fn prepare(
         bytes: stats_bytes,
     };
     let parent = head.map(|head| (head.manifest.clone(), head.id.clone()));
-    let mut manifest = Manifest::next(parent.as_ref(), (table, stats), message);
-    manifest.attributes.extend(attributes.clone());
+    let mut manifest = Manifest::next(parent.as_ref(), (table, stats), additions.message);
+    for source in additions.sources {
+        add_source(&mut manifest.attributes, source);
+    }
+    manifest.attributes.extend(additions.attributes.clone());
     manifest.streams = head
         .map(|head| head.manifest.streams.clone())
         .unwrap_or_default();
@@ -186,4 +227,100 @@ fn prepare(
     }
     let (bytes, id) = manifest.to_bytes()?;
     Ok((manifest, bytes, id))
+}
+
+/// Refuses streams and labels of other types than the head's, which may be newer than what the writer has checked against.
+fn check_types(head: Option<&Head>, finished: &Finished) -> Result<()> {
+    let Some(head) = head else { return Ok(()) };
+    let rivals = |what: String| {
+        invalid(format!(
+            "{what} in version {}, which another writer has committed meanwhile; nothing was added. What was written here stays in `staging/`, \
+             `kinograph gc` shows and removes it",
+            head.manifest.version
+        ))
+    };
+    for (name, (kind, frame)) in finished.usage.types()? {
+        let mut known = head.manifest.streams.iter();
+        if let Some(known) = known.find(|known| known.name == name)
+            && (known.kind, known.frame_type()?) != (kind, frame.clone())
+        {
+            let (there, kind_there) = (known.frame_type()?, known.kind.name());
+            let kind = kind.name();
+            return Err(rivals(format!(
+                "stream `{name}` is {kind} {frame} here and {kind_there} {there}"
+            )));
+        }
+    }
+    let known = label_types(head)?;
+    for (_, row) in &finished.rows {
+        for (name, label) in &row.labels {
+            let here = label.column_type();
+            if let Some(there) = known.get(name).filter(|there| **there != here) {
+                return Err(rivals(format!(
+                    "label `{name}` is a {here} here and a {there}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn label_types(head: &Head) -> Result<HashMap<String, &'static str>> {
+    let names = head.table.column_names().iter();
+    names
+        .map(|name| Ok((name.clone(), head.table.column(name)?.column_type())))
+        .collect()
+}
+
+/// The head's rows, then the new ones; those without an id are numbered.
+fn all_rows(head: Option<&Head>, finished: &Finished) -> Result<Vec<EpisodeRow>> {
+    let mut new_rows = finished.rows.clone();
+    new_rows.sort_by_key(|(position, _)| *position);
+    let mut rows = head
+        .map(|head| head.table.rows())
+        .transpose()?
+        .unwrap_or_default();
+    let mut ids: HashSet<_> = rows.iter().map(|row| row.id.clone()).collect();
+    let given = new_rows.iter().map(|(_, row)| &row.id);
+    for id in given.filter(|id| !id.is_empty()) {
+        if !ids.insert(id.clone()) {
+            return Err(DatasetError::Exists {
+                what: format!(
+                    "episode `{id}` was added by another writer meanwhile, and ids are unique; nothing was added. What was written here \
+                     stays in `staging/`, `kinograph gc` shows and removes it"
+                ),
+            });
+        }
+    }
+    for (_, mut row) in new_rows {
+        // Its row in the table, or the next number that is free.
+        let mut number = rows.len();
+        while row.id.is_empty() {
+            let id = format!("episode_{number}");
+            number += 1;
+            if ids.insert(id.clone()) {
+                row.id = id;
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Adds what a source says, beside what the dataset has.
+fn add_source(attributes: &mut JsonMap, source: &SourceRecord) {
+    for (name, value) in &source.attributes {
+        let is_taken = attributes.get(name).is_some_and(|known| known != value);
+        let name = match is_taken {
+            true => format!("{name}@{}", source.name),
+            false => name.clone(),
+        };
+        attributes.insert(name, value.clone());
+    }
+    let sources = attributes
+        .entry("sources")
+        .or_insert_with(|| serde_json::Value::Array(Vec::new()));
+    if let Some(sources) = sources.as_array_mut() {
+        sources.push(source.record.clone());
+    }
 }

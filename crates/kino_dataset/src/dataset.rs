@@ -3,7 +3,7 @@
 //! Opening reads the manifest and the table, no frames. A shard is opened when the first of its
 //! episodes is, and stays open.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -62,6 +62,7 @@ impl Dataset {
     fn at(store: Store, version: u64) -> Result<Self> {
         let (manifest, id) = read_manifest(&store, version)?;
         let table = read_table(&store, &manifest)?;
+        check_shards(&store, &manifest, &table)?;
         let shards = manifest
             .shards
             .iter()
@@ -184,17 +185,7 @@ impl Dataset {
             .iter()
             .position(|(known, _)| known == hash);
         let Some(position) = found else {
-            let place = self
-                .inner
-                .store
-                .path(&version_key(self.inner.manifest.version));
-            return Err(corrupt(
-                place,
-                format!(
-                    "an episode lies in shard {}, which it does not list",
-                    hash.to_hex()
-                ),
-            ));
+            return Err(unlisted(&self.inner.store, &self.inner.manifest, hash));
         };
         let key = FileKind::Shard.key(hash);
         let slot = &self.inner.shards[position].1;
@@ -299,13 +290,40 @@ pub(crate) fn read_stats(
     let stats = &manifest.stats;
     let bytes = read_hashed(store, FileKind::Stats, (&stats.blake3, stats.bytes))?;
     let place = store.path(&FileKind::Stats.key(&stats.blake3));
-    serde_json::from_slice(&bytes).map_err(|error| corrupt(place, error.to_string()))
+    let stats: BTreeMap<String, StreamStats> =
+        serde_json::from_slice(&bytes).map_err(|error| corrupt(&place, error.to_string()))?;
+    for (name, stats) in &stats {
+        let checked = stats.check();
+        checked.map_err(|what| corrupt(&place, format!("stream `{name}`: {what}")))?;
+    }
+    Ok(stats)
+}
+
+/// Every episode lies in a shard that the manifest lists.
+fn check_shards(store: &Store, manifest: &Manifest, table: &EpisodeTable) -> Result<()> {
+    let listed: HashSet<&Hash> = manifest.shards.iter().map(|shard| &shard.blake3).collect();
+    match table.shards().iter().find(|shard| !listed.contains(shard)) {
+        Some(shard) => Err(unlisted(store, manifest, shard)),
+        None => Ok(()),
+    }
+}
+
+fn unlisted(store: &Store, manifest: &Manifest, shard: &Hash) -> DatasetError {
+    let what = format!(
+        "an episode lies in shard {}, which it does not list",
+        shard.to_hex()
+    );
+    corrupt(store.path(&version_key(manifest.version)), what)
 }
 
 /// Reads a small file and compares its hash.
 fn read_hashed(store: &Store, kind: FileKind, (hash, len): (&Hash, u64)) -> Result<bytes::Bytes> {
     let key = kind.key(hash);
     let bytes = store.read(&key, len)?;
+    if bytes.len() as u64 != len {
+        let what = format!("{} bytes, the manifest says {len}", bytes.len());
+        return Err(corrupt(store.path(&key), what));
+    }
     let found = Hash::of(&bytes);
     if found != *hash {
         let what = format!(

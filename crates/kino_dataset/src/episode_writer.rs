@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use kino_codec::{CodecError, FrameType};
-use kino_format::{Clock, Kind, MAX_FRAMES, StreamSchema};
+use kino_codec::{CodecError, FrameType, MAX_TEXT_BYTES};
+use kino_format::{Clock, Kind, MAX_FRAMES, MAX_STREAMS, StreamSchema};
 
 use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::encode::{Block, BlockData};
-use crate::error::{Result, codec_at, invalid};
+use crate::error::{Result, codec_at, format_at, invalid};
+use crate::long_run;
 use crate::open_stream::OpenStream;
 use crate::plan::Arrival;
 use crate::protection::{self, Held, Protection};
+use crate::spill::Spill;
 use crate::stats::channels_of;
+use crate::stored_stream::check_bools;
 use crate::stream_info::{SharedFrames, StreamInfo};
-use crate::writer::{DatasetWriter, EpisodeInfo};
+use crate::writer::{DatasetWriter, EpisodeInfo, Settled};
 
 /// Writes one episode. Dropped before [`finish`](Self::finish), it leaves no trace.
 #[derive(Debug)]
@@ -42,6 +45,11 @@ impl<'w> EpisodeWriter<'w> {
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
         let place = self.place(&info.name);
+        if self.draft_mut()?.streams.len() >= MAX_STREAMS {
+            return Err(invalid(format!(
+                "{place}: an episode has at most {MAX_STREAMS} streams; gather scalars into vectors, or split the episode"
+            )));
+        }
         let frames = u32::try_from(info.frames)
             .ok()
             .filter(|&frames| frames <= MAX_FRAMES);
@@ -81,6 +89,11 @@ impl<'w> EpisodeWriter<'w> {
             (FrameType::Values(_), Arrival::Values) => BlockData::Values(Vec::new()),
             _ => BlockData::Bytes(Vec::new()),
         };
+        let own_numbers = ty.map_or(0, |ty| ty.elements()) * (frames - own_start) as usize;
+        let file = match long_run::is_long(choice.codec.scope(), own_numbers) {
+            true => Some(Spill::new(&self.writer.staging())?),
+            false => None,
+        };
         // Frames of no bytes cannot be pushed: they are all there already.
         let next = if ty.is_some_and(|ty| ty.frame_bytes() == 0) {
             frames
@@ -96,6 +109,8 @@ impl<'w> EpisodeWriter<'w> {
             raw_bytes: shared_bytes,
             waiting,
             waiting_frames: 0,
+            waiting_text: 0,
+            file,
             recorders,
         });
         let draft = self.draft_mut()?;
@@ -125,6 +140,16 @@ impl<'w> EpisodeWriter<'w> {
                 packed.len()
             )));
         }
+        if let Some(ty) = open.frame.as_values()
+            && check_bools(ty, packed).is_err()
+        {
+            let byte = packed.iter().position(|&byte| byte > 1).unwrap_or_default();
+            return Err(invalid(format!(
+                "{place}: frame {} has a bool that is stored as {}, and a bool is 0 or 1; store it as uint8, or pass `values != 0`",
+                open.next as usize + byte / frame_bytes,
+                packed[byte]
+            )));
+        }
         let block_frames = open.block_frames(frame_bytes);
         open.expect(&place, packed.len() / frame_bytes)?;
         open.raw_bytes += packed.len() as u64;
@@ -135,7 +160,7 @@ impl<'w> EpisodeWriter<'w> {
                 block_frames.map_or(usize::MAX, |frames| frames - open.waiting_frames as usize);
             let take = room.saturating_mul(frame_bytes).min(rest.len());
             let (head, tail) = rest.split_at(take);
-            open.add_values(head, head.len() / frame_bytes);
+            open.add_values(head, head.len() / frame_bytes)?;
             rest = tail;
             if block_frames == Some(open.waiting_frames as usize) {
                 self.submit()?;
@@ -153,17 +178,32 @@ impl<'w> EpisodeWriter<'w> {
             )));
         }
         open.expect(&place, frames.len())?;
+        if *open.frame == FrameType::Text
+            && let Some(frame) = frames
+                .iter()
+                .position(|frame| std::str::from_utf8(frame).is_err())
+        {
+            let frame = open.next as usize + frame;
+            return Err(invalid(format!("{place}: frame {frame} is not UTF-8 text")));
+        }
         let decoded = open.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         let block_frames = open.block_frames(decoded.max(1));
         for frame in frames {
-            let (_, open) = self.open_stream()?;
+            let (place, open) = self.open_stream()?;
+            if decoded == 0 && frame.len() > MAX_TEXT_BYTES {
+                return Err(invalid(format!(
+                    "{place}: text of frame {} has {} bytes, at most {MAX_TEXT_BYTES}; keep long documents beside the dataset",
+                    open.next,
+                    frame.len()
+                )));
+            }
             open.raw_bytes += if decoded > 0 {
                 decoded as u64
             } else {
                 frame.len() as u64
             };
             open.add_bytes(frame);
-            if block_frames == Some(open.waiting_frames as usize) {
+            if block_frames == Some(open.waiting_frames as usize) || open.is_full_of_text() {
                 self.submit()?;
             }
         }
@@ -191,15 +231,12 @@ impl<'w> EpisodeWriter<'w> {
             return Ok(());
         };
         if draft.streams.is_empty() {
-            return Err(invalid(format!(
-                "episode `{}` has no streams",
-                draft.info.id
-            )));
+            return Err(invalid(format!("{} has no streams", draft.info.label())));
         }
-        let id = draft.info.id.clone();
+        let settled = settled(&draft)?;
         let (pool, assembler, receipts) = self.writer.parts();
         pool.end_episode(draft, assembler, receipts)?;
-        self.writer.end_episode(id);
+        self.writer.end_episode(settled);
         Ok(())
     }
 
@@ -238,19 +275,15 @@ impl<'w> EpisodeWriter<'w> {
         if open.waiting_frames == 0 {
             return Ok(());
         }
-        let empty = match open.waiting {
-            BlockData::Values(_) => BlockData::Values(Vec::new()),
-            BlockData::Bytes(_) => BlockData::Bytes(Vec::new()),
-        };
         let first_frame = open.next - open.waiting_frames;
-        open.waiting_frames = 0;
         let block = Block {
             codec: Arc::clone(&open.choice.codec),
             frame: Arc::clone(&open.frame),
             page_frames: open.choice.page_frames,
-            data: std::mem::replace(&mut open.waiting, empty),
+            data: open.take_waiting()?,
             channels: open.channels,
             protected: Vec::new(),
+            learnt: None,
         };
         let choice = open.choice.clone();
         let job = Job {
@@ -259,7 +292,9 @@ impl<'w> EpisodeWriter<'w> {
             place,
             block,
         };
-        match self.protection.hold_back(job, choice) {
+        let staging = self.writer.staging();
+        let held = self.protection.hold_back(job, choice, &staging)?;
+        match held {
             Some(job) => self.hand_over(job),
             None => Ok(()),
         }
@@ -284,7 +319,7 @@ impl<'w> EpisodeWriter<'w> {
             job.block.protected = ranges;
         }
         let (pool, assembler, receipts) = self.writer.parts();
-        pool.submit(job, assembler, receipts)
+        long_run::submit(job, pool, assembler, receipts)
     }
 
     /// The position of the stream's clock among the episode's, which is added if no stream has the same.
@@ -301,17 +336,14 @@ impl<'w> EpisodeWriter<'w> {
         {
             let block = clock_block(&times).map_err(codec_at(place))?;
             let place = format!("{place}, timestamps");
+            let job = Job {
+                run: Run::Clock(position),
+                first_frame: 0,
+                place,
+                block,
+            };
             let (pool, assembler, receipts) = self.writer.parts();
-            pool.submit(
-                Job {
-                    run: Run::Clock(position),
-                    first_frame: 0,
-                    place,
-                    block,
-                },
-                assembler,
-                receipts,
-            )?;
+            long_run::submit(job, pool, assembler, receipts)?;
         }
         Ok(position)
     }
@@ -370,11 +402,8 @@ impl<'w> EpisodeWriter<'w> {
     }
 
     fn place(&self, stream: &str) -> String {
-        let id = self
-            .draft
-            .as_ref()
-            .map_or("", |draft| draft.info.id.as_str());
-        format!("episode `{id}`, stream `{stream}`")
+        let label = self.draft.as_ref().map(|draft| draft.info.label());
+        format!("{}, stream `{stream}`", label.unwrap_or_default())
     }
 }
 
@@ -384,6 +413,25 @@ impl Drop for EpisodeWriter<'_> {
             self.writer.abandon_episode();
         }
     }
+}
+
+/// What the episode settles for those after it.
+fn settled(draft: &EpisodeDraft) -> Result<Settled> {
+    let ty = |stream: &StreamDraft| {
+        let frame = stream
+            .schema
+            .frame_type()
+            .map_err(format_at("new episode"))?;
+        Ok((stream.schema.name.clone(), (stream.schema.kind, frame)))
+    };
+    let labels = draft.info.labels.iter();
+    Ok(Settled {
+        id: draft.info.id.clone(),
+        types: draft.streams.iter().map(ty).collect::<Result<_>>()?,
+        label_types: labels
+            .map(|(name, label)| (name.clone(), label.column_type()))
+            .collect(),
+    })
 }
 
 /// Explicit times as a block of int64 scalars.
@@ -399,5 +447,6 @@ fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
         data,
         channels: None,
         protected: Vec::new(),
+        learnt: None,
     })
 }

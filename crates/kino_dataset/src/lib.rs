@@ -6,12 +6,12 @@
 //!   episodes/<hash>.parquet    one row per episode                        table/
 //!   stats/<hash>.json          mean, std, min, max, quantiles per stream  stats/
 //!   shards/<hash>.kshard       pages of whole episodes                    kino_format
-//!   staging/                   unfinished work, which readers ignore      receipts.rs
+//!   staging/                   unfinished work, which readers ignore      staging.rs
 //! ```
 //!
 //! To write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
 //! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To train: [`Request`] → [`Windows`] → [`Sample`].
-//! To check: [`verify`].
+//! To check: [`verify`]. To tidy up: [`collect_garbage`].
 
 mod assembler;
 mod assembly;
@@ -25,14 +25,20 @@ mod episode;
 mod episode_writer;
 mod error;
 mod events;
+mod garbage;
 mod hash;
+mod lease;
+mod long_run;
 mod manifest;
 mod open_stream;
 mod plan;
 mod protection;
 mod receipts;
+mod resume;
 mod selection;
 mod shard_file;
+mod spill;
+mod staging;
 mod stats;
 mod storage;
 mod store;
@@ -46,16 +52,18 @@ mod window;
 mod writer;
 
 pub use attributes::JsonMap;
-pub use commit::Committed;
+pub use commit::{Committed, SourceRecord};
 pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, measure, processor};
 pub use dataset::Dataset;
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
 pub use events::{Detect, EventRule, Protected};
+pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use hash::Hash;
 pub use kino_format::{
-    Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema,
+    Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
+    escape_line, is_unprintable,
 };
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
@@ -67,7 +75,7 @@ pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
-pub use verify::{Damage, Depth, Verified, verify};
+pub use verify::{Damage, Depth, Verified, verify, verify_while};
 pub use window::{
     Anchor, Array, At, CountSource, EpisodeWindows, Goal, LeRobot, Located, Mask, MaskArray,
     MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Polarity, Rate, Request, Resolve,

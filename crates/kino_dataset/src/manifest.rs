@@ -12,6 +12,8 @@
 //! The id is the last line, so any changed byte is seen, and it names the version: two datasets
 //! with the same id have the same episodes. A manifest refers to files by hash only.
 
+use std::collections::HashSet;
+
 use kino_codec::FrameType;
 use kino_format::{FORMAT_VERSION, Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
@@ -21,6 +23,12 @@ use crate::hash::Hash;
 
 /// No manifest is larger than this.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
+
+/// No version has a higher number: the largest integer that every JSON reader keeps exactly.
+pub(crate) const MAX_VERSION: u64 = (1 << 53) - 1;
+
+/// No sum of a manifest's numbers is larger: what a signed integer of 64 bits holds.
+const MAX_SUM: u64 = i64::MAX as u64;
 
 /// The text between the last field and the id.
 const TRAILER_START: &str = ",\n  \"id\": \"";
@@ -103,6 +111,23 @@ impl StreamSummary {
         };
         schema.frame_type().map_err(format_at("manifest"))
     }
+
+    /// Refuses a name or type that no shard can have, and measures that are not numbers.
+    fn check(&self) -> Result<(), String> {
+        let schema = StreamSchema {
+            name: self.name.clone(),
+            kind: self.kind,
+            dtype: self.dtype.clone(),
+            shape: self.shape.clone(),
+            codec: "raw".to_owned(),
+        };
+        schema.check().map_err(|error| error.to_string())?;
+        let errors = [self.max_abs_error, self.sum_squared_error];
+        if errors.iter().any(|error| !(0.0..).contains(error)) {
+            return Err(format!("stream `{}` has a negative error", self.name));
+        }
+        Ok(())
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
@@ -153,7 +178,8 @@ impl Manifest {
             kinograph: "dataset".to_owned(),
             format: FORMAT_VERSION,
             min_reader: FORMAT_VERSION,
-            version: parent.map_or(1, |(manifest, _)| manifest.version + 1),
+            // `to_bytes` refuses a number after the last.
+            version: parent.map_or(1, |(manifest, _)| manifest.version.saturating_add(1)),
             parent: parent.map(|(_, id)| id.clone()),
             created: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
             tool: concat!("kinograph ", env!("CARGO_PKG_VERSION")).to_owned(),
@@ -181,6 +207,17 @@ impl Manifest {
 
     /// The file's bytes and the version's id.
     pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, String)> {
+        self.check().map_err(|what| {
+            invalid(format!(
+                "version {} cannot be written: {what}",
+                self.version
+            ))
+        })?;
+        self.print()
+    }
+
+    /// The same for a manifest that is known to be right.
+    pub(crate) fn print(&self) -> Result<(Vec<u8>, String)> {
         let text =
             serde_json::to_string_pretty(self).map_err(|error| invalid(error.to_string()))?;
         let body = text.strip_suffix("\n}").unwrap_or(&text);
@@ -216,8 +253,61 @@ impl Manifest {
                 format!("it says that it is version {}", manifest.version),
             ));
         }
+        manifest.check().map_err(|what| corrupt(place, what))?;
         Ok((manifest, id))
     }
+
+    /// Refuses what a manifest alone shows to be wrong, so that whoever adds numbers up or looks for a name need not.
+    fn check(&self) -> Result<(), String> {
+        if !(1..=MAX_VERSION).contains(&self.version) {
+            return Err(format!(
+                "version numbers go from 1 to {MAX_VERSION}, not to {}",
+                self.version
+            ));
+        }
+        let mut shards = HashSet::new();
+        if let Some(twice) = self
+            .shards
+            .iter()
+            .find(|shard| !shards.insert(shard.blake3))
+        {
+            return Err(format!("shard {} is listed twice", twice.blake3.to_hex()));
+        }
+        let mut names = HashSet::new();
+        for stream in &self.streams {
+            stream.check()?;
+            if !names.insert(&stream.name) {
+                return Err(format!("stream `{}` is listed twice", stream.name));
+            }
+        }
+        self.check_sums()
+    }
+
+    fn check_sums(&self) -> Result<(), String> {
+        let tables = [self.episodes.bytes, self.stats.bytes];
+        let files = self.shards.iter().map(|shard| shard.bytes).chain(tables);
+        let counted = self.shards.iter().map(|shard| shard.episodes);
+        let counted = counted.chain([self.episodes.count]);
+        let sums: [fn(&StreamSummary) -> u64; 6] = [
+            |stream| stream.episodes,
+            |stream| stream.frames,
+            |stream| stream.raw_bytes,
+            |stream| stream.bytes,
+            |stream| stream.stored_values,
+            |stream| stream.protected_frames,
+        ];
+        let mut streams = sums.iter().map(|number| self.streams.iter().map(number));
+        if fits(files) && fits(counted) && streams.all(fits) {
+            return Ok(());
+        }
+        Err(format!("its numbers add up to over {MAX_SUM}"))
+    }
+}
+
+/// Whether numbers have a sum that every reader can hold.
+fn fits(mut numbers: impl Iterator<Item = u64>) -> bool {
+    let sum = numbers.try_fold(0_u64, u64::checked_add);
+    sum.is_some_and(|sum| sum <= MAX_SUM)
 }
 
 /// The fields that every reader of every version must find.
@@ -318,6 +408,40 @@ mod tests {
             );
         }
         assert!(Manifest::parse("m", &bytes, 2).is_err());
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_summed_or_counted_on_are_refused_when_read_and_when_written() {
+        let shard = |bytes| ShardRef {
+            blake3: Hash::of(&u64::to_le_bytes(bytes)),
+            bytes,
+            episodes: 1,
+        };
+        let lies: [fn(&mut Manifest); 7] = [
+            |manifest| manifest.version = MAX_VERSION + 1,
+            |manifest| manifest.episodes.bytes = u64::MAX,
+            |manifest| manifest.streams[0].frames = u64::MAX,
+            |manifest| manifest.streams[0].max_abs_error = -1.0,
+            |manifest| manifest.streams[0].dtype = "float99".to_owned(),
+            |manifest| manifest.streams.push(manifest.streams[0].clone()),
+            |manifest| manifest.shards.push(manifest.shards[0].clone()),
+        ];
+        for (idx, lie) in lies.iter().enumerate() {
+            let mut lying = manifest();
+            lying.shards = vec![shard(1), shard(2)];
+            assert!(lying.to_bytes().is_ok());
+            lie(&mut lying);
+            assert!(lying.to_bytes().is_err(), "lie {idx}");
+            let (bytes, _) = lying.print().unwrap();
+            let error = Manifest::parse("here", &bytes, lying.version).unwrap_err();
+            assert!(error.to_string().contains("here"), "lie {idx}: {error}");
+        }
+        let mut last = manifest();
+        last.version = MAX_VERSION;
+        let tables = (last.episodes.clone(), last.stats.clone());
+        let next = Manifest::next(Some(&(last, String::new())), tables, "");
+        let error = next.to_bytes().unwrap_err();
+        assert!(error.to_string().contains("version numbers go"), "{error}");
     }
 
     #[test]

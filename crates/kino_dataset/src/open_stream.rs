@@ -8,9 +8,16 @@ use crate::encode::BlockData;
 use crate::error::{Result, invalid};
 use crate::events::Recorder;
 use crate::plan::Choice;
+use crate::spill::Spill;
 
 /// Frames are handed to the workers in blocks of about this many bytes: enough to be worth a thread's while.
-const BLOCK_BYTES: usize = 1 << 20;
+pub(crate) const BLOCK_BYTES: usize = 1 << 20;
+
+/// A page of text ends early when it has this many bytes, so that no reader has to refuse it.
+const MAX_TEXT_BLOCK: usize = 32 << 20;
+
+/// What a text takes in memory beside its bytes.
+const PER_TEXT: usize = 48;
 
 /// The stream that frames are being pushed to.
 #[derive(Debug)]
@@ -24,6 +31,10 @@ pub(crate) struct OpenStream {
     pub(crate) raw_bytes: u64,
     pub(crate) waiting: BlockData,
     pub(crate) waiting_frames: u32,
+    /// Bytes of text that wait.
+    pub(crate) waiting_text: usize,
+    /// Where the frames of a long run wait.
+    pub(crate) file: Option<Spill>,
     /// The rules that look for events in this stream.
     pub(crate) recorders: Vec<Recorder>,
 }
@@ -56,21 +67,60 @@ impl OpenStream {
         }
     }
 
-    pub(crate) fn add_values(&mut self, packed: &[u8], frames: usize) {
-        if let BlockData::Values(waiting) = &mut self.waiting {
-            waiting.extend_from_slice(packed);
-        }
+    pub(crate) fn add_values(&mut self, packed: &[u8], frames: usize) -> Result<()> {
         self.recorders
             .iter_mut()
             .for_each(|recorder| recorder.push(packed));
         self.count(frames);
+        let BlockData::Values(waiting) = &mut self.waiting else {
+            return Ok(());
+        };
+        match &mut self.file {
+            // Small pushes are gathered, large ones are not copied.
+            Some(file) if waiting.len() + packed.len() >= BLOCK_BYTES => {
+                file.push(waiting)?;
+                waiting.clear();
+                file.push(packed)
+            }
+            _ => {
+                waiting.extend_from_slice(packed);
+                Ok(())
+            }
+        }
     }
 
     pub(crate) fn add_bytes(&mut self, frame: &[u8]) {
         if let BlockData::Bytes(waiting) = &mut self.waiting {
             waiting.push(frame.to_vec());
         }
+        self.waiting_text += frame.len() + PER_TEXT;
         self.count(1);
+    }
+
+    /// Whether the texts that wait are worth a thread's while, or as many as a page may have.
+    pub(crate) fn is_full_of_text(&self) -> bool {
+        let is_page = (self.waiting_frames as usize).is_multiple_of(self.choice.page_frames.get());
+        *self.frame == FrameType::Text
+            && (self.waiting_text >= MAX_TEXT_BLOCK
+                || (is_page && self.waiting_text >= BLOCK_BYTES))
+    }
+
+    /// Takes the frames that wait.
+    pub(crate) fn take_waiting(&mut self) -> Result<BlockData> {
+        self.waiting_frames = 0;
+        self.waiting_text = 0;
+        let empty = match self.waiting {
+            BlockData::Bytes(_) => BlockData::Bytes(Vec::new()),
+            _ => BlockData::Values(Vec::new()),
+        };
+        let waiting = std::mem::replace(&mut self.waiting, empty);
+        match (self.file.take(), waiting) {
+            (Some(mut file), BlockData::Values(rest)) => {
+                file.push(&rest)?;
+                Ok(BlockData::File(file))
+            }
+            (_, waiting) => Ok(waiting),
+        }
     }
 
     fn count(&mut self, frames: usize) {

@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! written:   actions (events show here) │ joints (protects them) │ camera (protects them)
-//! joints:    one block, held back until the episode ends: events may show in any of its streams
+//! joints:    one block, held back until the episode ends: events may show in any of its streams;
+//!            beyond a few megabytes it waits in a file
 //! camera:    too large to hold back: every stream in which its events show has to come before it
 //! ```
 
 use std::ops::Range;
+use std::path::Path;
 
 use kino_codec::Scope;
 use kino_format::Clock;
@@ -16,7 +18,11 @@ use crate::encode::BlockData;
 use crate::error::{Result, invalid};
 use crate::events::{EventRule, Protected, Recorder, frames_in};
 use crate::plan::Choice;
+use crate::spill::Spill;
 use crate::stream_info::StreamInfo;
+
+/// More than this of an episode waits in files.
+const HELD_BYTES: usize = 16 << 20;
 
 /// A block, and how its stream is stored.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ pub(crate) struct Held {
 #[derive(Debug, Default)]
 pub(crate) struct Protection {
     waiting: Vec<Held>,
+    /// Bytes of them that are in memory.
+    in_memory: usize,
     /// Streams whose pages cannot wait, and how they are stored.
     gone: Vec<(String, Choice)>,
 }
@@ -61,18 +69,31 @@ impl Protection {
     }
 
     /// Keeps a block that events may still come for, or gives it back to be encoded now.
-    pub(crate) fn hold_back(&mut self, job: Job, choice: Choice) -> Option<Held> {
-        let waits = !choice.protect.is_empty() && choice.codec.scope() == Scope::Run;
-        let held = Held { job, choice };
-        if waits {
-            self.waiting.push(held);
-            return None;
+    pub(crate) fn hold_back(
+        &mut self,
+        mut job: Job,
+        choice: Choice,
+        staging: &Path,
+    ) -> Result<Option<Held>> {
+        if choice.protect.is_empty() || choice.codec.scope() != Scope::Run {
+            return Ok(Some(Held { job, choice }));
         }
-        Some(held)
+        if let BlockData::Values(bytes) = &job.block.data {
+            self.in_memory += bytes.len();
+            if self.in_memory > HELD_BYTES {
+                self.in_memory -= bytes.len();
+                let mut file = Spill::new(staging)?;
+                file.push(bytes)?;
+                job.block.data = BlockData::File(file);
+            }
+        }
+        self.waiting.push(Held { job, choice });
+        Ok(None)
     }
 
     /// The blocks that waited for the end of the episode.
     pub(crate) fn take_waiting(&mut self) -> Vec<Held> {
+        self.in_memory = 0;
         std::mem::take(&mut self.waiting)
     }
 }
@@ -98,15 +119,7 @@ pub(crate) fn frames_of(
     choice: &Choice,
 ) -> Vec<Range<usize>> {
     let first = job.first_frame as usize;
-    let size = job
-        .block
-        .frame
-        .as_values()
-        .map_or(1, |ty| ty.frame_bytes().max(1));
-    let frames = match &job.block.data {
-        BlockData::Values(bytes) => bytes.len() / size,
-        BlockData::Bytes(frames) => frames.len(),
-    };
+    let frames = job.block.frames();
     let in_block = |range: &Range<usize>| {
         let start = range.start.clamp(first, first + frames) - first;
         start..range.end.clamp(first, first + frames) - first

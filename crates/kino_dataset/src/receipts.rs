@@ -1,33 +1,36 @@
-//! What an interrupted pack has already done: one receipt per finished shard.
+//! What an interrupted writer has already done: one receipt per finished shard, in its staging area.
 //!
 //! ```text
-//! staging/<key>/000001.json      the shard, what its streams cost, their statistics
-//! staging/<key>/000001.parquet   the rows of its episodes
+//! 000001.json      the shard, what its streams cost, their statistics, the ids of its episodes
+//! 000001.parquet   the rows of its episodes
 //! ```
 //!
-//! The key is a hash of the plan and of what is packed, so that work is only taken up by the same
-//! pack. A receipt is written after its shard and removed after the commit; the JSON comes last and
-//! is put whole, so a receipt that can be read is complete.
+//! A receipt is written after its shard and removed after the commit; the JSON comes last and is put whole, so a
+//! receipt that can be read is complete.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, corrupt, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
+use crate::staging::Area;
 use crate::stats::StreamStats;
-use crate::store::{FileKind, Store};
+use crate::store::FileKind;
 use crate::table::{EpisodeRow, EpisodeTable, write_table};
 use crate::usage::Usage;
 
-/// The receipts of one pack.
+/// No part of a receipt is larger than this.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// The receipts of one staging area.
 #[derive(Debug)]
 pub(crate) struct Receipts {
-    store: Store,
-    folder: String,
+    area: Arc<Area>,
     next: u32,
 }
 
@@ -35,6 +38,7 @@ pub(crate) struct Receipts {
 #[derive(Debug)]
 pub(crate) struct Receipt {
     pub(crate) shard: ShardRef,
+    /// Rows with their position in the source's order; one without an id is numbered by the commit.
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
     pub(crate) usage: Usage,
     pub(crate) stats: BTreeMap<String, StreamStats>,
@@ -46,6 +50,8 @@ struct Body {
     shard: ShardRef,
     /// Position of each row in the source's order.
     positions: Vec<u64>,
+    /// Id of each row. In the rows' file stands a number instead: ids there are unique, and some rows have none yet.
+    ids: Vec<String>,
     /// BLAKE3 of the rows' file.
     rows: Hash,
     usage: Usage,
@@ -53,61 +59,58 @@ struct Body {
 }
 
 impl Receipts {
-    pub(crate) fn new(store: &Store, key: &str) -> Result<Self> {
-        let key = Hash::of(key.as_bytes()).to_hex();
-        let mut receipts = Self {
-            store: store.clone(),
-            folder: format!("staging/{}", &key[..16]),
-            next: 1,
-        };
-        receipts.next = receipts.numbers()?.last().map_or(1, |last| last + 1);
-        Ok(receipts)
+    /// The receipts in an area that this process holds.
+    pub(crate) fn of(area: Area) -> Result<Self> {
+        let next = numbers(&area.path())?.last().map_or(1, |last| last + 1);
+        let area = Arc::new(area);
+        Ok(Self { area, next })
     }
 
-    /// Whether only another pack has left something here.
-    pub(crate) fn are_anothers(&self) -> bool {
-        !self.path().exists() && Self::any(&self.store)
+    pub(crate) fn area(&self) -> Arc<Area> {
+        Arc::clone(&self.area)
     }
 
-    /// Whether any pack has left receipts.
-    pub(crate) fn any(store: &Store) -> bool {
-        let folders = fs::read_dir(store.root().join("staging"));
-        folders.is_ok_and(|mut folders| {
-            folders.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir()))
-        })
+    /// Whether there is nothing to resume.
+    pub(crate) fn is_empty(&self) -> bool {
+        numbers(&self.area.path()).is_ok_and(|numbers| numbers.is_empty())
     }
 
     /// Writes the receipt of a finished shard.
     pub(crate) fn write(&mut self, receipt: &Receipt) -> Result<()> {
-        let (positions, rows): (Vec<u64>, Vec<EpisodeRow>) = receipt.rows.iter().cloned().unzip();
+        let (positions, mut rows): (Vec<u64>, Vec<EpisodeRow>) =
+            receipt.rows.iter().cloned().unzip();
+        let number =
+            |(idx, row): (usize, &mut EpisodeRow)| std::mem::replace(&mut row.id, idx.to_string());
+        let ids = rows.iter_mut().enumerate().map(number).collect();
         let table = write_table(&rows)?;
         let body = Body {
             shard: receipt.shard.clone(),
             positions,
+            ids,
             rows: Hash::of(&table),
             usage: receipt.usage.clone(),
             stats: receipt.stats.clone(),
         };
         let json =
             serde_json::to_vec(&body).map_err(|error| crate::error::invalid(error.to_string()))?;
-        self.store.put_new(&self.key(self.next, "parquet"), table)?;
-        self.store.put_new(&self.key(self.next, "json"), json)?;
+        let store = self.area.store();
+        store.put_new(&self.key(self.next, "parquet"), table)?;
+        store.put_new(&self.key(self.next, "json"), json)?;
         self.next += 1;
         Ok(())
     }
 
-    /// The receipts whose shards are there, in order.
+    /// Every receipt whose shard is as it was written; slow, because shards are read again.
     pub(crate) fn read(&self) -> Result<Vec<Receipt>> {
         let mut receipts = Vec::new();
-        for number in self.numbers()? {
+        for number in numbers(&self.area.path())? {
             let receipt = self.read_one(number)?;
-            // The shard was made durable before its receipt: absent or short, it was removed by hand.
-            if self
-                .store
-                .size(&FileKind::Shard.key(&receipt.shard.blake3))
-                .ok()
-                == Some(receipt.shard.bytes)
-            {
+            let ShardRef { blake3, bytes, .. } = &receipt.shard;
+            let (store, key) = (self.area.store(), FileKind::Shard.key(blake3));
+            // It was made durable before its receipt: absent, short or changed, it was lost since, and its episodes have to be written again.
+            let is_there = store.size(&key).ok() == Some(*bytes)
+                && store.hash(&key, *bytes).is_ok_and(|hash| hash == *blake3);
+            if is_there {
                 receipts.push(receipt);
             }
         }
@@ -115,66 +118,78 @@ impl Receipts {
     }
 
     fn read_one(&self, number: u32) -> Result<Receipt> {
-        let place = self.store.path(&self.key(number, "json"));
-        let json = self.store.read(&self.key(number, "json"), 1 << 30)?;
+        let store = self.area.store();
+        let place = store.path(&self.key(number, "json"));
+        let json = store.read(&self.key(number, "json"), MAX_BYTES)?;
         let body: Body =
             serde_json::from_slice(&json).map_err(|error| corrupt(&place, error.to_string()))?;
-        let table = self.store.read(&self.key(number, "parquet"), 1 << 30)?;
+        let table = store.read(&self.key(number, "parquet"), MAX_BYTES)?;
+        let wrong = |what: &str| {
+            let what = format!(
+                "{what}; remove {} to start again",
+                self.area.path().display()
+            );
+            corrupt(&place, what)
+        };
         if Hash::of(&table) != body.rows {
-            return Err(corrupt(
-                place,
-                "its rows are not those that were written; remove the folder to start again",
-            ));
+            return Err(wrong("its rows are not those that were written"));
         }
         let rows = EpisodeTable::parse(table)?.rows()?;
-        if rows.len() != body.positions.len() {
-            return Err(corrupt(
-                place,
-                "it has another number of rows than positions",
-            ));
+        if [body.positions.len(), body.ids.len()] != [rows.len(); 2] {
+            return Err(wrong("it has another number of rows than positions or ids"));
         }
-        let rows = body.positions.into_iter().zip(rows).collect();
+        let named = body.ids.into_iter().zip(rows);
+        let named = named.map(|(id, row)| EpisodeRow { id, ..row });
         Ok(Receipt {
             shard: body.shard,
-            rows,
+            rows: body.positions.into_iter().zip(named).collect(),
             usage: body.usage,
             stats: body.stats,
         })
     }
 
-    /// Removes the receipts after the commit. What cannot be removed only takes space.
-    pub(crate) fn remove(&self) {
-        let folder = self.path();
-        let _ = fs::remove_dir_all(&folder);
-        self.store.sweep_staging();
-        if let Some(staging) = folder.parent() {
-            // Succeeds only when no other pack works here.
-            let _ = fs::remove_dir(staging);
-        }
+    /// Removes the area after the commit.
+    pub(crate) fn remove(self) {
+        self.area.remove();
     }
 
     fn key(&self, number: u32, ending: &str) -> String {
-        format!("{}/{number:06}.{ending}", self.folder)
+        self.area.file(&format!("{number:06}.{ending}"))
     }
+}
 
-    fn path(&self) -> PathBuf {
-        self.store.root().join(&self.folder)
+impl Drop for Receipts {
+    fn drop(&mut self) {
+        // A writer that leaves nothing to resume leaves nothing at all.
+        if self.is_empty() {
+            self.area.remove();
+        }
     }
+}
 
-    fn numbers(&self) -> Result<Vec<u32>> {
-        let folder = self.path();
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(io_at("list", folder.display().to_string()))?,
-        };
-        let number = |path: &Path| {
-            let is_json = path.extension().is_some_and(|ending| ending == "json");
-            path.file_stem()?.to_str()?.parse().ok().filter(|_| is_json)
-        };
-        let mut numbers: Vec<u32> = entries
-            .filter_map(|entry| number(&entry.ok()?.path()))
-            .collect();
-        numbers.sort_unstable();
-        Ok(numbers)
-    }
+/// The shards that the receipts in a folder name, and how many episodes they hold; what cannot be read is passed over.
+pub(crate) fn shards_of(folder: &Path) -> Result<Vec<ShardRef>> {
+    let shard = |number: u32| {
+        let text = fs::read(folder.join(format!("{number:06}.json"))).ok()?;
+        serde_json::from_slice::<Body>(&text).ok()
+    };
+    let bodies = numbers(folder)?.into_iter().filter_map(shard);
+    Ok(bodies.map(|body| body.shard).collect())
+}
+
+/// The numbers of the receipts in a folder, in rising order.
+fn numbers(folder: &Path) -> Result<Vec<u32>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(io_at("list", folder.display().to_string()))?,
+    };
+    let number = |path: &Path| {
+        let is_json = path.extension().is_some_and(|ending| ending == "json");
+        path.file_stem()?.to_str()?.parse().ok().filter(|_| is_json)
+    };
+    let mut numbers: Vec<u32> = entries
+        .filter_map(|entry| number(&entry.ok()?.path()))
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }

@@ -3,12 +3,14 @@
 //! Pages are appended as they come. An episode that is abandoned is cut off again, so the file
 //! always ends with a whole episode or with one that can still be ended.
 
-use std::collections::BTreeMap;
-use std::io::{Seek, SeekFrom, Write};
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
 
 use kino_codec::Scratch;
-use kino_format::{Clock, ClockRecord, NONE, Schema, ShardWriter, StreamRecord, StreamSchema};
+use kino_format::{
+    Clock, ClockRecord, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord, StreamSchema,
+};
 
 use crate::assembly::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
 use crate::attributes;
@@ -16,6 +18,7 @@ use crate::compare::Deviation;
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
+use crate::staging::Area;
 use crate::stats::StatsPart;
 use crate::store::Store;
 use crate::table::EpisodeRow;
@@ -74,12 +77,12 @@ impl Default for RunPages {
 }
 
 impl ShardFile {
-    pub(crate) fn new(store: &Store) -> Result<Self> {
+    pub(crate) fn new(area: &Area) -> Result<Self> {
         let mut buffer = Vec::new();
         let writer = ShardWriter::new(&mut buffer);
         let mut file = Self {
             writer,
-            file: store.staging_file()?,
+            file: area.shard_file()?,
             buffer,
             hasher: blake3::Hasher::new(),
             schema: Schema {
@@ -144,12 +147,54 @@ impl ShardFile {
             .map_err(error)
     }
 
+    /// Whether the schema has room for the streams of an episode.
+    pub(crate) fn has_room_for(&self, draft: &EpisodeDraft) -> bool {
+        if self.schema.streams.len() + draft.streams.len() <= MAX_STREAMS {
+            return true;
+        }
+        let mut known: HashMap<&str, Vec<&StreamSchema>> = HashMap::new();
+        for stream in &self.schema.streams {
+            known.entry(&stream.name).or_default().push(stream);
+        }
+        let is_new = |stream: &&StreamDraft| {
+            let alike = known.get(stream.schema.name.as_str());
+            alike.is_none_or(|alike| !alike.contains(&&stream.schema))
+        };
+        let new = draft.streams.iter().filter(is_new).count();
+        self.schema.streams.len() + new <= MAX_STREAMS
+    }
+
+    /// Moves the unfinished episode to a new shard.
+    pub(crate) fn move_episode(&mut self, area: &Area) -> Result<Self> {
+        self.flush()?;
+        let mut next = Self::new(area)?;
+        let error =
+            |path: &std::path::Path| io_at("copy an episode to", path.display().to_string());
+        let mut left = self.writer.position() - self.episode_start.0;
+        let mut file = self.file.as_file();
+        file.seek(SeekFrom::Start(self.episode_start.0))
+            .map_err(error(next.file.path()))?;
+        while left > 0 {
+            let len = usize::try_from(left)
+                .unwrap_or(FLUSH_BYTES)
+                .min(FLUSH_BYTES);
+            next.buffer.resize(len, 0);
+            file.read_exact(&mut next.buffer)
+                .map_err(error(next.file.path()))?;
+            next.flush()?;
+            left -= len as u64;
+        }
+        next.writer.take_episode(&mut self.writer);
+        self.abandon_episode()?;
+        Ok(next)
+    }
+
     pub(crate) fn end_episode(
         &mut self,
         draft: EpisodeDraft,
         mut runs: Vec<(Run, RunPages)>,
     ) -> Result<()> {
-        let place = format!("episode `{}`", draft.info.id);
+        let place = draft.info.label();
         let mut take = |run: Run| {
             let found = runs.iter().position(|(known, _)| *known == run);
             found.map(|idx| runs.swap_remove(idx).1).unwrap_or_default()

@@ -4,7 +4,7 @@
 //! demos.kino/
 //!   versions/00000001.json      put only if absent: that is the commit
 //!   episodes/<hash>.parquet     shards/<hash>.kshard     stats/<hash>.json
-//!   staging/                    work in progress; no reader looks here
+//!   staging/                    work in progress (staging.rs); no reader looks here
 //! ```
 //!
 //! The file names are made here from numbers and hashes and never taken from a file's text, so
@@ -12,12 +12,12 @@
 //! folder are synced) before the call returns. Calls block; without an async runtime the local
 //! store of `object_store` works on the calling thread, so blocking costs nothing extra.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::executor::block_on;
@@ -25,15 +25,19 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
-use crate::error::{DatasetError, Result, io_at, not_found};
+use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
 use crate::hash::Hash;
+use crate::manifest::MAX_VERSION;
 use crate::storage::{Emulated, Storage};
 
-/// How the names of unfinished shards in `staging/` begin.
-const STAGED_PREFIX: &str = "shard-";
+/// How long a writer waits for the turn of another before it goes on without.
+const TURN_WAIT: Duration = Duration::from_secs(30);
 
-/// An unfinished shard that was not written to for this long has lost its writer.
-const STALE_AFTER: Duration = Duration::from_secs(24 * 3600);
+/// How often it looks.
+const TURN_STEP: Duration = Duration::from_millis(5);
+
+/// Files are hashed in pieces of this size.
+const HASH_BYTES: usize = 8 << 20;
 
 /// What a content-addressed file holds, which decides its folder and ending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,16 @@ impl FileKind {
 /// The key of a version's manifest.
 pub(crate) fn version_key(version: u64) -> String {
     format!("versions/{version:08}.json")
+}
+
+/// The number that the name of a manifest stands for, or `u64::MAX` for a larger one; `None` for any other name.
+fn version_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".json")?;
+    let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
+    // Only the one way to write a number counts: `1.json` is not version 1.
+    let is_canonical = digits.len() == 8 || (digits.len() > 8 && !digits.starts_with('0'));
+    let version = digits.parse().unwrap_or(u64::MAX);
+    (is_number && is_canonical && version > 0).then_some(version)
 }
 
 /// Whether a conditional put created the object.
@@ -100,10 +114,30 @@ impl Store {
         })
     }
 
-    /// The store at a folder that is made if it is not there.
+    /// The store at a folder that is made, durably, if it is not there.
     pub(crate) fn create(root: &Path) -> Result<Self> {
-        fs::create_dir_all(root).map_err(io_at("create", root.display().to_string()))?;
+        create_folder(root).map_err(io_at("create", root.display().to_string()))?;
         Self::open(root)
+    }
+
+    /// Waits for its turn to register a writer, to commit or to collect garbage, which others then wait for.
+    ///
+    /// Correctness does not rest on it, since a manifest is put only if absent: it saves rivals the work of a lost attempt.
+    /// So a file system without locks, or a process that was stopped in the middle of its turn, holds nobody up for ever.
+    pub(crate) fn turn(&self) -> Turn {
+        let deadline = Instant::now() + TURN_WAIT;
+        let Ok(folder) = File::open(&self.root) else {
+            return Turn(None);
+        };
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Turn(Some(folder)),
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(TURN_STEP);
+                }
+                Err(_) => return Turn(None),
+            }
+        }
     }
 
     /// The same files, read as if they lay on another storage.
@@ -128,13 +162,16 @@ impl Store {
     pub(crate) fn read(&self, key: &str, limit: u64) -> Result<Bytes> {
         let size = self.size(key)?;
         if size > limit {
-            return Err(crate::error::corrupt(
+            return Err(corrupt(
                 self.path(key),
                 format!("{size} bytes, at most {limit} are expected"),
             ));
         }
-        block_on(async { self.inner.get(&Key::from(key)).await?.bytes().await })
-            .map_err(|error| at("read", &self.root.join(key), error))
+        // No more than was counted: a file that grows meanwhile stays within the limit.
+        match size {
+            0 => Ok(Bytes::new()),
+            _ => self.read_stored(key, 0..size),
+        }
     }
 
     /// Bytes `range` of the object.
@@ -142,6 +179,7 @@ impl Store {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
+        self.size(key)?;
         match &self.emulated {
             Some(emulated) => emulated.read(key, range.clone(), || self.read_stored(key, range)),
             None => self.read_stored(key, range),
@@ -165,30 +203,35 @@ impl Store {
         Ok(())
     }
 
-    /// The object's length.
+    /// The object's length, without opening it: a FIFO would block for ever, and a device may have no end.
     pub(crate) fn size(&self, key: &str) -> Result<u64> {
-        let meta = block_on(self.inner.head(&Key::from(key)));
-        meta.map(|meta| meta.size)
-            .map_err(|error| at("read", &self.root.join(key), error))
+        let path = self.root.join(key);
+        match fs::metadata(&path) {
+            Ok(meta) if meta.is_file() => Ok(meta.len()),
+            Ok(_) => Err(corrupt(self.path(key), "it is not a regular file")),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(not_found(format!("{} does not exist", path.display())))
+            }
+            Err(error) => Err(io_at("read", self.path(key))(error)),
+        }
     }
 
     /// The version numbers that have a manifest, in rising order.
     pub(crate) fn versions(&self) -> Result<Vec<u64>> {
         let listed = block_on(self.inner.list_with_delimiter(Some(&Key::from("versions"))));
         let listed = listed.map_err(|error| at("list", &self.root.join("versions"), error))?;
-        let number = |key: &Key| {
-            let name = key.filename()?;
-            let version: u64 = name.strip_suffix(".json")?.parse().ok()?;
-            // Only the one way to write a number counts: `1.json` is not version 1.
-            (version > 0 && version_key(version) == format!("versions/{name}")).then_some(version)
-        };
-        let mut versions: Vec<u64> = listed
-            .objects
-            .iter()
-            .filter_map(|object| number(&object.location))
-            .collect();
+        let names = listed.objects.iter();
+        let names = names.filter_map(|object| object.location.filename());
+        let mut versions: Vec<u64> = names.filter_map(version_of).collect();
         versions.sort_unstable();
-        Ok(versions)
+        match versions.last() {
+            // It would be the head for ever: no version could follow it.
+            Some(&last) if last > MAX_VERSION => {
+                let what = format!("a version number over {MAX_VERSION}; remove that file");
+                Err(corrupt(self.path("versions"), what))
+            }
+            _ => Ok(versions),
+        }
     }
 
     /// Writes the object unless there is one: of two rivals exactly one creates it.
@@ -210,49 +253,32 @@ impl Store {
     /// Writes a small content-addressed file and returns its hash.
     pub(crate) fn put_hashed(&self, kind: FileKind, bytes: Vec<u8>) -> Result<(Hash, u64)> {
         let (hash, len) = (Hash::of(&bytes), bytes.len() as u64);
-        // Already there means already the same bytes.
-        self.put_new(&kind.key(&hash), bytes)?;
+        let key = kind.key(&hash);
+        if self.put_new(&key, bytes.clone())? == Put::AlreadyThere {
+            // Under its own hash there should be nothing but these bytes; a damaged leftover would spoil the version that names it.
+            let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
+            if !is_same {
+                self.replace(&key, bytes)?;
+            }
+        }
         Ok((hash, len))
     }
 
-    /// A new file in `staging/`, removed again unless it is published.
-    pub(crate) fn staging_file(&self) -> Result<tempfile::NamedTempFile> {
-        let folder = self.staging()?;
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(STAGED_PREFIX);
-        // A temporary file is private by default, a dataset is for everyone the umask lets in.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        builder
-            .tempfile_in(&folder)
-            .map_err(io_at("create a file in", folder.display().to_string()))
+    /// Puts the right bytes in the place of damaged ones.
+    fn replace(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
+        block_on(self.inner.put(&Key::from(key), PutPayload::from(bytes)))
+            .map(drop)
+            .map_err(|error| at("write", &self.root.join(key), error))
     }
 
-    /// The `staging/` folder, made if it is not there.
-    pub(crate) fn staging(&self) -> Result<PathBuf> {
-        let folder = self.root.join("staging");
-        fs::create_dir_all(&folder).map_err(io_at("create", folder.display().to_string()))?;
-        Ok(folder)
-    }
-
-    /// Removes shards in `staging/` that no living writer can be working on: a killed one leaves them behind.
-    pub(crate) fn sweep_staging(&self) {
-        let is_stale = |entry: &fs::DirEntry| {
-            let age = entry.metadata().and_then(|meta| meta.modified());
-            let is_shard = entry
-                .file_name()
-                .to_string_lossy()
-                .starts_with(STAGED_PREFIX);
-            is_shard && age.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > STALE_AFTER))
-        };
-        let entries = fs::read_dir(self.root.join("staging"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        // What cannot be removed only takes space.
-        entries
-            .filter(is_stale)
-            .for_each(|entry| drop(fs::remove_file(entry.path())));
+    /// The BLAKE3 of a whole object, read a piece at a time.
+    pub(crate) fn hash(&self, key: &str, len: u64) -> Result<Hash> {
+        let mut hasher = blake3::Hasher::new();
+        for start in (0..len).step_by(HASH_BYTES) {
+            let end = len.min(start + HASH_BYTES as u64);
+            hasher.update(&self.read_stored(key, start..end)?);
+        }
+        Ok(Hash::from(*hasher.finalize().as_bytes()))
     }
 
     /// Moves a finished shard to its place, durably.
@@ -274,8 +300,42 @@ impl Store {
     }
 }
 
+/// The right to change what a dataset's folder holds; see [`Store::turn`].
+#[derive(Debug)]
+pub(crate) struct Turn(Option<File>);
+
+impl Turn {
+    /// Whether nobody else can have it: not so on a file system without locks, or after a wait without end.
+    pub(crate) fn is_exclusive(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        // Not left to closing: a process that was forked meanwhile holds the same file open.
+        let _ = self.0.as_ref().map(File::unlock);
+    }
+}
+
+/// Makes a folder and its parents, and their names durable.
+pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
+    let mut missing = Vec::new();
+    let mut above = Some(folder);
+    while let Some(path) = above.filter(|path| !path.as_os_str().is_empty() && !path.exists()) {
+        missing.push(path);
+        above = path.parent();
+    }
+    fs::create_dir_all(folder)?;
+    for path in missing {
+        let parent = path.parent().filter(|path| !path.as_os_str().is_empty());
+        sync_folder(parent.unwrap_or(Path::new(".")))?;
+    }
+    Ok(())
+}
+
 /// Makes the names in a folder durable.
-fn sync_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {
         File::open(folder)?.sync_all()
     } else {
@@ -348,6 +408,61 @@ mod tests {
     }
 
     #[test]
+    fn a_version_number_that_none_can_follow_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        store.put_new(&version_key(MAX_VERSION), vec![1]).unwrap();
+        assert_eq!(store.versions().unwrap(), [MAX_VERSION]);
+        for name in [
+            (MAX_VERSION + 1).to_string(),
+            u64::MAX.to_string(),
+            "9".repeat(40),
+        ] {
+            let key = format!("versions/{name}.json");
+            store.put_new(&key, vec![1]).unwrap();
+            let error = store.versions().unwrap_err();
+            assert!(
+                error.to_string().contains("a version number over"),
+                "{error}"
+            );
+            fs::remove_file(folder.path().join(key)).unwrap();
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn what_is_not_a_regular_file_is_refused_before_it_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::create(folder.path()).unwrap();
+        let shards = folder.path().join("shards");
+        fs::create_dir(&shards).unwrap();
+        fs::create_dir(shards.join("folder")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", shards.join("device")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(shards.join("socket")).unwrap();
+        let fifo = shards.join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        for name in ["folder", "device", "socket", "fifo"] {
+            let key = format!("shards/{name}");
+            let refused = [
+                store.read(&key, 100).unwrap_err(),
+                store.read_range(&key, 0..1).unwrap_err(),
+                store.size(&key).unwrap_err(),
+            ];
+            for error in refused {
+                assert!(
+                    error.to_string().contains("not a regular file"),
+                    "{name}: {error}"
+                );
+            }
+        }
+        // A link to a regular file is a regular file: caches keep datasets as links to blobs.
+        fs::write(folder.path().join("blob"), b"123").unwrap();
+        std::os::unix::fs::symlink("../blob", shards.join("link")).unwrap();
+        assert_eq!(&store.read("shards/link", 3).unwrap()[..], b"123");
+    }
+
+    #[test]
     fn a_missing_folder_or_file_is_not_found() {
         let folder = tempfile::tempdir().unwrap();
         assert!(
@@ -362,16 +477,5 @@ mod tests {
             Err(DatasetError::NotFound { .. })
         ));
         assert_eq!(store.versions().unwrap(), Vec::<u64>::new());
-    }
-
-    #[test]
-    fn a_shard_that_lost_its_writer_is_swept_away_after_a_day() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::create(folder.path()).unwrap();
-        let [old, new] = [(); 2].map(|()| store.staging_file().unwrap().keep().unwrap());
-        let yesterday = std::time::SystemTime::now() - 2 * STALE_AFTER;
-        old.0.set_modified(yesterday).unwrap();
-        store.sweep_staging();
-        assert!(!old.1.exists() && new.1.exists());
     }
 }

@@ -143,7 +143,7 @@ impl StoredStream {
         };
         FramesMut::packed(ty, page.range.len(), out)
             .and_then(|mut dest| decoder.decode(stored, page.range.clone(), &mut dest, scratch))
-            .and_then(|()| check_truth_values(ty, out))
+            .and_then(|()| check_bools(ty, out))
             .map_err(|error| self.at_page(page, error))
     }
 
@@ -211,10 +211,10 @@ impl StoredStream {
     }
 }
 
-/// A byte that is neither 0 nor 1 is undefined behaviour in whoever takes it for a truth value.
-fn check_truth_values(ty: &ValueType, values: &[u8]) -> Result<(), CodecError> {
+/// A byte that is neither 0 nor 1 is undefined behaviour in code that takes it for a bool.
+pub(crate) fn check_bools(ty: &ValueType, values: &[u8]) -> Result<(), CodecError> {
     if ty.dtype() == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
-        let what = "a truth value is neither 0 nor 1".to_owned();
+        let what = "a bool is neither 0 nor 1".to_owned();
         return Err(CodecError::Corrupt {
             codec: "bool",
             what,

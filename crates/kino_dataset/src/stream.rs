@@ -60,6 +60,11 @@ impl Stream {
         self.own.record().clock
     }
 
+    /// The first frame that it stores itself.
+    pub(crate) fn own_start(&self) -> usize {
+        self.own.record().own_start as usize
+    }
+
     /// Bytes of its decoded frames.
     pub(crate) fn raw_bytes(&self) -> u64 {
         self.own.record().raw_bytes

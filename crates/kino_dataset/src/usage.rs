@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use kino_codec::FrameType;
 use kino_format::{Kind, StreamSchema};
 use serde::{Deserialize, Serialize};
 
 use crate::compare::psnr_db;
+use crate::error::{Result, format_at};
 use crate::manifest::StreamSummary;
 
 /// The cost of every stream, in the order in which they first came.
@@ -66,7 +68,7 @@ impl StreamUsage {
         if self.schema.dtype == "text" {
             self.raw_bytes
         } else {
-            self.stored_values * width as u64
+            self.stored_values.saturating_mul(width as u64)
         }
     }
 
@@ -77,14 +79,14 @@ impl StreamUsage {
     }
 
     fn merge(&mut self, other: &Self) {
-        self.episodes += other.episodes;
-        self.frames += other.frames;
-        self.raw_bytes += other.raw_bytes;
-        self.bytes += other.bytes;
+        self.episodes = self.episodes.saturating_add(other.episodes);
+        self.frames = self.frames.saturating_add(other.frames);
+        self.raw_bytes = self.raw_bytes.saturating_add(other.raw_bytes);
+        self.bytes = self.bytes.saturating_add(other.bytes);
         self.max_abs_error = self.max_abs_error.max(other.max_abs_error);
-        self.sum_squared_error += other.sum_squared_error;
-        self.stored_values += other.stored_values;
-        self.protected_frames += other.protected_frames;
+        self.sum_squared_error = add_errors(self.sum_squared_error, other.sum_squared_error);
+        self.stored_values = self.stored_values.saturating_add(other.stored_values);
+        self.protected_frames = self.protected_frames.saturating_add(other.protected_frames);
         self.encode_time += other.encode_time;
         self.decode_time += other.decode_time;
     }
@@ -108,6 +110,15 @@ impl Usage {
         for stream in other.streams {
             self.add(&stream.schema.clone(), |known| known.merge(&stream));
         }
+    }
+
+    /// The type of every stream, by name.
+    pub(crate) fn types(&self) -> Result<Vec<(String, (Kind, FrameType))>> {
+        let ty = |stream: &StreamUsage| {
+            let frame = stream.schema.frame_type().map_err(format_at("receipt"))?;
+            Ok((stream.schema.name.clone(), (stream.schema.kind, frame)))
+        };
+        self.streams.iter().map(ty).collect()
     }
 
     pub(crate) fn into_streams(self) -> Vec<StreamUsage> {
@@ -158,13 +169,18 @@ impl StreamSummary {
         if !self.codecs.contains(&usage.schema.codec) {
             self.codecs.push(usage.schema.codec.clone());
         }
-        self.episodes += usage.episodes;
-        self.frames += usage.frames;
-        self.raw_bytes += usage.raw_bytes;
-        self.bytes += usage.bytes;
+        self.episodes = self.episodes.saturating_add(usage.episodes);
+        self.frames = self.frames.saturating_add(usage.frames);
+        self.raw_bytes = self.raw_bytes.saturating_add(usage.raw_bytes);
+        self.bytes = self.bytes.saturating_add(usage.bytes);
         self.max_abs_error = self.max_abs_error.max(usage.max_abs_error);
-        self.sum_squared_error += usage.sum_squared_error;
-        self.stored_values += usage.stored_values;
-        self.protected_frames += usage.protected_frames;
+        self.sum_squared_error = add_errors(self.sum_squared_error, usage.sum_squared_error);
+        self.stored_values = self.stored_values.saturating_add(usage.stored_values);
+        self.protected_frames = self.protected_frames.saturating_add(usage.protected_frames);
     }
+}
+
+/// The sum of two sums of squares; JSON has no infinity, so it ends at the largest number.
+fn add_errors(a: f64, b: f64) -> f64 {
+    (a + b).min(f64::MAX)
 }

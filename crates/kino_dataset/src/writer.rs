@@ -15,19 +15,21 @@
 //! takes these up again. Memory is bounded by [`WriterOptions::memory_bytes`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kino_codec::FrameType;
-use kino_format::Kind;
+use kino_format::{Kind, is_unprintable};
 
 use crate::assembler::Assembler;
 use crate::assembly::Pool;
-use crate::commit::{self, Base, Committed};
+use crate::commit::{self, Additions, Base, Committed, SourceRecord};
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};
 use crate::events::Protected;
 use crate::plan::Plan;
-use crate::receipts::Receipts;
+use crate::receipts::{Receipt, Receipts};
+use crate::resume::{self, TakenUp};
+use crate::staging::{Area, FoundArea, Settings};
 use crate::store::Store;
 use crate::table::{Label, refuse_name};
 
@@ -38,15 +40,16 @@ pub struct WriterOptions {
     pub plan: Plan,
     /// A shard is closed when it has reached this many bytes.
     pub shard_bytes: u64,
-    /// The most memory for frames that wait to be encoded or written. One vector stream of an
-    /// episode is held whole and may exceed it alone.
+    /// The most memory for frames that wait to be encoded or written, with what their codecs work with. One
+    /// block may exceed it alone: a page, or a run of up to 4,194,304 numbers, which takes about 200 MB.
     pub memory_bytes: usize,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
     /// What is known of the whole dataset (`env_args`, …), kept in the manifest.
     pub attributes: serde_json::Map<String, serde_json::Value>,
-    /// What is being packed, so that [`Start::Resume`] only takes up its own work.
-    pub resume_key: String,
+    /// What is being written and how, by name: [`Start::Resume`] takes up work under the same settings only. The plan
+    /// is always one of them.
+    pub settings: BTreeMap<String, String>,
 }
 
 impl Default for WriterOptions {
@@ -57,7 +60,7 @@ impl Default for WriterOptions {
             memory_bytes: 512 << 20,
             threads: 0,
             attributes: serde_json::Map::new(),
-            resume_key: String::new(),
+            settings: BTreeMap::new(),
         }
     }
 }
@@ -69,14 +72,15 @@ pub enum Start {
     New,
     /// A dataset, to which episodes are added.
     Append,
-    /// An interrupted pack with the same `resume_key` and plan, whose finished shards are kept.
+    /// Nothing, a dataset, or the work of an interrupted writer with the same plan and settings, whose finished shards
+    /// are taken up.
     Resume,
 }
 
 /// What is known of an episode beside its streams.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeInfo {
-    /// Its name, unique in the dataset; made from its position if empty.
+    /// Its name, unique in the dataset. If empty, the commit makes it `episode_<n>`, with the next numbers that are free.
     pub id: String,
     /// Where it stands in the table among the episodes of this commit; the order of writing if absent.
     pub position: Option<u64>,
@@ -102,17 +106,32 @@ pub struct EpisodeInfo {
     pub labels: BTreeMap<String, Label>,
 }
 
+impl EpisodeInfo {
+    /// What messages call it.
+    pub(crate) fn label(&self) -> String {
+        match (self.id.as_str(), self.position) {
+            ("", Some(position)) => format!("episode {position} of this writer"),
+            (id, _) => format!("episode `{id}`"),
+        }
+    }
+}
+
 /// Writes one new version of a dataset.
 #[derive(Debug)]
 pub struct DatasetWriter {
-    pub(crate) store: Store,
+    store: Store,
     pub(crate) options: WriterOptions,
     pub(crate) pool: Pool,
     pub(crate) assembler: Assembler,
+    start: Start,
     base: Base,
+    /// This writer's own receipts, then those that it has taken up.
     receipts: Receipts,
+    taken_up: Vec<Receipts>,
+    sources: Vec<SourceRecord>,
     ids: HashSet<String>,
     resumed: HashSet<String>,
+    interrupted: u64,
     types: HashMap<String, (Kind, FrameType)>,
     label_types: HashMap<String, &'static str>,
     begun: u64,
@@ -121,64 +140,80 @@ pub struct DatasetWriter {
 impl DatasetWriter {
     /// Starts to write into the folder `path`, which is made if it is not there.
     pub fn open(path: &Path, start: Start, options: WriterOptions) -> Result<Self> {
-        if let Some(quality) = options
-            .plan
-            .quality
-            .filter(|quality| !(1..=100).contains(quality))
-        {
-            return Err(invalid(format!("quality {quality} is not from 1 to 100")));
-        }
+        check_quality(&options.plan)?;
         options.plan.check()?;
         let store = match start {
             Start::New | Start::Resume => Store::create(path)?,
             Start::Append => Store::open(path)?,
         };
-        let base = Base::read(&store)?;
-        check_target(&store, start, &base)?;
-        let key = serde_json::to_string(&options.plan).unwrap_or_default() + &options.resume_key;
-        let receipts = Receipts::new(&store, &key)?;
-        let mut ids: HashSet<String> = base.ids()?;
-        if start == Start::Resume && receipts.are_anothers() {
-            let root = store.root().display();
-            let what = format!(
-                "{root} holds an interrupted pack of another source or plan; repeat that one's options, or remove the folder"
-            );
-            return Err(DatasetError::Exists { what });
-        }
-        let taken = if start == Start::Resume {
-            receipts.read()?
-        } else {
-            Vec::new()
-        };
-        let mut assembler = Assembler::new(store.clone(), options.shard_bytes);
-        let mut resumed = HashSet::new();
-        for receipt in taken {
-            resumed.extend(receipt.rows.iter().map(|(_, row)| row.id.clone()));
-            assembler.take_up(receipt);
-        }
-        ids.extend(resumed.iter().cloned());
-        let types = base.types()?;
-        let label_types = base.label_types()?;
         let pool = Pool::new(options.threads, options.memory_bytes)?;
-        let begun = resumed.len() as u64;
-        Ok(Self {
+        let settings = settings(&options);
+        let turn = store.turn();
+        let base = Base::read(&store)?;
+        let found = FoundArea::all(&store)?;
+        check_target(&store, start, (&base, &found))?;
+        let taken = match start {
+            Start::Resume => resume::take_up(found, &settings, &base)?,
+            Start::New | Start::Append => TakenUp {
+                left: resume::interrupted(&found),
+                ..TakenUp::default()
+            },
+        };
+        let receipts = Receipts::of(Area::create(&store, &settings)?)?;
+        drop(turn);
+        let mut writer = Self {
+            assembler: Assembler::new(receipts.area(), options.shard_bytes),
+            ids: base.ids()?,
+            types: base.types()?,
+            label_types: base.label_types()?,
+            sources: Vec::new(),
+            resumed: HashSet::new(),
+            begun: 0,
             store,
             options,
             pool,
-            assembler,
+            start,
             base,
             receipts,
-            ids,
-            resumed,
-            types,
-            label_types,
-            begun,
-        })
+            taken_up: taken.areas,
+            interrupted: taken.left,
+        };
+        let mut work = taken.work.into_iter();
+        work.try_for_each(|receipt| writer.take_up(receipt))?;
+        Ok(writer)
     }
 
-    /// The ids of the episodes that an interrupted pack had finished, which need not be written again.
+    /// Counts a shard that an interrupted writer had finished.
+    fn take_up(&mut self, receipt: Receipt) -> Result<()> {
+        for (position, row) in &receipt.rows {
+            self.begun = self.begun.max(position + 1);
+            let id = match row.id.as_str() {
+                "" => format!("episode_{}", self.base.len() + position),
+                id => id.to_owned(),
+            };
+            self.ids.extend((!row.id.is_empty()).then(|| id.clone()));
+            self.resumed.insert(id);
+            for (name, label) in &row.labels {
+                let column = label.column_type();
+                self.label_types.entry(name.clone()).or_insert(column);
+            }
+        }
+        for (name, ty) in receipt.usage.types()? {
+            self.types.entry(name).or_insert(ty);
+        }
+        self.assembler.take_up(receipt);
+        Ok(())
+    }
+
+    /// The ids of the episodes that an interrupted writer had finished, which need not be written again. One that was
+    /// given no id has the one it would get if it were committed alone.
     pub fn resumed(&self) -> &HashSet<String> {
         &self.resumed
+    }
+
+    /// How many finished episodes of interrupted writers lie in the dataset's `staging/` and were not taken up.
+    pub fn interrupted(&self) -> u64 {
+        self.interrupted
     }
 
     /// Adds to what is known of the whole dataset; a name that is there already gets the new value.
@@ -186,31 +221,38 @@ impl DatasetWriter {
         self.options.attributes.extend(attributes);
     }
 
+    /// Adds to what is known of where the episodes come from. What a source says of itself replaces nothing that the
+    /// dataset has already: another value of the same name is kept as `<name>@<source>`.
+    pub fn add_source(&mut self, source: SourceRecord) {
+        self.sources.push(source);
+    }
+
     /// Starts the next episode.
     pub fn episode(&mut self, mut info: EpisodeInfo) -> Result<EpisodeWriter<'_>> {
         let position = info.position.unwrap_or(self.begun);
         info.position = Some(position);
-        if info.id.is_empty() {
-            info.id = format!("episode_{}", self.base.len() + position);
-        }
         if self.ids.contains(&info.id) {
             return Err(invalid(format!(
                 "episode `{}` is in the dataset already; ids are unique, give it another (`--prefix` for all of a source)",
                 info.id
             )));
         }
-        if info.id.len() > 255 || info.id.chars().any(char::is_control) {
+        if info.id.len() > 255 {
+            let len = info.id.len();
             return Err(invalid(format!(
-                "episode id {:?} is over 255 bytes or has control characters",
-                info.id
+                "an episode id of {len} bytes; use at most 255"
             )));
         }
+        check_printable("episode id", &info.id)?;
         self.check_labels(&info)?;
         self.begun += 1;
         Ok(EpisodeWriter::new(self, info))
     }
 
     /// Makes everything written visible as one new version.
+    ///
+    /// Where there is nothing to add, that is the version that was there. If it fails, everything that was written stays
+    /// in `staging/`, where [`Start::Resume`] finds it.
     pub fn commit(mut self, message: &str) -> Result<Committed> {
         self.pool
             .drain_all(&mut self.assembler, &mut self.receipts)?;
@@ -220,54 +262,74 @@ impl DatasetWriter {
                 "no episode was written; a dataset has at least one",
             ));
         }
-        let committed = commit::commit(
-            &self.store,
-            self.base,
-            finished,
-            (&self.options.attributes, message),
-        )?;
+        let is_nothing = finished.rows.is_empty() && self.sources.is_empty();
+        if let (true, true, Some(head)) = (
+            is_nothing,
+            self.options.attributes.is_empty(),
+            self.base.committed(),
+        ) {
+            self.taken_up.into_iter().for_each(Receipts::remove);
+            return Ok(head);
+        }
+        let additions = Additions {
+            finished: &finished,
+            attributes: &self.options.attributes,
+            sources: &self.sources,
+            message,
+        };
+        let committed = commit::commit(&self.store, self.base, self.start, &additions)?;
+        self.taken_up.into_iter().for_each(Receipts::remove);
         self.receipts.remove();
-        Ok(committed)
+        Ok(Committed {
+            streams: finished.usage.into_streams(),
+            ..committed
+        })
     }
 
     /// Refuses labels that the table could not hold, before an hour of packing is lost to them.
-    fn check_labels(&mut self, info: &EpisodeInfo) -> Result<()> {
+    fn check_labels(&self, info: &EpisodeInfo) -> Result<()> {
         for (name, label) in &info.labels {
             if let Some(why) = refuse_name(name) {
-                return Err(invalid(format!("episode `{}`: {why}", info.id)));
+                return Err(invalid(format!("{}: {why}", info.label())));
+            }
+            if !self.label_types.contains_key(name) {
+                check_printable("label name", name)?;
             }
             let here = label.column_type();
-            let known = *self.label_types.entry(name.clone()).or_insert(here);
+            let known = self.label_types.get(name).copied().unwrap_or(here);
             if known != here {
-                let id = &info.id;
                 return Err(invalid(format!(
-                    "label `{name}` of episode `{id}` is a {here}, in other episodes a {known}"
+                    "label `{name}` of {} is a {here}, in other episodes a {known}",
+                    info.label()
                 )));
             }
         }
         Ok(())
     }
 
-    /// Remembers the type of a stream, or refuses one that differs from what the dataset has.
-    pub(crate) fn check_type(&mut self, name: &str, kind: Kind, frame: &FrameType) -> Result<()> {
-        let known = self
-            .types
-            .entry(name.to_owned())
-            .or_insert_with(|| (kind, frame.clone()));
-        if *known != (kind, frame.clone()) {
-            let (known_kind, known_frame) = known;
-            return Err(invalid(format!(
-                "stream `{name}` is {} {frame} here and {} {known_frame} in other episodes; \
-                 give it another name or convert it",
-                kind.name(),
-                known_kind.name()
-            )));
+    /// Refuses a stream whose type differs from what the dataset has.
+    pub(crate) fn check_type(&self, name: &str, kind: Kind, frame: &FrameType) -> Result<()> {
+        match self.types.get(name) {
+            Some((known_kind, known_frame)) if (*known_kind, known_frame) != (kind, frame) => {
+                Err(invalid(format!(
+                    "stream `{name}` is {} {frame} here and {} {known_frame} in other episodes; \
+                     give it another name or convert it",
+                    kind.name(),
+                    known_kind.name()
+                )))
+            }
+            Some(_) => Ok(()),
+            // A stream that the dataset has keeps its name.
+            None => check_printable("stream name", name),
         }
-        Ok(())
     }
 
-    pub(crate) fn end_episode(&mut self, id: String) {
-        self.ids.insert(id);
+    /// Remembers what a finished episode has settled: its id, and the types of its streams and labels.
+    pub(crate) fn end_episode(&mut self, settled: Settled) {
+        self.ids
+            .extend(Some(settled.id).filter(|id| !id.is_empty()));
+        self.types.extend(settled.types);
+        self.label_types.extend(settled.label_types);
     }
 
     /// Gives back the place of an episode that was abandoned.
@@ -276,21 +338,63 @@ impl DatasetWriter {
         self.pool.abandon_episode(&mut self.assembler);
     }
 
+    /// The folder for what is not finished.
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.receipts.area().path()
+    }
+
     pub(crate) fn parts(&mut self) -> (&mut Pool, &mut Assembler, &mut Receipts) {
         (&mut self.pool, &mut self.assembler, &mut self.receipts)
     }
 }
 
+/// Refuses new names that could not be shown as they are: readers escape them, people would not find them.
+fn check_printable(what: &str, name: &str) -> Result<()> {
+    match name.chars().find(|&c| is_unprintable(c)) {
+        Some(c) => Err(invalid(format!(
+            "{what} {name:?} has the character U+{:04X}, which controls a terminal or the direction of text; leave it out",
+            u32::from(c)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What a finished episode settles for those after it.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) id: String,
+    pub(crate) types: Vec<(String, (Kind, FrameType))>,
+    pub(crate) label_types: Vec<(String, &'static str)>,
+}
+
+/// The settings that resumed work has to share, with the plan among them.
+fn settings(options: &WriterOptions) -> Settings {
+    let plan = serde_json::to_string(&options.plan).unwrap_or_default();
+    let mut settings = options.settings.clone();
+    settings.insert("plan".to_owned(), plan);
+    settings
+}
+
+fn check_quality(plan: &Plan) -> Result<()> {
+    match plan.quality.filter(|quality| !(1..=100).contains(quality)) {
+        Some(quality) => Err(invalid(format!("quality {quality} is not from 1 to 100"))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses targets that hold something the caller did not expect.
-fn check_target(store: &Store, start: Start, base: &Base) -> Result<()> {
+fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea])) -> Result<()> {
     let root = store.root().display();
     let what = match start {
         Start::New if !base.is_new() => format!(
             "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`) or choose another path",
             base.len()
         ),
-        Start::New if Receipts::any(store) => format!(
-            "{root} holds an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`) or remove the folder"
+        Start::New if resume::is_at_work(found) => format!(
+            "another writer is at work in {root}; wait for its commit and append (`--append`, in Python `mode=\"append\"`), or choose another path"
+        ),
+        Start::New if resume::interrupted(found) > 0 => format!(
+            "{root} holds an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or look at it with `kinograph gc` and remove it"
         ),
         Start::New if has_other_files(store.root())? => {
             format!("{root} is not empty and not a dataset; choose another path")

@@ -222,7 +222,7 @@ fn a_dropped_writer_changes_nothing_and_its_shards_can_be_taken_up() {
     let options = || WriterOptions {
         shard_bytes: 1,
         memory_bytes: 1,
-        resume_key: "lift".to_owned(),
+        settings: [("source".to_owned(), "lift".to_owned())].into(),
         ..WriterOptions::default()
     };
     let mut writer = DatasetWriter::open(&path, Start::New, options()).unwrap();
@@ -618,10 +618,7 @@ fn a_pack_of_another_plan_is_not_resumed_by_mistake() {
     common::add_samples(&mut writer, 0..3);
     drop(writer);
     let error = DatasetWriter::open(&path, Start::Resume, options(Plan::quality(90))).unwrap_err();
-    assert!(
-        error.to_string().contains("another source or plan"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("plan"), "{error}");
     assert!(DatasetWriter::open(&path, Start::Resume, options(Plan::lossless())).is_ok());
 }
 

@@ -22,6 +22,7 @@ mod error;
 mod index;
 mod layout;
 mod open;
+mod printable;
 mod records;
 mod schema;
 mod verify;
@@ -35,6 +36,7 @@ pub use layout::{
     MAX_PAGE_FRAMES, MAX_SCHEMA_BYTES, MAX_STREAMS, page_checksum,
 };
 pub use open::{DirectoryEntry, OpenShard, Shard, Step};
+pub use printable::{escape, escape_line, is_unprintable};
 pub use records::{ClockRecord, NONE, PageRecord, StreamRecord};
 pub use schema::{Kind, Schema, StreamSchema};
 pub use write::{EpisodeSummary, ShardWriter};

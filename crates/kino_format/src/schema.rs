@@ -139,7 +139,7 @@ fn check_name(name: &str) -> Result<()> {
         return Err(invalid(
             "schema",
             format!(
-                "stream name {shown:?} is not a relative path of at most {MAX_NAME_BYTES} bytes"
+                "stream name {shown:?} is not a relative path of at most {MAX_NAME_BYTES} bytes without control characters and backslashes"
             ),
         ));
     }

@@ -149,6 +149,16 @@ impl ShardWriter {
         Ok(summary)
     }
 
+    /// Takes over the unfinished episode of `other`, which has none then; the caller moves its bytes, which are the same
+    /// in any shard. This shard must have no unfinished episode.
+    pub fn take_episode(&mut self, other: &mut Self) {
+        debug_assert!(self.pages.is_empty(), "two unfinished episodes");
+        self.position += other.position - other.episode_start;
+        std::mem::swap(&mut self.pages, &mut other.pages);
+        std::mem::swap(&mut self.hasher, &mut other.hasher);
+        other.abandon_episode();
+    }
+
     /// Goes back to the end of the last episode; the caller cuts its file to [`position`](Self::position).
     pub fn abandon_episode(&mut self) {
         self.position = self.episode_start;

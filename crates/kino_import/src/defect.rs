@@ -112,6 +112,15 @@ impl Action {
 impl OnDefect {
     /// Every policy, by the name that users give it.
     pub const NAMES: [&'static str; 3] = ["error", "drop-episode", "keep"];
+
+    /// The name that users give it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::DropEpisode => "drop-episode",
+            Self::Keep => "keep",
+        }
+    }
 }
 
 impl FromStr for OnDefect {

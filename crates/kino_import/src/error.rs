@@ -107,6 +107,12 @@ pub enum ImportError {
         /// Why.
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The target of an export is there already, perhaps since a moment ago.
+    #[error("{what}")]
+    Exists {
+        /// What is there, and what to do next.
+        what: String,
+    },
     /// The caller asked to stop.
     #[error("stopped on request; the same call with `--resume` continues it")]
     Stopped,
@@ -131,6 +137,7 @@ impl ImportError {
             Self::Episode { source, .. } => return source.kind(),
             Self::Unsupported { .. } | Self::NoPlace { .. } => ErrorKind::Unsupported,
             Self::InvalidArgument { .. } => ErrorKind::Invalid,
+            Self::Exists { .. } => ErrorKind::Conflict,
             Self::Dataset { source } => source.kind(),
             Self::Stopped => return None,
         })

@@ -1,28 +1,16 @@
 //! Where a dataset comes from: what the manifest keeps of a source, and by what an interrupted pack knows it again.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use crate::defect::Defect;
+use kino_dataset::SourceRecord;
+use serde_json::json;
+
+use crate::defect::{Defect, OnDefect};
 use crate::error::Result;
 use crate::source::SourceInfo;
 
-/// What the manifest keeps of a source. Where the dataset has another value of the same name already, that
-/// stays and this one is kept as `<name>@<file>`.
-pub(crate) fn to_attributes(
-    info: &SourceInfo,
-    known: Option<&Map<String, Value>>,
-    defects: &[Defect],
-) -> Result<Map<String, Value>> {
-    let known = |name: &str| known.and_then(|known| known.get(name));
-    let mut attributes = Map::new();
-    for (name, value) in &info.attributes {
-        let is_taken = known(name).is_some_and(|known| known != value);
-        let name = match is_taken {
-            true => format!("{name}@{}", names(info)),
-            false => name.clone(),
-        };
-        attributes.insert(name, value.clone());
-    }
+/// What the manifest keeps of a source.
+pub(crate) fn to_record(info: &SourceInfo, defects: &[Defect]) -> Result<SourceRecord> {
     let mut files = Vec::new();
     for file in &info.files {
         files.push(json!({
@@ -32,18 +20,16 @@ pub(crate) fn to_attributes(
         }));
     }
     let defects: Vec<_> = defects.iter().map(Defect::to_json).collect();
-    let mut sources = match known("sources") {
-        Some(Value::Array(sources)) => sources.clone(),
-        _ => Vec::new(),
-    };
-    sources.push(json!({
-        "format": info.format,
-        "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
-        "files": files,
-        "defects": defects,
-    }));
-    attributes.insert("sources".to_owned(), Value::Array(sources));
-    Ok(attributes)
+    Ok(SourceRecord {
+        name: names(info),
+        attributes: info.attributes.clone(),
+        record: json!({
+            "format": info.format,
+            "importer": format!("kinograph {}", env!("CARGO_PKG_VERSION")),
+            "files": files,
+            "defects": defects,
+        }),
+    })
 }
 
 /// The name of the file, or of the first and how many more there are.
@@ -56,11 +42,26 @@ pub(crate) fn names(info: &SourceInfo) -> String {
     }
 }
 
-/// An interrupted pack is taken up only for files of the same content.
-pub(crate) fn resume_key(info: &SourceInfo, key: &str) -> Result<String> {
-    let mut parts = vec![key, info.format];
+/// What an interrupted pack must share with the one that takes it up, beside the plan and how the source was opened:
+/// files of the same content, and every option that decides what is written.
+pub(crate) fn settings(
+    info: &SourceInfo,
+    prefix: &str,
+    (seed, on_defect): (u64, OnDefect),
+) -> Result<BTreeMap<String, String>> {
+    let mut hasher = blake3::Hasher::new();
     for file in &info.files {
-        parts.push(file.read_blake3()?);
+        hasher.update(file.read_blake3()?.as_bytes());
     }
-    Ok(parts.join(" "))
+    let hash = hasher.finalize().to_hex();
+    let settings = [
+        ("source", format!("{} {}", names(info), &hash[..16])),
+        ("format", info.format.to_owned()),
+        ("prefix", prefix.to_owned()),
+        ("seed", seed.to_string()),
+        ("on_defect", on_defect.name().to_owned()),
+    ];
+    Ok(settings
+        .map(|(name, value)| (name.to_owned(), value))
+        .into())
 }

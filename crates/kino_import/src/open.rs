@@ -1,5 +1,6 @@
 //! Opening: what a user can say about an import.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,11 +21,33 @@ pub struct ImportOptions {
     pub rate_hz: Option<f64>,
     /// A TOML file that says which part of a source is which stream, for formats that leave it open.
     pub mapping: Option<PathBuf>,
+    /// The most memory that reading may take; without it, 512 MB.
+    pub memory_bytes: Option<u64>,
     /// What decodes video files; without it, a source that has some is refused.
     pub videos: Option<Arc<dyn Videos>>,
     /// Whether links that lead out of the source's folder are followed: a source from somebody else could name any file of
     /// the user with one. Links that stay inside are always followed.
     pub follow_links: bool,
+}
+
+impl ImportOptions {
+    /// The options that decide what is imported, by name, so that an interrupted pack is only resumed under the same.
+    pub fn settings(&self) -> Result<BTreeMap<String, String>> {
+        let mut settings = BTreeMap::new();
+        if let Some(rate_hz) = self.rate_hz {
+            settings.insert("rate_hz".to_owned(), rate_hz.to_string());
+        }
+        if let Some(mapping) = &self.mapping {
+            let text = fs::read(mapping).map_err(|source| ImportError::Io {
+                path: mapping.clone(),
+                source,
+            })?;
+            let hash = blake3::hash(&text).to_hex();
+            let name = format!("{} {}", mapping.display(), &hash[..16]);
+            settings.insert("mapping".to_owned(), name);
+        }
+        Ok(settings)
+    }
 }
 
 /// Opens a file, or a folder of files, in any of the formats that are known.

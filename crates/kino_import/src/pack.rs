@@ -25,8 +25,8 @@ use serde_json::{Map, Value};
 use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
-use crate::lineage::{names, resume_key, to_attributes};
-use crate::read_ahead::{Piece, ReadAhead, lost_thread};
+use crate::lineage::{names, settings, to_record};
+use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, StreamPlan};
 use crate::survey::{cores, look, place};
@@ -34,7 +34,7 @@ use crate::survey::{cores, look, place};
 /// How to pack.
 #[derive(Debug, Clone)]
 pub struct PackOptions {
-    /// How to write; attributes and the resume key are added to from the source.
+    /// How to write; the settings are added to from the source and from these options.
     pub writer: WriterOptions,
     /// What the target may already hold.
     pub start: Start,
@@ -78,6 +78,8 @@ pub struct Packed {
     pub committed: Committed,
     /// Episodes that an interrupted pack had finished before.
     pub resumed: u64,
+    /// Episodes that other interrupted writers have finished, which were left where they are.
+    pub interrupted: u64,
     /// Streams of which only the last frame is stored, because the others are frames of another stream.
     pub shifts: u64,
     /// Everything that was wrong or is worth knowing, with what was done about it.
@@ -113,12 +115,19 @@ pub fn pack(
         return Err(ImportError::NothingLeft { defects });
     }
     let info = source.describe();
-    writer.resume_key = resume_key(info, &writer.resume_key)?;
-    let memory_bytes = writer.memory_bytes;
+    let own = settings(info, &prefix, (seed, on_defect))?;
+    writer.settings.extend(own);
+    // A quarter of the memory is for frames that were read ahead, the rest for those that are being encoded.
+    let limits = Limits {
+        threads,
+        bytes: writer.memory_bytes / 4,
+    };
+    writer.memory_bytes -= limits.bytes;
     let is_new = !target.exists();
     let packed = || -> Result<Packed> {
         let mut writer = DatasetWriter::open(target, start, writer)?;
         let resumed = writer.resumed().clone();
+        let interrupted = writer.interrupted();
         let mut packing = Packing::new(&fitted, &wanted, progress, (on_defect, defects));
         let to_read = wanted.iter().copied();
         let to_read = to_read.filter(|&episode| !resumed.contains(fitted.id(episode)));
@@ -127,7 +136,7 @@ pub fn pack(
                 let streams = stream_order(&fitted.episodes()[episode].streams);
                 streams.into_iter().map(move |stream| (episode, stream))
             });
-            let mut ahead = ReadAhead::start(scope, &fitted, tasks, (threads, memory_bytes));
+            let mut ahead = ReadAhead::start(scope, &fitted, tasks, limits);
             for &episode in &wanted {
                 packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
             }
@@ -142,12 +151,12 @@ pub fn pack(
         if written == 0 && resumed.is_empty() {
             return Err(ImportError::NothingLeft { defects });
         }
-        let known = known.as_ref().map(|known| &known.manifest().attributes);
-        writer.add_attributes(to_attributes(info, known, &defects)?);
+        writer.add_source(to_record(info, &defects)?);
         let message = format!("pack {} from {}", info.format, names(info));
         Ok(Packed {
             committed: writer.commit(&message)?,
             resumed: resumed.len() as u64,
+            interrupted,
             shifts,
             defects,
         })
@@ -354,7 +363,7 @@ impl<'a> Packing<'a> {
         self.shifts += u64::from(first > 0);
         self.progress.bytes_done += first * frame_bytes(plan);
         for piece in pieces {
-            let Piece::Block(block, frames) = piece? else {
+            let Piece::Block(block, frames, _share) = piece? else {
                 return Err(lost_thread());
             };
             match &block {

@@ -7,14 +7,14 @@
 //! taken  s0 s1 s2 …            in the order of the tasks
 //! ```
 //!
-//! Reading is more than copying: it inflates, decodes video, parses messages. Memory is bounded by the threads and by a
-//! budget: a stream holds one block and has two waiting, at most four streams per thread are begun, and no more of
-//! them than fit into the budget.
+//! Reading is more than copying: it inflates, decodes video, parses messages. Blocks that were read and not yet taken
+//! share a budget of memory. The stream that is being taken may go over it by the block that it reads, or those
+//! ahead of it could keep it from ever being read.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
 
 use crate::error::{ImportError, Result};
@@ -35,8 +35,79 @@ pub(crate) type Task = (usize, usize);
 pub(crate) enum Piece {
     /// First of all: how many frames are another stream's, and are not read.
     Shared(u64),
-    /// The next frames.
-    Block(FrameBuf, u64),
+    /// The next frames, how many there are, and their share of the budget.
+    Block(FrameBuf, u64, Share),
+}
+
+/// The memory for blocks that were read ahead.
+#[derive(Debug)]
+struct Budget {
+    bytes: usize,
+    state: Mutex<Used>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    bytes: usize,
+    /// The stream that is being taken.
+    taken: Option<Task>,
+    /// Nobody takes anything any more.
+    is_over: bool,
+}
+
+impl Budget {
+    fn lock(&self) -> MutexGuard<'_, Used> {
+        // Numbers are set whole, so a panic elsewhere leaves them right.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for room for a block of a stream.
+    fn share(self: &Arc<Self>, task: Task, bytes: usize) -> Share {
+        let mut used = self.lock();
+        while used.bytes > 0
+            && used.bytes.saturating_add(bytes) > self.bytes
+            && used.taken != Some(task)
+            && !used.is_over
+        {
+            used = self
+                .changed
+                .wait(used)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        used.bytes += bytes;
+        Share {
+            budget: Arc::clone(self),
+            bytes,
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Used)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+}
+
+/// A block's part of the budget, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let bytes = self.bytes;
+        self.budget.change(|used| used.bytes -= bytes);
+    }
+}
+
+/// How much is read ahead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) threads: usize,
+    /// Memory for blocks that were read and not taken.
+    pub(crate) bytes: usize,
 }
 
 /// Streams that are being read.
@@ -45,39 +116,42 @@ pub(crate) struct ReadAhead<'a> {
     queue: Sender<(Task, SyncSender<Result<Piece>>)>,
     begun: VecDeque<(Task, Receiver<Result<Piece>>)>,
     limit: usize,
-    /// The most bytes that the blocks of all begun streams may have; the first may have more.
-    budget: u64,
-    bytes_of: Box<dyn Fn(Task) -> u64 + 'a>,
-    blocks_of: Box<dyn Fn(Task) -> usize + 'a>,
+    budget: Arc<Budget>,
 }
 
-/// The budget for reading ahead is this part of the memory of the writer, and at least so much.
-const SHARE: usize = 4;
-const MIN_BUDGET: usize = 64 << 20;
+impl Drop for ReadAhead<'_> {
+    fn drop(&mut self) {
+        // A thread that waits for room would wait for ever.
+        self.budget.change(|used| used.is_over = true);
+    }
+}
 
 impl<'a> ReadAhead<'a> {
-    /// Starts `threads` that read `tasks` ahead; they end when this is dropped.
+    /// Starts threads that read `tasks` ahead; they end when this is dropped.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
         source: &'scope dyn Source,
         tasks: impl Iterator<Item = Task> + 'a,
-        (threads, memory_bytes): (usize, usize),
-    ) -> Self
-    where
-        'scope: 'a,
-    {
-        let limit = threads.max(1) * STREAMS;
+        limits: Limits,
+    ) -> Self {
+        let threads = limits.threads.max(1);
+        let limit = threads * STREAMS;
+        let budget = Arc::new(Budget {
+            bytes: limits.bytes,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
         #[expect(
             clippy::disallowed_methods,
             reason = "`take` bounds what is begun; a bounded queue could fill with tasks of skipped episodes and wait for ever"
         )]
         let (queue, waiting) = channel();
         let waiting = Arc::new(Mutex::new(waiting));
-        for _ in 0..threads.max(1) {
-            let waiting = Arc::clone(&waiting);
+        for _ in 0..threads {
+            let (waiting, budget) = (Arc::clone(&waiting), Arc::clone(&budget));
             scope.spawn(move || {
                 while let Some((task, sender)) = next(&waiting) {
-                    read(source, task, &sender);
+                    read(source, task, &budget, &sender);
                 }
             });
         }
@@ -87,25 +161,20 @@ impl<'a> ReadAhead<'a> {
             queue,
             begun: VecDeque::new(),
             limit,
-            budget: (memory_bytes / SHARE).max(MIN_BUDGET) as u64,
-            bytes_of: Box::new(move |task| block_bytes(source, task)),
-            blocks_of: Box::new(move |task| waiting_blocks(source, task)),
+            budget,
         }
     }
 
     /// The pieces of the next task, which must be `task`.
     pub(crate) fn take(&mut self, task: Task) -> Result<Receiver<Result<Piece>>> {
-        let begun = self.begun.iter();
-        let mut bytes: u64 = begun.map(|(task, _)| (self.bytes_of)(*task)).sum();
         while self.begun.len() < self.limit
-            && (self.begun.is_empty() || bytes <= self.budget)
             && let Some(task) = self.tasks.next()
         {
-            bytes = bytes.saturating_add((self.bytes_of)(task));
-            let (sender, receiver) = sync_channel((self.blocks_of)(task));
+            let (sender, receiver) = sync_channel(BLOCKS);
             self.begun.push_back((task, receiver));
             self.queue.send((task, sender)).map_err(|_| lost_thread())?;
         }
+        self.budget.change(|used| used.taken = Some(task));
         match self.begun.pop_front() {
             Some((begun, receiver)) if begun == task => Ok(receiver),
             _ => Err(lost_thread()),
@@ -119,24 +188,6 @@ impl<'a> ReadAhead<'a> {
     }
 }
 
-/// How many blocks of a stream wait: none where a single frame fills a block.
-fn waiting_blocks(source: &dyn Source, (episode, stream): Task) -> usize {
-    let frame = &source.episodes()[episode].streams[stream].frame;
-    if block_frames(frame) == 1 { 0 } else { BLOCKS }
-}
-
-/// The bytes of the blocks of a stream that are held at a time.
-fn block_bytes(source: &dyn Source, (episode, stream): Task) -> u64 {
-    let plan = &source.episodes()[episode].streams[stream];
-    let frame = plan
-        .frame
-        .as_values()
-        .map_or(1 << 10, |ty| ty.frame_bytes() as u64);
-    let blocks = waiting_blocks(source, (episode, stream)) as u64 + 1;
-    let frames = block_frames(&plan.frame).saturating_mul(blocks);
-    frames.min(plan.frames).saturating_mul(frame)
-}
-
 /// The error of a thread that is gone, which is a bug.
 pub(crate) fn lost_thread() -> ImportError {
     crate::error::invalid("a reading thread ended too early; this is a bug, please report it")
@@ -148,7 +199,12 @@ fn next<T>(waiting: &Mutex<Receiver<T>>) -> Option<T> {
 }
 
 /// Reads a stream to its end, or until nobody wants it any more.
-fn read(source: &dyn Source, (episode, stream): Task, sender: &SyncSender<Result<Piece>>) {
+fn read(
+    source: &dyn Source,
+    (episode, stream): Task,
+    budget: &Arc<Budget>,
+    sender: &SyncSender<Result<Piece>>,
+) {
     let pieces = || -> Result<()> {
         let plan = &source.episodes()[episode].streams[stream];
         let is_shift = plan.frames > 1 && is_shift(source, episode, stream)?;
@@ -162,13 +218,18 @@ fn read(source: &dyn Source, (episode, stream): Task, sender: &SyncSender<Result
         let mut start = first;
         while start < plan.frames && !is_empty {
             let end = plan.frames.min(start + block_frames(&plan.frame));
+            let frame_bytes = ty.map_or(1 << 10, |ty| ty.frame_bytes());
+            let bytes = usize::try_from(end - start).unwrap_or(usize::MAX);
+            let share = budget.share((episode, stream), bytes.saturating_mul(frame_bytes));
             let mut block = FrameBuf::default();
             source.read(episode, stream, start..end, &mut block)?;
+            // Of long texts a source gives fewer than it was asked for.
             let count = match &block {
                 FrameBuf::Bytes(frames) => (frames.len() as u64).clamp(1, end - start),
                 FrameBuf::Values(_) => end - start,
             };
-            if sender.send(Ok(Piece::Block(block, count))).is_err() {
+            let piece = Piece::Block(block, count, share);
+            if sender.send(Ok(piece)).is_err() {
                 return Ok(());
             }
             start += count;
@@ -178,5 +239,54 @@ fn read(source: &dyn Source, (episode, stream): Task, sender: &SyncSender<Result
     if let Err(error) = pieces() {
         // Nobody wants it: then nobody wants its error either.
         let _ = sender.send(Err(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stream_that_is_taken_never_waits_and_the_others_do() {
+        let budget = Arc::new(Budget {
+            bytes: 10,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let first = budget.share((0, 0), 8);
+        budget.change(|used| used.taken = Some((0, 2)));
+        let taken = budget.share((0, 2), 100);
+        let (sender, receiver) = sync_channel(1);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let share = budget.share((0, 1), 3);
+                sender.send(budget.lock().bytes).unwrap();
+                drop(share);
+            });
+            assert!(receiver.try_recv().is_err(), "108 of 10 bytes are in use");
+            drop(taken);
+            assert!(receiver.try_recv().is_err(), "8 of 10 bytes are in use");
+            drop(first);
+            assert_eq!(receiver.recv().unwrap(), 3);
+        });
+        assert_eq!(budget.lock().bytes, 0);
+        // A block that is larger than the budget is read alone.
+        drop(budget.share((0, 3), 1000));
+    }
+
+    #[test]
+    fn nobody_waits_when_it_is_over() {
+        let budget = Arc::new(Budget {
+            bytes: 1,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let all = budget.share((0, 0), 1);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| drop(budget.share((0, 1), 1)));
+            budget.change(|used| used.is_over = true);
+            waiting.join().unwrap();
+        });
+        drop(all);
     }
 }

@@ -182,15 +182,43 @@ fn a_sample_that_was_replaced_is_counted_once() {
             on_error: OnError::Substitute,
             ..LoaderOptions::default()
         };
-        let mut loader = start(&order, &windows, options);
-        let mut found = Vec::new();
-        while let Some(batch) = loader.next_batch().unwrap() {
-            found.extend_from_slice(batch.samples());
-        }
         let mut own = Vec::new();
         order.reader().fill(0..240, &mut own).unwrap();
-        let moved = found.iter().zip(&own).filter(|(a, b)| a != b).count();
-        assert_eq!(loader.report().substituted, moved as u64);
+        let mut own = own.chunks(12);
+        let mut loader = start(&order, &windows, options);
+        let mut moved = 0;
+        // Others are made ahead: as many as may be are ready when the first is looked at.
+        std::thread::sleep(Duration::from_millis(200));
+        while let Some(batch) = loader.next_batch().unwrap() {
+            let samples = batch.samples().iter().zip(own.next().unwrap());
+            moved += samples.filter(|(found, own)| found != own).count();
+            assert_eq!(loader.report().substituted, moved as u64);
+        }
+        assert!(moved > 0);
+    });
+}
+
+#[test]
+fn a_group_of_one_episode_that_cannot_be_read_says_which_options_help() {
+    let (folder, dataset) = recording::open_in_shards(8, 1);
+    let windows = bind(&dataset, REQUEST);
+    let order = order(&windows, groups(PoolSize::Episodes(1)), Tail::Carry);
+    lose_a_shard(folder.path());
+    within(LIMIT, "a group without a substitute", move || {
+        let options = LoaderOptions {
+            batches: Some(60),
+            on_error: OnError::Substitute,
+            ..LoaderOptions::default()
+        };
+        let mut loader = start(&order, &windows, options);
+        let error = loop {
+            match loader.next_batch() {
+                Ok(batch) => assert!(batch.is_some(), "every group could be read"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("give a larger `pool`"), "{error}");
+        assert!(error.contains("fewer `lanes`"), "{error}");
     });
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn doctor_html(found: &str) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn doctor_text(found: &str) -> PyResult<String> {
     let found: Diagnosis = parse("the diagnosis", found)?;
-    Ok(found.to_string())
+    Ok(kino_dataset::escape(&found.to_string()).into_owned())
 }
 
 fn to_json(found: &Diagnosis) -> PyResult<String> {

@@ -10,6 +10,7 @@
 //! kinograph.pack    ─▶ _core.pack      pack.rs
 //! kinograph.export  ─▶ _core.export    export.rs
 //! kinograph.doctor  ─▶ _core.doctor    doctor.rs
+//! kinograph.gc      ─▶ _core.gc        gc.rs
 //! an error          ─▶ an exception    errors.rs
 //! ```
 //!
@@ -23,6 +24,7 @@ mod dataset;
 mod doctor;
 mod errors;
 mod export;
+mod gc;
 mod lengths;
 mod loader;
 mod order;
@@ -39,13 +41,15 @@ mod _core {
     #[pymodule_export]
     use crate::batch::BatchMemory;
     #[pymodule_export]
-    use crate::command::{jpeg_shape, run_cli, verify};
+    use crate::command::{escape, jpeg_shape, run_cli, verify};
     #[pymodule_export]
     use crate::dataset::{Dataset, Episode};
     #[pymodule_export]
     use crate::doctor::{doctor, doctor_html, doctor_text};
     #[pymodule_export]
     use crate::export::export;
+    #[pymodule_export]
+    use crate::gc::gc;
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]

@@ -39,15 +39,19 @@ pub(crate) fn pack(
     options: PackArgs,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<PackResult> {
+    let (start, mut writer) = options.writer.into_writer()?;
     let import = ImportOptions {
         format: options.format,
         rate_hz: options.rate_hz,
         mapping: options.mapping,
+        memory_bytes: Some(writer.memory_bytes as u64),
         videos: videos(),
         follow_links: options.follow_links,
     };
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
-    let (start, writer) = options.writer.into_writer()?;
+    writer
+        .settings
+        .extend(import.settings().map_err(import_to_py)?);
     let pack = PackOptions {
         writer,
         start,

@@ -34,7 +34,7 @@ pub(crate) struct Options {
     memory_bytes: usize,
     threads: usize,
     attributes: String,
-    resume_key: String,
+    settings: BTreeMap<String, String>,
 }
 
 /// What is known of an episode beside its streams.
@@ -115,6 +115,14 @@ impl Writer {
     fn resumed(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         py.detach(|| match &*self.lock() {
             Some(writer) => Ok(writer.resumed().iter().cloned().collect()),
+            None => Err(closed()),
+        })
+    }
+
+    /// How many finished episodes of interrupted writers were left where they are.
+    fn interrupted(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| match &*self.lock() {
+            Some(writer) => Ok(writer.interrupted()),
             None => Err(closed()),
         })
     }
@@ -215,7 +223,7 @@ impl Options {
             memory_bytes: self.memory_bytes,
             threads: self.threads,
             attributes: json_map(&self.attributes)?,
-            resume_key: self.resume_key,
+            settings: self.settings,
         };
         Ok((start, options))
     }

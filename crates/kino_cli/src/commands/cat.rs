@@ -10,12 +10,13 @@ use kino_dataset::{Dataset, Episode, Stream};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{note, print};
+use crate::output::{note, one_line, print, print_json_text};
 
 /// Print frames of a stream.
 ///
 /// One line per frame: number, seconds since the episode began, values. Without STREAM the episode's streams
-/// are listed, without EPISODE the episodes.
+/// are listed, without EPISODE the episodes. Line feeds and control characters in text are shown as \n and \u{1b}; --json has text as it
+/// is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -45,17 +46,15 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let dataset = Dataset::open(&args.dataset)?;
     let Some(name) = &args.episode else {
         for row in 0..dataset.len() {
-            print(&format!(
-                "{}\n",
-                dataset.table().id(row).unwrap_or_default()
-            ))?;
+            let id = dataset.table().id(row).unwrap_or_default();
+            print(&format!("{}\n", one_line(&id)))?;
         }
         return Ok(Outcome::Done);
     };
     let episode = find(&dataset, name)?;
     let Some(stream) = &args.stream else {
         for stream in episode.streams() {
-            print(&format!("{}\n", stream.name))?;
+            print(&format!("{}\n", one_line(&stream.name)))?;
         }
         return Ok(Outcome::Done);
     };
@@ -135,7 +134,10 @@ fn print_frames(
                 text.push_str(&format!("{frame}\t{seconds:.6}\t{}\n", plain(&value)));
             }
         }
-        print(&text)?;
+        match args.json {
+            true => print_json_text(&text)?,
+            false => print(&text)?,
+        }
     }
     Ok(())
 }
@@ -171,7 +173,7 @@ fn plain(value: &Value) -> String {
             .map(ToString::to_string)
             .collect::<Vec<_>>()
             .join(" "),
-        Value::String(text) => text.clone(),
+        Value::String(text) => one_line(text),
         number => number.to_string(),
     }
 }

@@ -16,8 +16,8 @@ use crate::progress::Progress;
 
 /// Write a dataset in another tool's format.
 ///
-/// What the format cannot hold is listed, and nothing is written unless --on-defect says otherwise. TARGET appears when
-/// all is written. See docs/export.md for what becomes what.
+/// What the format cannot hold is listed, and nothing is written unless --on-defect says otherwise. TARGET appears in
+/// one step when all is written and synced, and never replaces anything. See docs/export.md for what becomes what.
 ///
 /// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but something was left out (listed on stderr).
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     if args.json {
         let defects: Vec<_> = exported.defects.iter().map(Defect::to_json).collect();
         print_json(&json!({
-            "target": args.target, "format": args.to, "episodes": exported.episodes, "frames": exported.frames,
+            "target": args.target.display().to_string(), "format": args.to, "episodes": exported.episodes, "frames": exported.frames,
             "seconds": seconds, "defects": defects,
         }))?;
     } else {

@@ -9,7 +9,9 @@ use kino_dataset::{Clock, CostRecord, Dataset, StreamSummary};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, bytes, decode_us, error, frame_type, print, print_json, ratio};
+use crate::output::{
+    Align, Table, bytes, decode_us, error, frame_type, one_line, print, print_json, ratio,
+};
 
 /// Show what a dataset holds.
 #[derive(Debug, clap::Args)]
@@ -60,8 +62,8 @@ fn head(dataset: &Dataset) -> Result<String> {
         dataset.path().display(),
         manifest.version,
         dataset.versions()?,
-        manifest.created,
-        manifest.message,
+        one_line(&manifest.created),
+        one_line(&manifest.message),
         dataset.id(),
         dataset.len(),
         bytes(stored),
@@ -109,7 +111,7 @@ fn streams(dataset: &Dataset) -> String {
         .iter()
         .filter(|s| s.protected_frames > 0);
     for stream in protected {
-        let (name, frames) = (&stream.name, stream.protected_frames);
+        let (name, frames) = (one_line(&stream.name), stream.protected_frames);
         text.push_str(&format!(
             "\n{name}: {frames} frames around events are exact"
         ));

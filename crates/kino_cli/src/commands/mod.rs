@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod doctor;
 pub(crate) mod export;
+pub(crate) mod gc;
 pub(crate) mod info;
 pub(crate) mod pack;
 pub(crate) mod verify;

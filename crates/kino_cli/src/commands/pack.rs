@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::output::{
-    Align, Table, bytes, decode_us, frame_type, note, print, print_json, ratio, speed,
+    Align, Table, bytes, decode_us, frame_type, note, one_line, print, print_json, ratio, speed,
 };
 use crate::progress::Progress;
 
@@ -51,7 +51,7 @@ pub(crate) struct Args {
     /// Add the episodes to an existing dataset, as a new version
     #[arg(long, conflicts_with = "resume")]
     append: bool,
-    /// Continue an interrupted pack of the same source under the same plan
+    /// Continue an interrupted pack of the same source with the same options
     #[arg(long)]
     resume: bool,
     /// What to do with defects of the source: refuse it, leave out the episodes that have one, or keep all that can be kept
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     /// Worker threads; all cores unless given
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Memory for frames on their way
+    /// Memory for frames on their way and what encoding them takes
     #[arg(long, value_name = "MB", default_value_t = 512)]
     memory: usize,
     /// Size at which a shard is closed
@@ -90,22 +90,24 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
     let plan = plan(args)?;
-    let source = kino_import::open(
-        &args.source,
-        &ImportOptions {
-            format: args.format.clone(),
-            rate_hz: args.rate,
-            mapping: args.mapping.clone(),
-            videos,
-            follow_links: args.follow_links,
-        },
-    )?;
+    let import = ImportOptions {
+        format: args.format.clone(),
+        rate_hz: args.rate,
+        mapping: args.mapping.clone(),
+        memory_bytes: Some((args.memory as u64).saturating_mul(1_000_000)),
+        videos,
+        follow_links: args.follow_links,
+    };
+    let source = kino_import::open(&args.source, &import)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
         return dry_run(args, &plan, &*source);
     }
     let options = PackOptions {
-        writer: writer_options(args, plan),
+        writer: WriterOptions {
+            settings: import.settings()?,
+            ..writer_options(args, plan)
+        },
         start: start(args),
         seed: args.seed,
         prefix: args.prefix.clone(),
@@ -141,6 +143,14 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     } else {
         let disk = Dataset::open(&args.target)?.manifest().total_bytes();
         print(&report(args, &packed, (seconds, disk)))?;
+    }
+    if packed.interrupted > 0 {
+        note(&format!(
+            "note: {} finished episodes of an interrupted writer wait in {}; `kinograph gc {}` shows them",
+            packed.interrupted,
+            args.target.join("staging").display(),
+            args.target.display()
+        ));
     }
     Ok(tell_defects(&packed.defects))
 }
@@ -264,7 +274,7 @@ fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
         let head = format!(
             "{} ({format}): {episodes} episodes; streams of `{}`:\n",
             args.source.display(),
-            first.id
+            one_line(&first.id)
         );
         let hint = if costs.costs().is_empty() {
             "What decoding costs on this machine is not known yet: run `kinograph bench codecs`.\n"
@@ -384,7 +394,7 @@ fn to_json(args: &Args, packed: &Packed, seconds: f64) -> Value {
         })
     });
     json!({
-        "dataset": args.target,
+        "dataset": args.target.display().to_string(),
         "version": packed.committed.version,
         "id": packed.committed.id,
         "episodes": packed.committed.episodes,

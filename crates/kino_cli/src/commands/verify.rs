@@ -7,17 +7,18 @@ use kino_dataset::Depth;
 use serde_json::json;
 
 use crate::Outcome;
-use crate::output::{bytes, print, print_json};
+use crate::output::{bytes, one_line, print, print_json};
 use crate::progress::Progress;
 
 /// Check every byte of a dataset.
 ///
-/// Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage.
+/// Compares every byte with its hash, and what the manifest, the episode table and the statistics say with what the shards
+/// hold. Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// Also decode every frame
+    /// Also decode every frame, and compare the statistics with the frames
     #[arg(long)]
     decode: bool,
     /// Print as JSON
@@ -50,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         }))?;
     } else {
         for damage in &found.damage {
-            print(&format!("damaged: {}: {}\n", damage.place, damage.what))?;
+            let line = format!("damaged: {}: {}", damage.place, damage.what);
+            print(&format!("{}\n", one_line(&line)))?;
         }
         let decoded = if args.decode {
             format!(", {} frames decoded", found.frames)

@@ -10,20 +10,42 @@ pub(super) trait Element: Number + Default + Send + Sync {
     /// The number in the first [`SIZE`](Self::SIZE) bytes.
     fn read(bytes: &[u8]) -> Self;
 
+    /// Bits of the library's unsigned number for it.
+    const LATENT_BITS: u32;
+
+    /// The library's unsigned number for it: the larger the one, the larger the other.
+    fn latent(self) -> u64;
+
     /// Puts the number into the first [`SIZE`](Self::SIZE) bytes.
     fn write(self, bytes: &mut [u8]);
 }
 
+/// A number's bits, without a sign.
+macro_rules! bits {
+    ($number:expr, $type:ty) => {{
+        let mut raw = [0; 8];
+        raw[..size_of::<$type>()].copy_from_slice(&$number.to_le_bytes());
+        u64::from_le_bytes(raw)
+    }};
+}
+
 macro_rules! impl_element {
-    ($($number:ty),*) => {$(
+    ($to_latent:expr; $($number:ty),*) => {$(
         impl Element for $number {
             const SIZE: usize = size_of::<Self>();
+            const LATENT_BITS: u32 = 8 << size_of::<Self>().trailing_zeros();
 
             #[inline]
             fn read(bytes: &[u8]) -> Self {
                 let mut raw = [0; Self::SIZE];
                 raw.copy_from_slice(&bytes[..Self::SIZE]);
                 Self::from_le_bytes(raw)
+            }
+
+            #[inline]
+            fn latent(self) -> u64 {
+                let sign: u64 = 1 << (Self::LATENT_BITS - 1);
+                $to_latent(bits!(self, $number), sign)
             }
 
             #[inline]
@@ -34,4 +56,13 @@ macro_rules! impl_element {
     )*};
 }
 
-impl_element!(u8, u16, u32, u64, i8, i16, i32, i64, half::f16, f32, f64);
+impl_element!(|bits, _: u64| bits; u8, u16, u32, u64);
+impl_element!(|bits, sign: u64| bits ^ sign; i8, i16, i32, i64);
+// The bits below the sign of a negative number are turned over.
+impl_element!(
+    |bits: u64, sign: u64| match bits & sign {
+        0 => bits | sign,
+        _ => !bits & (sign | (sign - 1)),
+    };
+    half::f16, f32, f64
+);

@@ -22,8 +22,8 @@ pub(super) struct Run<'a> {
 
 /// One page in the making.
 #[derive(Default)]
-struct PageParts {
-    frames: usize,
+pub(super) struct PageParts {
+    pub(super) frames: usize,
     lengths: Vec<usize>,
     columns: Vec<u8>,
 }
@@ -58,11 +58,8 @@ impl Run<'_> {
             let mut compressor = compress_column(&column, &config)?;
             compressor.write_meta(&mut out.shared).map_err(failed)?;
             for (idx, page) in pages.iter_mut().enumerate() {
-                let start = page.columns.len();
-                compressor
-                    .write_page(idx, &mut page.columns)
-                    .map_err(failed)?;
-                page.lengths.push(page.columns.len() - start);
+                let written = page.put(|bytes| compressor.write_page(idx, bytes).map(drop));
+                written.map_err(failed)?;
             }
         }
         out.pages.extend(pages.into_iter().map(PageParts::join));
@@ -70,18 +67,15 @@ impl Run<'_> {
     }
 
     /// The pages, with their numbers of frames and nothing else yet.
-    fn empty_pages(&self) -> Vec<PageParts> {
+    pub(super) fn empty_pages(&self) -> Vec<PageParts> {
         (0..self.frames)
             .step_by(self.page_frames)
-            .map(|start| PageParts {
-                frames: self.page_frames.min(self.frames - start),
-                ..PageParts::default()
-            })
+            .map(|start| PageParts::new(self.page_frames.min(self.frames - start)))
             .collect()
     }
 
     /// The bytes of the element at `offset` in every frame.
-    fn column(&self, offset: usize, size: usize) -> impl Iterator<Item = &[u8]> {
+    pub(super) fn column(&self, offset: usize, size: usize) -> impl Iterator<Item = &[u8]> {
         self.bytes
             .chunks_exact(self.ty.frame_bytes())
             .map(move |frame| &frame[offset..offset + size])
@@ -89,8 +83,24 @@ impl Run<'_> {
 }
 
 impl PageParts {
+    /// A page of so many frames, without a column yet.
+    pub(super) fn new(frames: usize) -> Self {
+        Self {
+            frames,
+            ..Self::default()
+        }
+    }
+
+    /// Appends the next column.
+    pub(super) fn put<R>(&mut self, column: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let start = self.columns.len();
+        let result = column(&mut self.columns);
+        self.lengths.push(self.columns.len() - start);
+        result
+    }
+
     /// Lengths of all columns but the last, then the columns.
-    fn join(mut self) -> EncodedPage {
+    pub(super) fn join(mut self) -> EncodedPage {
         let mut bytes = Vec::with_capacity(2 * self.lengths.len() + self.columns.len());
         self.lengths.pop();
         for length in self.lengths {
@@ -105,7 +115,10 @@ impl PageParts {
 }
 
 /// Compresses a column by what the library finds best, among what a reader takes.
-fn compress_column<T: Element>(column: &[T], config: &ChunkConfig) -> Result<ChunkCompressor> {
+pub(super) fn compress_column<T: Element>(
+    column: &[T],
+    config: &ChunkConfig,
+) -> Result<ChunkCompressor> {
     let compressor = FileCompressor::default();
     let best = compressor
         .chunk_compressor(column, config)
@@ -134,6 +147,6 @@ fn compress_column<T: Element>(column: &[T], config: &ChunkConfig) -> Result<Chu
     Ok(smallest.map_or(best, |(_, candidate)| candidate))
 }
 
-fn failed(error: ::pco::errors::PcoError) -> CodecError {
+pub(super) fn failed(error: ::pco::errors::PcoError) -> CodecError {
     buffer(format!("pco: {error}"))
 }

@@ -14,11 +14,12 @@
 mod decode;
 mod element;
 mod encode;
+mod frozen;
 
 use std::num::NonZeroUsize;
 
 use crate::bound::Bound;
-use crate::codec::{Codec, Decoder, Encoded, Scope, check_page_frames};
+use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::FrameType;
 use crate::frames::Frames;
@@ -68,6 +69,29 @@ impl Pco {
     }
 }
 
+impl Pco {
+    /// At least one frame, to be encoded or learnt from.
+    fn run<'a>(&self, frames: &Frames<'a>, page_frames: NonZeroUsize) -> Result<Run<'a>> {
+        self.check(frames.frame())?;
+        let (ty, bytes) = frames.as_values(NAME)?;
+        if frames.len() > MAX_RUN_FRAMES {
+            return Err(buffer(format!(
+                "a run of {} frames, `pco` takes {MAX_RUN_FRAMES} at once; learn from a sample of it",
+                frames.len()
+            )));
+        }
+        let page_frames = page_frames.get().min(frames.len());
+        check_page_frames(page_frames, ty.frame_bytes())?;
+        Ok(Run {
+            ty,
+            bytes,
+            frames: frames.len(),
+            page_frames,
+            level: self.level,
+        })
+    }
+}
+
 impl Codec for Pco {
     fn spec(&self) -> &CodecSpec {
         &self.spec
@@ -108,26 +132,23 @@ impl Codec for Pco {
         out: &mut Encoded,
         _scratch: &mut Scratch,
     ) -> Result<()> {
-        self.check(frames.frame())?;
-        let (ty, bytes) = frames.as_values(NAME)?;
         if frames.is_empty() {
-            return Ok(());
+            return self.check(frames.frame());
         }
-        if frames.len() > MAX_RUN_FRAMES {
-            return Err(buffer(format!(
-                "a run of {} frames, `pco` takes {MAX_RUN_FRAMES}; split the episode or use `zstd`",
-                frames.len()
-            )));
+        let run = self.run(frames, page_frames)?;
+        with_number!(run.ty.dtype(), T => run.encode::<T>(out))
+    }
+
+    fn learn(
+        &self,
+        sample: &Frames<'_>,
+        piece_frames: NonZeroUsize,
+    ) -> Result<Box<dyn RunEncoder>> {
+        if sample.is_empty() {
+            return Err(buffer("there is nothing to learn from no frames"));
         }
-        let run = Run {
-            ty,
-            bytes,
-            frames: frames.len(),
-            page_frames: page_frames.get().min(frames.len()),
-            level: self.level,
-        };
-        check_page_frames(run.page_frames, ty.frame_bytes())?;
-        with_number!(ty.dtype(), T => run.encode::<T>(out))
+        let run = self.run(sample, piece_frames)?;
+        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>()?)))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
@@ -144,8 +165,8 @@ mod tests {
     use crate::codec::Page;
     use crate::frame::Dtype;
     use crate::testing::{
-        any_values, assert_same_as_raw, assert_survives_damage, assert_survives_empty_frames,
-        decode, encode,
+        any_values, assert_decodes_to, assert_same_as_raw, assert_survives_damage,
+        assert_survives_empty_frames, decode, encode, encode_long,
     };
     use proptest::prelude::*;
 
@@ -282,6 +303,39 @@ mod tests {
             (frame, bytes) in any_values(), page_frames in 1_usize..50, level in 0..=12,
         ) {
             assert_same_as_raw(&format!("pco:level={level}"), &frame, &bytes, page_frames);
+        }
+    }
+    #[test]
+    fn a_long_run_of_times_costs_what_it_would_cost_as_a_whole() {
+        let frame = FrameType::values(Dtype::I64, &[]).unwrap();
+        let noise = crate::testing::arbitrary_bytes(5, 256 * 64);
+        // A clock of microseconds that jitters: multiples of 1000.
+        let time = |idx: usize| {
+            1_700_000_000_000_000_000 + 1000 * (1000 * idx as i64 + i64::from(noise[idx]))
+        };
+        let bytes: Vec<u8> = (0..256 * 64)
+            .flat_map(|idx| time(idx).to_le_bytes())
+            .collect();
+        let sample: Vec<u8> = bytes.chunks(2048).step_by(4).flatten().copied().collect();
+        let long = encode_long("pco", &frame, (&sample, &bytes), 256);
+        assert_decodes_to("pco", &frame, &long, &bytes);
+        let size = |encoded: &Encoded| -> usize {
+            encoded.pages.iter().map(|page| page.bytes.len()).sum()
+        };
+        let whole = size(&encode("pco", &frame, &bytes, 256));
+        assert!(size(&long) <= whole + whole / 50, "{} {whole}", size(&long));
+    }
+
+    proptest! {
+        #[test]
+        fn a_long_run_comes_back_whatever_the_sample(
+            (frame, bytes) in any_values(), cut in 1_usize..100, page_frames in 1_usize..50, level in 0..=12,
+        ) {
+            let size = frame.as_values().unwrap().frame_bytes();
+            let sample = cut.min(bytes.len() / size) * size;
+            let spec = format!("pco:level={level}");
+            let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);
+            assert_decodes_to(&spec, &frame, &encoded, &bytes);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Small numbers in as few bits and bytes as they need: varints of 64 bits, and packed bits.
+//! Small numbers in as few bits and bytes as they need: varints of 64 bits, and packed bits (bit_writer.rs writes them).
 //!
 //! ```text
 //! varint   seven bits per byte, lowest first, the top bit says "more follow"; at most ten bytes
@@ -54,34 +54,6 @@ pub(super) fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -(value & 1).cast_signed()
 }
 
-/// Packs bits.
-#[derive(Default)]
-pub(super) struct BitWriter {
-    bytes: Vec<u8>,
-    used: u32,
-}
-
-impl BitWriter {
-    /// Appends the low `width` bits of `value`.
-    pub(super) fn put(&mut self, value: u64, width: u32) {
-        for bit in 0..width {
-            if self.used.is_multiple_of(8) {
-                self.bytes.push(0);
-            }
-            let set = u8::from(value >> bit & 1 == 1) << (self.used % 8);
-            if let Some(last) = self.bytes.last_mut() {
-                *last |= set;
-            }
-            self.used += 1;
-        }
-    }
-
-    /// The bytes, the last one filled up with zeros.
-    pub(super) fn finish(self) -> Vec<u8> {
-        self.bytes
-    }
-}
-
 /// Unpacks bits.
 pub(super) struct BitReader<'a> {
     bytes: &'a [u8],
@@ -122,6 +94,7 @@ impl<'a> BitReader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bit_writer::BitWriter;
     use proptest::prelude::*;
 
     proptest! {

@@ -9,6 +9,7 @@ use ::pco::wrapped::{ChunkDecompressor, FileCompressor, FileDecompressor, PageDe
 use ::pco::{ChunkConfig, DeltaSpec, FULL_BATCH_N, ModeSpec, PagingSpec};
 
 use crate::error::{CodecError, Result, buffer, corrupt};
+use crate::pco_table::{Escapes, MAX_LEVEL, Table};
 
 use super::NAME;
 use super::layout::take_bytes;
@@ -32,8 +33,20 @@ pub(super) struct ClassNumbers {
 }
 
 impl ClassNumbers {
+    /// The table that the library makes of these numbers, as numbers of 64 bits.
+    pub(super) fn learn(&self, level: usize, escapes: Escapes) -> Result<Table> {
+        if self.numbers.is_empty() {
+            return Ok(Table::new(64, None, escapes));
+        }
+        let compressor = FileCompressor::default()
+            .chunk_compressor(&self.numbers, &config(level.min(MAX_LEVEL)))
+            .map_err(|error| buffer(format!("pco: {error}")))?;
+        let learnt = &compressor.meta().per_latent_var.primary;
+        Ok(Table::new(64, Some(learnt), escapes))
+    }
+
     /// Appends width and metadata to `shared`; returns the bytes of every page.
-    pub(super) fn compress(&self, level: usize, shared: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    pub(super) fn compress(self, level: usize, shared: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let fits = |max: i64| {
             self.numbers
                 .iter()
@@ -52,19 +65,15 @@ impl ClassNumbers {
     }
 
     fn compress_as<W: Width>(
-        &self,
+        self,
         width: u8,
         level: usize,
         shared: &mut Vec<u8>,
     ) -> Result<Vec<Vec<u8>>> {
-        let narrow = |&number: &i64| W::try_from(number).unwrap_or_default();
-        let numbers: Vec<W> = self.numbers.iter().map(narrow).collect();
+        let narrow = |number: i64| W::try_from(number).unwrap_or_default();
+        let numbers: Vec<W> = self.numbers.into_iter().map(narrow).collect();
         let filled = self.per_page.iter().copied().filter(|len| *len > 0);
-        let config = ChunkConfig::default()
-            .with_compression_level(level)
-            .with_mode_spec(ModeSpec::Classic)
-            .with_delta_spec(DeltaSpec::NoOp)
-            .with_paging_spec(PagingSpec::Exact(filled.collect()));
+        let config = config(level).with_paging_spec(PagingSpec::Exact(filled.collect()));
         let failed = |error| buffer(format!("pco: {error}"));
         let mut compressor = FileCompressor::default()
             .chunk_compressor(&numbers, &config)
@@ -83,6 +92,14 @@ impl ClassNumbers {
             })
             .collect()
     }
+}
+
+/// The library neither predicts nor looks for patterns: that was done before.
+fn config(level: usize) -> ChunkConfig {
+    ChunkConfig::default()
+        .with_compression_level(level)
+        .with_mode_spec(ModeSpec::Classic)
+        .with_delta_spec(DeltaSpec::NoOp)
 }
 
 /// The library's decoder of one class: tables that were learnt from the run, and working memory.

@@ -4,15 +4,16 @@ use std::ops::Range;
 
 use ::pco::wrapped::FileCompressor;
 
+use crate::bit_writer::BitWriter;
 use crate::bound::AbsBound;
 use crate::codec::{Encoded, EncodedPage};
 use crate::error::{Result, buffer};
 use crate::frame::ValueType;
 
-use super::bits::{BitWriter, put_varint};
+use super::bits::put_varint;
 use super::class::ClassNumbers;
 use super::cost::Histogram;
-use super::fit::best_predictor;
+use super::fit::{Fit, best_predictor};
 use super::gates::Gates;
 use super::group::group;
 use super::layout::{Column, Layout, Start, Stored};
@@ -35,20 +36,39 @@ pub(super) struct Run<'a> {
     pub(super) protected: &'a [Range<usize>],
 }
 
+/// How the columns of a run are stored, and the numbers of those that have any.
+pub(super) struct Columns<T> {
+    pub(super) layout: Layout<T>,
+    pub(super) gates: Gates,
+    streams: Vec<Stream>,
+}
+
 impl Run<'_> {
     /// Encodes the run into `out`, whose numbers are `T`.
     pub(super) fn encode<T: Value>(&self, out: &mut Encoded) -> Result<()> {
-        let values: Vec<Vec<T>> = (0..self.ty.elements()).map(|e| self.column(e)).collect();
+        let values = self.columns();
+        let plans = self.plans::<T>(&values);
+        let exceptions = self.exceptions(&values, &plans);
+        drop(values);
+        self.write(self.store(plans), &exceptions, out)
+    }
+
+    /// How each column is stored.
+    pub(super) fn plans<T: Value>(&self, values: &[Vec<T>]) -> Vec<Plan<T>> {
         let mut protected = vec![false; self.frames];
         for range in self.protected {
             protected[range.clone()].fill(true);
         }
-        let mut plans = self.plan(&values, &protected);
+        let mut plans = self.plan(values, &protected);
         for first in self.quats {
-            self.plan_quat(*first, &values, &protected, &mut plans);
+            self.plan_quat(*first, values, &protected, &mut plans);
         }
-        let exceptions = self.exceptions(&values, &plans);
-        self.write(&plans, &exceptions, out)
+        plans
+    }
+
+    /// The values of every element.
+    pub(super) fn columns<T: Value>(&self) -> Vec<Vec<T>> {
+        (0..self.ty.elements()).map(|e| self.column(e)).collect()
     }
 
     /// The values of one element in every frame.
@@ -69,57 +89,106 @@ impl Run<'_> {
         (0..self.frames.div_ceil(self.page_frames)).map(|page| self.page_range(page))
     }
 
+    /// Finds gates, predictors and classes.
+    pub(super) fn store<T: Value>(&self, plans: Vec<Plan<T>>) -> Columns<T> {
+        let columns: Vec<&[i64]> = plans.iter().map(Plan::numbers).collect();
+        let gates = Gates::find(&columns, self.page_frames);
+        let mut columns = Vec::with_capacity(plans.len());
+        let mut streams: Vec<Stream> = Vec::new();
+        for (element, plan) in plans.into_iter().enumerate() {
+            columns.push(match plan {
+                Plan::Constant(value, _) => Column::Constant(value),
+                Plan::Copy(from) => Column::Copy(from),
+                Plan::Fit(fit) => {
+                    streams.push(self.stream(fit, gates.of[element], &gates));
+                    // The class is not known yet.
+                    Column::Stored(streams[streams.len() - 1].stored)
+                }
+            });
+        }
+        let pages = self.frames.div_ceil(self.page_frames);
+        let histograms: Vec<Histogram> = streams.iter().map(Stream::histogram).collect();
+        let mut classes = usize::from(!gates.opens.is_empty());
+        let first_class = classes;
+        let mut stored = columns.iter_mut().filter_map(|column| match column {
+            Column::Stored(stored) => Some(stored),
+            _ => None,
+        });
+        for (stream, class) in streams.iter_mut().zip(group(&histograms, pages)) {
+            stream.stored.class = class + first_class;
+            classes = classes.max(stream.stored.class + 1);
+            if let Some(stored) = stored.next() {
+                *stored = stream.stored;
+            }
+        }
+        let layout = Layout {
+            gates: gates.opens.len(),
+            classes,
+            columns,
+        };
+        Columns {
+            layout,
+            gates,
+            streams,
+        }
+    }
+
+    /// The numbers of a column that are stored, and how.
+    fn stream(&self, fit: Fit, gate: Option<usize>, gates: &Gates) -> Stream {
+        let mut ends = Vec::new();
+        let mut numbers = fit.numbers;
+        if gate.is_some() {
+            let mut kept = Vec::new();
+            for page in self.pages() {
+                kept.append(&mut gates.kept(gate, page.start, &numbers[page.clone()]));
+                ends.push(kept.len());
+            }
+            numbers = kept;
+        } else {
+            ends.extend(self.pages().map(|page| page.end));
+        }
+        Stream::new(numbers, ends, (fit.map, gate))
+    }
+
+    /// The numbers of a class in all pages.
+    pub(super) fn class_numbers<T: Value>(
+        &self,
+        columns: &Columns<T>,
+        class: usize,
+    ) -> ClassNumbers {
+        let Columns { gates, streams, .. } = columns;
+        if class == 0 && !gates.opens.is_empty() {
+            return self.gate_class(gates);
+        }
+        let mut numbers = ClassNumbers::default();
+        for page in 0..self.frames.div_ceil(self.page_frames) {
+            let before = numbers.numbers.len();
+            for stream in streams.iter().filter(|s| s.stored.class == class) {
+                let predictor = stream.stored.predictor;
+                predictor.residuals(stream.page(page), &mut numbers.numbers);
+            }
+            numbers.per_page.push(numbers.numbers.len() - before);
+        }
+        numbers
+    }
+
     /// Writes shared part and pages.
     fn write<T: Value>(
         &self,
-        plans: &[Plan<T>],
+        columns: Columns<T>,
         exceptions: &[Vec<Exception>],
         out: &mut Encoded,
     ) -> Result<()> {
-        let columns: Vec<&[i64]> = plans.iter().map(Plan::numbers).collect();
-        let gates = Gates::find(&columns, self.page_frames);
-        let mut streams: Vec<Stream> = Vec::new();
-        for (element, plan) in plans.iter().enumerate() {
-            if let Plan::Fit(fit) = plan {
-                let gate = gates.of[element];
-                let kept = self
-                    .pages()
-                    .map(|page| gates.kept(gate, page.start, &fit.numbers[page]));
-                streams.push(Stream::new(kept.collect(), fit.map, gate));
-            }
-        }
-        let histograms: Vec<Histogram> = streams.iter().map(Stream::histogram).collect();
-        let first_class = usize::from(!gates.opens.is_empty());
-        for (stream, class) in streams.iter_mut().zip(group(&histograms, exceptions.len())) {
-            stream.stored.class = class + first_class;
-        }
-        let mut classes = self.gate_classes(&gates);
-        for stream in &streams {
-            let class = stream.stored.class;
-            classes.resize_with(classes.len().max(class + 1), || ClassNumbers {
-                numbers: Vec::new(),
-                per_page: vec![0; exceptions.len()],
-            });
-        }
-        for page in 0..exceptions.len() {
-            for stream in &streams {
-                let class = &mut classes[stream.stored.class];
-                let before = class.numbers.len();
-                stream
-                    .stored
-                    .predictor
-                    .residuals(&stream.pages[page], &mut class.numbers);
-                class.per_page[page] += class.numbers.len() - before;
-            }
-        }
-        FileCompressor::default()
-            .write_header(&mut out.shared)
-            .map_err(|error| buffer(format!("pco: {error}")))?;
-        layout(plans, &streams, (gates.opens.len(), classes.len())).put(&mut out.shared);
-        let classes: Vec<Vec<Vec<u8>>> = classes
-            .iter()
-            .map(|class| class.compress(self.level, &mut out.shared))
+        put_header(&mut out.shared)?;
+        columns.layout.put(&mut out.shared);
+        // Class after class, so that the numbers of one at a time are copied.
+        let classes: Vec<Vec<Vec<u8>>> = (0..columns.layout.classes)
+            .map(|class| {
+                let numbers = self.class_numbers(&columns, class);
+                numbers.compress(self.level, &mut out.shared)
+            })
             .collect::<Result<_>>()?;
+        let Columns { gates, streams, .. } = columns;
         for (page, exceptions) in exceptions.iter().enumerate() {
             let bytes = self.page(page, exceptions, (&gates, &streams), &classes);
             out.pages.push(EncodedPage {
@@ -130,8 +199,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The class of the gates, if there are any.
-    fn gate_classes(&self, gates: &Gates) -> Vec<ClassNumbers> {
+    /// The class of the gates.
+    fn gate_class(&self, gates: &Gates) -> ClassNumbers {
         let mut class = ClassNumbers::default();
         for page in self.pages() {
             let before = class.numbers.len();
@@ -142,11 +211,7 @@ impl Run<'_> {
             }
             class.per_page.push(class.numbers.len() - before);
         }
-        if gates.opens.is_empty() {
-            Vec::new()
-        } else {
-            vec![class]
-        }
+        class
     }
 
     /// The parts of a page, put together.
@@ -179,38 +244,71 @@ impl Run<'_> {
     }
 }
 
-/// A stored column, page by page.
+/// Appends the header of a file of the library.
+pub(super) fn put_header(shared: &mut Vec<u8>) -> Result<()> {
+    let header = FileCompressor::default().write_header(shared);
+    header
+        .map(drop)
+        .map_err(|error| buffer(format!("pco: {error}")))
+}
+
+/// A stored column, page after page.
 struct Stream {
-    pages: Vec<Vec<i64>>,
+    numbers: Vec<i64>,
+    /// Where each page ends among the numbers.
+    ends: Vec<usize>,
     stored: Stored,
 }
 
 impl Stream {
-    fn new(pages: Vec<Vec<i64>>, map: Map, gate: Option<usize>) -> Self {
-        let slices: Vec<&[i64]> = pages.iter().map(Vec::as_slice).collect();
-        let (predictor, _) = best_predictor(&slices);
+    fn new(numbers: Vec<i64>, ends: Vec<usize>, (map, gate): (Map, Option<usize>)) -> Self {
         let stored = Stored {
             map,
-            predictor,
+            predictor: Predictor::default(),
             class: 0,
             gate,
-            starts: starts(predictor, &slices),
+            starts: [Start::default(); 2],
         };
-        Self { pages, stored }
+        let mut stream = Self {
+            numbers,
+            ends,
+            stored,
+        };
+        let pages: Vec<&[i64]> = (0..stream.ends.len()).map(|idx| stream.page(idx)).collect();
+        let (predictor, _) = best_predictor(&pages);
+        let starts = starts(predictor, &pages);
+        (stream.stored.predictor, stream.stored.starts) = (predictor, starts);
+        stream
+    }
+
+    fn page(&self, page: usize) -> &[i64] {
+        let start = page.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.numbers[start..self.ends[page]]
     }
 
     fn histogram(&self) -> Histogram {
+        let mut histogram = Histogram::default();
         let mut residuals = Vec::new();
-        for page in &self.pages {
-            self.stored.predictor.residuals(page, &mut residuals);
+        for page in 0..self.ends.len() {
+            residuals.clear();
+            self.stored
+                .predictor
+                .residuals(self.page(page), &mut residuals);
+            histogram.add(&residuals);
         }
-        Histogram::of(&residuals)
+        histogram
     }
 
     fn put_starts(&self, page: usize, bits: &mut BitWriter) {
-        let numbers = &self.pages[page];
-        let count = self.stored.predictor.starts(numbers.len());
-        for (idx, start) in self.stored.starts[..count].iter().enumerate() {
+        self.stored.put_starts(self.page(page), bits);
+    }
+}
+
+impl Stored {
+    /// Appends the first numbers of a page.
+    pub(super) fn put_starts(&self, numbers: &[i64], bits: &mut BitWriter) {
+        let count = self.predictor.starts(numbers.len());
+        for (idx, start) in self.starts[..count].iter().enumerate() {
             let above = start_number(numbers, idx).wrapping_sub(start.least);
             bits.put(above.cast_unsigned(), start.bits);
         }
@@ -244,23 +342,4 @@ pub(super) fn starts(predictor: Predictor, pages: &[&[i64]]) -> [Start; 2] {
             bits: u64::BITS - above.leading_zeros(),
         }
     })
-}
-
-/// What the pages share.
-fn layout<T: Value>(
-    plans: &[Plan<T>],
-    streams: &[Stream],
-    (gates, classes): (usize, usize),
-) -> Layout<T> {
-    let mut stored = streams.iter().map(|stream| stream.stored);
-    let columns = plans.iter().filter_map(|plan| match plan {
-        Plan::Constant(value, _) => Some(Column::Constant(*value)),
-        Plan::Copy(from) => Some(Column::Copy(*from)),
-        Plan::Fit(_) => stored.next().map(Column::Stored),
-    });
-    Layout {
-        gates,
-        classes,
-        columns: columns.collect(),
-    }
 }

@@ -32,7 +32,20 @@ pub(super) struct Fit {
     pub(super) numbers: Vec<i64>,
     /// Frames whose value the numbers do not give.
     pub(super) exceptions: Vec<usize>,
+    pub(super) rounding: Rounding,
 }
+
+/// Which of the numbers that a bound allows is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rounding {
+    /// The nearest.
+    Nearest,
+    /// The one that a column has which goes on as it went, as long as it is allowed.
+    Lazy,
+}
+
+/// A way to make numbers of a column.
+pub(super) type Candidate = (Map, Rounding);
 
 impl Wish<'_> {
     /// Whether `decoded` may stand for the value of `frame`.
@@ -81,6 +94,15 @@ impl Wish<'_> {
             map,
             numbers,
             exceptions,
+            rounding: Rounding::Nearest,
+        }
+    }
+
+    /// The numbers that a candidate gives for `values`.
+    pub(super) fn fit_as<T: Value>(&self, (map, rounding): Candidate, values: &[T]) -> Fit {
+        match rounding {
+            Rounding::Nearest => self.fit(map, values),
+            Rounding::Lazy => self.lazy(map, values),
         }
     }
 
@@ -90,6 +112,7 @@ impl Wish<'_> {
     /// Most residuals are zero then, which pays where a column moves smoothly and the bound is wide.
     fn lazy<T: Value>(&self, map: Map, values: &[T]) -> Fit {
         let mut fit = self.fit(map, values);
+        fit.rounding = Rounding::Lazy;
         for (page, numbers) in fit.numbers.chunks_mut(self.page_frames).enumerate() {
             let first = page * self.page_frames;
             for idx in 1..numbers.len() {
@@ -116,13 +139,13 @@ impl Wish<'_> {
             true => map.with_two_zeros(),
             false => map,
         };
-        maps.iter_mut().for_each(|map| *map = zeros(*map));
-        let mut fits: Vec<Fit> = maps.iter().map(|map| self.fit(*map, values)).collect();
+        let nearest = |map: Map| (zeros(map), Rounding::Nearest);
+        let mut candidates: Vec<Candidate> = maps.into_iter().map(nearest).collect();
         if let Some(coarse) = self.coarse(values) {
-            fits.push(self.fit(zeros(coarse), values));
+            candidates.push(nearest(coarse));
             if let Map::Times(step) = coarse {
-                let lazy = |part: f64| self.lazy(zeros(Map::Times(part * step)), values);
-                fits.extend(LAZY.map(lazy));
+                let lazy = |part: f64| (zeros(Map::Times(part * step)), Rounding::Lazy);
+                candidates.extend(LAZY.map(lazy));
             }
         }
         // More exceptions would cost time to correct, not only bytes.
@@ -130,7 +153,9 @@ impl Wish<'_> {
         let most = values.len() / 8 + protected;
         let mut best = self.fit(Map::Ordered, values);
         let mut least = self.cost::<T>(&best);
-        for fit in fits {
+        // One after the other: a column as whole numbers is up to eight times its values.
+        for candidate in candidates {
+            let fit = self.fit_as(candidate, values);
             if fit.exceptions.len() > most {
                 continue;
             }

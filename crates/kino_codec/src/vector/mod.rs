@@ -20,6 +20,7 @@ mod cost;
 mod decode;
 mod encode;
 mod fit;
+mod frozen;
 mod gates;
 mod grid;
 mod group;
@@ -34,7 +35,7 @@ mod value;
 use std::num::NonZeroUsize;
 
 use crate::bound::{AbsBound, Bound};
-use crate::codec::{Codec, Decoder, Encoded, Scope, check_page_frames};
+use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames};
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::frames::Frames;
@@ -138,6 +139,43 @@ impl Vector {
     }
 }
 
+impl Vector {
+    /// At least one frame, to be encoded or learnt from.
+    fn run<'a>(&'a self, frames: &Frames<'a>, page_frames: NonZeroUsize) -> Result<Run<'a>> {
+        self.check(frames.frame())?;
+        let (ty, bytes) = frames.as_values(NAME)?;
+        let page_frames = page_frames.get().min(frames.len());
+        if frames.len() > MAX_RUN_FRAMES {
+            return Err(buffer(format!(
+                "a run of {} frames, `vector` takes {MAX_RUN_FRAMES} at once; learn from a sample of it",
+                frames.len()
+            )));
+        }
+        check_page(page_frames, ty.frame_bytes())?;
+        Ok(Run {
+            ty,
+            bytes,
+            frames: frames.len(),
+            page_frames,
+            level: self.level,
+            // A bool that moves is no bool.
+            abs: self.abs.as_ref().filter(|_| ty.dtype() != Dtype::Bool),
+            quats: &self.quats,
+            protected: frames.protected(),
+        })
+    }
+}
+
+/// Refuses pages that a reader would refuse.
+fn check_page(page_frames: usize, frame_bytes: usize) -> Result<()> {
+    if page_frames > MAX_PAGE_FRAMES {
+        return Err(buffer(format!(
+            "a page of {page_frames} frames, `vector` takes {MAX_PAGE_FRAMES}; use smaller pages"
+        )));
+    }
+    check_page_frames(page_frames, frame_bytes)
+}
+
 /// Reads `3/10`; nothing means the start.
 fn parse_quats(text: &str) -> Option<Vec<usize>> {
     if text.is_empty() {
@@ -192,35 +230,23 @@ impl Codec for Vector {
         out: &mut Encoded,
         _scratch: &mut Scratch,
     ) -> Result<()> {
-        self.check(frames.frame())?;
-        let (ty, bytes) = frames.as_values(NAME)?;
         if frames.is_empty() {
-            return Ok(());
+            return self.check(frames.frame());
         }
-        let page_frames = page_frames.get().min(frames.len());
-        for (len, max, what) in [
-            (frames.len(), MAX_RUN_FRAMES, "run"),
-            (page_frames, MAX_PAGE_FRAMES, "page"),
-        ] {
-            if len > max {
-                return Err(buffer(format!(
-                    "a {what} of {len} frames, `vector` takes {max}; make it shorter or use `zstd`"
-                )));
-            }
+        let run = self.run(frames, page_frames)?;
+        with_number!(run.ty.dtype(), T => run.encode::<T>(out))
+    }
+
+    fn learn(
+        &self,
+        sample: &Frames<'_>,
+        piece_frames: NonZeroUsize,
+    ) -> Result<Box<dyn RunEncoder>> {
+        if sample.is_empty() {
+            return Err(buffer("there is nothing to learn from no frames"));
         }
-        check_page_frames(page_frames, ty.frame_bytes())?;
-        let run = Run {
-            ty,
-            bytes,
-            frames: frames.len(),
-            page_frames,
-            level: self.level,
-            // A bool that moves is no bool.
-            abs: self.abs.as_ref().filter(|_| ty.dtype() != Dtype::Bool),
-            quats: &self.quats,
-            protected: frames.protected(),
-        };
-        with_number!(ty.dtype(), T => run.encode::<T>(out))
+        let run = self.run(sample, piece_frames)?;
+        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>()?)))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {

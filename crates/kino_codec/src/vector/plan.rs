@@ -30,7 +30,7 @@ impl<T> Plan<T> {
 }
 
 impl Run<'_> {
-    fn wish<'p>(&self, element: usize, protected: &'p [bool]) -> Wish<'p> {
+    pub(super) fn wish<'p>(&self, element: usize, protected: &'p [bool]) -> Wish<'p> {
         Wish {
             eps: self.abs.map_or(0.0, |abs| abs.eps(element)),
             protected,

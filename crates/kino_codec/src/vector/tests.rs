@@ -4,8 +4,8 @@ use super::*;
 use crate::codec;
 use crate::codec::Page;
 use crate::testing::{
-    any_values, arbitrary_bytes, assert_same_as_raw, assert_survives_damage,
-    assert_survives_empty_frames, decode, encode, encode_frames,
+    any_values, arbitrary_bytes, assert_decodes_to, assert_same_as_raw, assert_survives_damage,
+    assert_survives_empty_frames, decode, encode, encode_frames, encode_long,
 };
 use proptest::prelude::*;
 
@@ -404,5 +404,99 @@ fn near(dtype: Dtype, a: &[u8], b: &[u8], eps: f64) -> bool {
         Dtype::F16 => as_float!(half::f16),
         Dtype::F32 => as_float!(f32),
         Dtype::F64 => as_float!(f64),
+    }
+}
+
+#[test]
+fn a_long_run_costs_what_it_would_cost_as_a_whole() {
+    let frame = f32_frame(8);
+    let bytes = every_kind(256 * 64);
+    let sample: Vec<u8> = bytes
+        .chunks(256 * 32)
+        .step_by(4)
+        .flatten()
+        .copied()
+        .collect();
+    let size = |encoded: &Encoded| -> usize {
+        let pages = encoded.pages.iter().map(|page| page.bytes.len());
+        encoded.shared.len() + pages.sum::<usize>()
+    };
+    let long = encode_long("vector", &frame, (&sample, &bytes), 256);
+    assert_decodes_to("vector", &frame, &long, &bytes);
+    let whole = size(&encode("vector", &frame, &bytes, 256));
+    assert!(size(&long) <= whole + whole / 50, "{} {whole}", size(&long));
+}
+
+#[test]
+fn what_a_sample_does_not_show_comes_back_and_costs_little_more_than_raw() {
+    let frame = f32_frame(8);
+    // Constants move, copies differ, grids are left, gates open, first numbers are far away.
+    let sample = every_kind(512);
+    let quiet = bytes_of((0..512 * 8).map(|i| (i % 8) as f32));
+    let others = [every_kind(3000), arbitrary_bytes(3, 3000 * 32)];
+    for sample in [&sample, &quiet] {
+        for bytes in &others {
+            let encoded = encode_long("vector", &frame, (sample, bytes), 256);
+            assert_decodes_to("vector", &frame, &encoded, bytes);
+            let len: usize = encoded.pages.iter().map(|page| page.bytes.len()).sum();
+            assert!(len < 2 * bytes.len(), "{len} {}", bytes.len());
+        }
+    }
+}
+
+#[test]
+fn a_long_run_keeps_its_bound_and_its_protected_frames() {
+    let frame = f64_frame(5);
+    let wave = |t: usize, phase: f64| (t as f64 * 0.01 + phase).sin();
+    let values = |frames: std::ops::Range<usize>| -> Vec<f64> {
+        let quat = |t: usize| {
+            let [a, b, c, d] = [0.0, 1.0, 2.0, 3.0].map(|phase| wave(t, phase) + 0.1);
+            let n = (a * a + b * b + c * c + d * d).sqrt();
+            [a / n, b / n, c / n, d / n, wave(t, 0.5) * 3.0]
+        };
+        frames.flat_map(quat).collect()
+    };
+    let (sample, all) = (values(0..1024), values(2000..6000));
+    let spec = "vector:abs=1e-3,quat=0";
+    let made = codec(spec).unwrap();
+    let piece = NonZeroUsize::new(256).unwrap();
+    let sample = bytes_of_doubles(sample);
+    let sample = Frames::values(&frame, &sample).unwrap();
+    let encoder = made.learn(&sample, piece).unwrap();
+    let bytes = bytes_of_doubles(all.iter().copied());
+    let protected = [100..300, 1000..1001];
+    let frames = Frames::values(&frame, &bytes).unwrap();
+    let frames = frames.protect(&protected).unwrap();
+    let mut encoded = Encoded {
+        shared: encoder.shared().to_vec(),
+        pages: Vec::new(),
+    };
+    encoder.encode(&frames, piece, &mut encoded).unwrap();
+    let back = decode_all(spec, &frame, &encoded);
+    let back: Vec<f64> = back
+        .chunks_exact(8)
+        .map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    for (idx, (got, expected)) in back.iter().zip(&all).enumerate() {
+        let exact = protected.iter().any(|range| range.contains(&(idx / 5)));
+        assert!((got - expected).abs() <= 1e-3, "{idx}");
+        assert!(!exact || got.to_bits() == expected.to_bits(), "{idx}");
+    }
+    let len: usize = encoded.pages.iter().map(|page| page.bytes.len()).sum();
+    assert!(8 * len < bytes.len(), "{len}");
+}
+
+proptest! {
+    #[test]
+    fn a_long_run_comes_back_whatever_the_sample(
+        (frame, bytes) in any_values(), cut in 0.0..1.0_f64, page_frames in 1_usize..50, level in 0..=12,
+    ) {
+        let size = frame.as_values().unwrap().frame_bytes();
+        let frames = bytes.len() / size;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the frames")]
+        let sample = ((frames as f64 * cut) as usize).clamp(1, frames) * size;
+        let spec = format!("vector:level={level}");
+        let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);
+        assert_decodes_to(&spec, &frame, &encoded, &bytes);
     }
 }

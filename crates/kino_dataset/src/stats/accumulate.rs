@@ -306,7 +306,12 @@ fn fold(values: &[f64], mut lanes: [f64; LANES], step: impl Fn(f64, f64) -> f64)
 }
 
 /// The values of channel `idx` of `stride` as `f64`.
-fn gather(dtype: Dtype, frames: &[u8], (idx, stride): (usize, usize), out: &mut Vec<f64>) {
+pub(super) fn gather(
+    dtype: Dtype,
+    frames: &[u8],
+    (idx, stride): (usize, usize),
+    out: &mut Vec<f64>,
+) {
     let place = (idx, stride);
     match dtype {
         Dtype::U16 => every(frames, place, out, |b| f64::from(u16::from_le_bytes(b))),

@@ -7,6 +7,7 @@
 
 use kino_codec::Dtype;
 
+use super::accumulate::Moments;
 use super::quantiles::{NAMED, lerp, split_rank};
 use super::{Sketch, StreamStats};
 
@@ -87,6 +88,20 @@ impl Histogram {
     }
 
     pub(super) fn finish(&self, frames: u64) -> StreamStats {
+        to_stats(frames, vec![0; self.counts.len()], self.pairs())
+    }
+
+    /// Count, mean, spread and extremes of every channel.
+    pub(super) fn moments(&self) -> Vec<Moments> {
+        let pairs = self.pairs().into_iter();
+        let pairs = pairs.map(|pairs| pairs.into_iter().map(|(value, n)| (f64::from(value), n)));
+        pairs
+            .map(|pairs| Moments::of_counts(&pairs.collect::<Vec<_>>()))
+            .collect()
+    }
+
+    /// Every value that occurs in each channel with its count, ascending.
+    fn pairs(&self) -> Vec<Vec<(i16, u64)>> {
         let signed = self.dtype == Dtype::I8;
         let counts = self.counts.iter().map(|counts| {
             let bytes = 0..=u8::MAX;
@@ -99,7 +114,7 @@ impl Histogram {
             pairs.sort_unstable();
             pairs
         });
-        to_stats(frames, vec![0; self.counts.len()], counts.collect())
+        counts.collect()
     }
 }
 

@@ -19,10 +19,12 @@
 //! (an append) are an interpolation, in our tests within 0.11 % of rank.
 
 mod accumulate;
+mod check;
 mod histogram;
 mod histogram16;
 mod json;
 mod quantiles;
+mod recount;
 #[cfg(test)]
 mod tests;
 
@@ -34,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use accumulate::Moments;
 pub(crate) use accumulate::StatsPart;
 use quantiles::NAMED;
+pub(crate) use recount::Recount;
 
 /// A vector with more elements than this has one set of statistics for all of them.
 const MAX_CHANNELS: usize = 4096;
@@ -160,10 +163,7 @@ impl StreamStats {
 
     /// Statistics come from a file, so the lists may have any length.
     fn is_consistent(&self) -> bool {
-        let channels = match &self.sketch {
-            Sketch::Counts(counts) => counts.len(),
-            Sketch::Points(points) => points.len(),
-        };
+        let channels = self.channels();
         [&self.mean, &self.std, &self.min, &self.max]
             .iter()
             .all(|list| list.len() == channels)

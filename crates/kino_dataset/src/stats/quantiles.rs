@@ -281,7 +281,10 @@ fn interpolate(knots: &[(f64, f64)], rank: f64) -> f64 {
 /// Between `a` and `b`, rounded as numpy rounds it.
 pub(super) fn lerp(a: f64, b: f64, t: f64) -> f64 {
     let difference = b - a;
-    if t < 0.5 {
+    if difference.is_infinite() {
+        // Numbers so far apart have a middle all the same.
+        a * (1.0 - t) + b * t
+    } else if t < 0.5 {
         a + difference * t
     } else {
         b - difference * (1.0 - t)

@@ -40,7 +40,7 @@ impl Core {
     pub(super) fn read(file: &TableFile) -> Result<Self> {
         let ids = read_ids(file)?;
         let (shards, shard_of) = read_shards(file, ids.len())?;
-        Ok(Self {
+        let core = Self {
             frames: read_counts(file, "frames", ids.len())?,
             start_ns: read_ints(file, "start_ns", ids.len(), Some)?,
             duration_s: read_floats(file, "duration_s", ids.len())?,
@@ -50,7 +50,26 @@ impl Core {
             ids,
             shards,
             shard_of,
-        })
+        };
+        core.check()?;
+        Ok(core)
+    }
+
+    /// Refuses numbers that no episode has, so that whoever adds them up need not.
+    fn check(&self) -> Result<()> {
+        let sums = [&self.frames, &self.bytes, &self.raw_bytes];
+        let fits = |numbers: &&Vec<u64>| {
+            let sum = numbers.iter().try_fold(0_u64, |sum, &n| sum.checked_add(n));
+            sum.is_some_and(|sum| i64::try_from(sum).is_ok())
+        };
+        if !sums.iter().all(fits) {
+            return Err(corrupt(PLACE, "its numbers add up to over 2^63 - 1"));
+        }
+        let is_duration = |seconds: &f64| seconds.is_finite() && *seconds >= 0.0;
+        if !self.duration_s.iter().all(is_duration) {
+            return Err(corrupt(PLACE, "`duration_s` is negative or not a number"));
+        }
+        Ok(())
     }
 
     /// Bytes held in memory.

@@ -98,6 +98,11 @@ impl EpisodeTable {
         self.core.shards.get(to_usize(shard)).map(Hash::as_bytes)
     }
 
+    /// The shards that the episodes lie in, each once.
+    pub(crate) fn shards(&self) -> &[Hash] {
+        &self.core.shards
+    }
+
     /// Place of the episode among those of its shard.
     pub fn slot(&self, row: usize) -> Option<u32> {
         self.core.slots.get(row).copied()

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use kino_format::Clock;
 
 use super::anchors::{self, Anchors, Samples, Track, find, moments, rate_anchors, step_in, target};
-use super::bound::Bound;
+use super::bound::{Bound, BoundStream};
 use super::plan::{NO_FRAME, Out, SamplePlan, WindowPlan};
 use super::request::{Anchor, At, Pad, Window};
 use super::timeline::{Side, Timeline};
 use crate::dataset::Dataset;
 use crate::episode::Episode;
-use crate::error::{DatasetError, Result, invalid};
+use crate::error::{DatasetError, Result, corrupt, invalid};
 use crate::stream::Stream;
 
 /// The windows of one episode, ready to be planned and read.
@@ -191,6 +191,7 @@ impl<'a> Opened<'a> {
                 }
                 Err(error) => return Err(error),
             };
+            check_type(dataset, &opened, stream)?;
             if opened.is_empty() {
                 return Err(unusable(&episode, &stream.name, "has no frames in stream"));
             }
@@ -265,6 +266,24 @@ impl<'a> Opened<'a> {
         let first = self.streams.iter().find(same);
         first.unwrap_or(&self.streams[stream]).clock().cloned()
     }
+}
+
+/// Windows and batches are laid out by the manifest's type: frames of another would be other numbers there.
+fn check_type(dataset: &Dataset, opened: &Stream, bound: &BoundStream) -> Result<()> {
+    if *opened.frame_type() == bound.frame {
+        return Ok(());
+    }
+    let episode = opened.episode();
+    let what = format!(
+        "its frames are {}, version {} of the dataset says {}",
+        opened.frame_type(),
+        dataset.manifest().version,
+        bound.frame
+    );
+    Err(corrupt(
+        episode.place(&format!("stream `{}`", bound.name)),
+        what,
+    ))
 }
 
 fn unusable(episode: &Episode, stream: &str, what: &str) -> DatasetError {

@@ -189,32 +189,26 @@ impl Timeline {
         until.saturating_sub(1)
     }
 
-    /// The neighbours of a moment, and the nearer of them.
+    /// The neighbours of a moment, and the nearest frame, which stands alone on a frame and past the ends.
     fn between(&self, time_ns: i64, cursor: &mut Cursor) -> (Found, u32) {
-        let low = self.hold(time_ns, cursor);
-        let low_ns = self.time_ns(low);
-        // Also before the first frame, which `hold` clamps to.
-        if low == self.last_frame || low_ns.saturating_add_unsigned(SAME_INSTANT_NS) >= time_ns {
-            return alone(low);
+        let nearest = self.nearest(time_ns, cursor);
+        let is_inside = self.first_ns < time_ns && time_ns < self.last_ns;
+        if !is_inside || self.time_ns(nearest).abs_diff(time_ns) <= SAME_INSTANT_NS {
+            return alone(nearest);
         }
+        let low = self.count_until(time_ns, cursor).saturating_sub(1);
         let high = low + 1;
-        let high_ns = self.time_ns(high);
-        let (to_low, to_high) = (time_ns.abs_diff(low_ns), high_ns.abs_diff(time_ns));
+        let (low_ns, high_ns) = (self.time_ns(low), self.time_ns(high));
         #[expect(
             clippy::cast_precision_loss,
             reason = "a weight is a float by contract"
         )]
-        let weight = to_low as f64 / high_ns.abs_diff(low_ns) as f64;
+        let weight = time_ns.abs_diff(low_ns) as f64 / high_ns.abs_diff(low_ns) as f64;
         let found = Found {
             other: (high, weight),
             ..Found::alone(low)
         };
-        let nearer = if high_is_nearer(to_low, to_high) {
-            high
-        } else {
-            low
-        };
-        (found, nearer)
+        (found, nearest)
     }
 
     fn last_at_time_of(&self, frame: u32, cursor: &mut Cursor) -> u32 {
@@ -327,28 +321,28 @@ mod tests {
             let slack = if distance(late) > 1000 { 1000 } else { 0 };
             distance(early) - distance(late) > slack
         };
-        let mut found = Found::alone(number(held));
-        let mut nearer = held;
-        match resolve {
-            Resolve::Hold { .. } => {}
-            Resolve::Nearest { .. } => {
-                let early = all().filter(|&idx| at(idx) <= t).max();
-                let late = all().filter(|&idx| at(idx) > t).min();
-                let late =
-                    late.map(|first| all().filter(|&idx| at(idx) == at(first)).max().unwrap());
-                nearer = match (early, late) {
-                    (Some(early), Some(late)) if is_nearer(late, early) => late,
-                    (Some(early), _) => early,
-                    (None, late) => late.unwrap(),
-                };
-                found = Found::alone(number(nearer));
+        let early = all().filter(|&idx| at(idx) <= t).max();
+        let late = all().filter(|&idx| at(idx) > t).min();
+        let last_of = |idx: usize| all().filter(|&other| at(other) == at(idx)).max().unwrap();
+        let mut nearer = match (early, late.map(last_of)) {
+            (Some(early), Some(late)) if is_nearer(late, early) => late,
+            (Some(early), _) => early,
+            (None, late) => late.unwrap(),
+        };
+        let mut found = Found::alone(number(nearer));
+        match (resolve, early, late) {
+            (Resolve::Hold { .. }, ..) => {
+                nearer = held;
+                found = Found::alone(number(held));
             }
-            _ if held < last && t - at(held) > 1000 => {
-                let weight = (t - at(held)) as f64 / (at(held + 1) - at(held)) as f64;
-                found.other = (number(held + 1), weight);
-                if is_nearer(held + 1, held) {
-                    nearer = held + 1;
-                }
+            (Resolve::Linear { .. } | Resolve::Slerp { .. }, Some(low), Some(high))
+                if distance(nearer) > 1000 && t > at(0) =>
+            {
+                let weight = (t - at(low)) as f64 / (at(high) - at(low)) as f64;
+                found = Found {
+                    other: (number(high), weight),
+                    ..Found::alone(number(low))
+                };
             }
             _ => {}
         }

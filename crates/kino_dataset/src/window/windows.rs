@@ -23,7 +23,7 @@ use super::mask::Mask;
 use super::opened::OpenedEpisodes;
 use super::request::{Anchor, At, Pad, Request, Window};
 use crate::dataset::Dataset;
-use crate::error::{Result, invalid};
+use crate::error::{Result, corrupt, invalid};
 use crate::selection::Selection;
 
 /// Episodes surveyed between two looks at their errors.
@@ -236,7 +236,16 @@ impl Windows {
             )));
         };
         let bound = Arc::clone(&self.inner.bound);
-        EpisodeWindows::open(bound, &self.inner.dataset, row as usize)
+        let opened = EpisodeWindows::open(bound, &self.inner.dataset, row as usize)?;
+        let counted = self.inner.counts[position];
+        if opened.len() != counted {
+            let what = format!(
+                "it has {} samples, by the episode table {counted}",
+                opened.len()
+            );
+            return Err(corrupt(opened.episode().place("windows"), what));
+        }
+        Ok(opened)
     }
 
     /// As [`episode`](Self::episode), but an episode that was opened a short while ago is not opened again.

@@ -1,20 +1,21 @@
 //! Export: a dataset, or some of its episodes, in somebody else's format.
 //!
 //! ```text
-//! dataset ─outline.rs─▶ episodes of streams ─plan of the format─▶ names there, defects ─policy─▶ write ─▶ rename
+//! dataset ─outline.rs─▶ episodes of streams ─plan of the format─▶ names there, defects ─policy─▶ write ─▶ sync, rename
 //!                       (no frame is read)   what it cannot hold                        a block at a time
 //! ```
 //!
-//! Everything is written under a hidden name beside the target and renamed at the end: a kill leaves nothing
-//! that looks whole. What a format cannot hold is a [`Defect`]; by default nothing is written then.
+//! Everything is written in a private folder beside the target, synced and renamed at the end (publish.rs): a kill leaves
+//! nothing that looks whole. What a format cannot hold is a [`Defect`]; by default nothing is written then.
 
 mod outline;
 mod pen;
+mod publish;
 mod zarr;
 
-use std::fs;
+use std::fs::File;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use kino_dataset::{Dataset, Selection};
@@ -30,6 +31,7 @@ use crate::video::Videos;
 use crate::webdataset::export as webdataset;
 pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline, after};
 pub(crate) use pen::{Pen, PictureForm};
+use publish::Unpublished;
 
 /// A format that can be exported to.
 #[derive(Debug, Clone, Copy)]
@@ -170,10 +172,10 @@ pub fn export(
         let format = exporter.name;
         return Err(ImportError::NoPlace { format, defects });
     }
-    let hidden = Hidden::beside(target)?;
+    let unpublished = Unpublished::beside(target, dataset.path())?;
     let mut pen = Pen::new(&outline, progress);
-    (exporter.write)(&outline, &mut pen, &hidden.0)?;
-    hidden.publish(target)?;
+    (exporter.write)(&outline, &mut pen, &unpublished.data())?;
+    unpublished.publish()?;
     let streams = outline.episodes.iter().flat_map(|found| &found.streams);
     Ok(Exported {
         episodes: outline.episodes.len() as u64,
@@ -216,12 +218,21 @@ fn find(name: &str) -> Result<&'static Exporter> {
 /// An export never replaces anything.
 fn refuse_existing(target: &Path) -> Result<()> {
     match target.symlink_metadata() {
-        Ok(_) => Err(invalid(format!(
-            "{} exists already; an export replaces nothing: name another target, or remove it first",
-            target.display()
-        ))),
+        Ok(_) => Err(ImportError::Exists {
+            what: format!(
+                "{} exists already; an export replaces nothing: name another target, or remove it first",
+                target.display()
+            ),
+        }),
         Err(_) => Ok(()),
     }
+}
+
+/// Makes an empty file for a writer that would replace a file that is there. Two names can be the same file where the file
+/// system ignores case or normalises Unicode.
+pub(crate) fn create_new(path: &Path) -> Result<()> {
+    let made = File::create_new(path);
+    made.map(drop).map_err(|error| unwritable(path, error))
 }
 
 /// An error of writing.
@@ -232,59 +243,5 @@ pub(crate) fn unwritable(
     ImportError::Unwritable {
         path: path.to_owned(),
         source: error.into(),
-    }
-}
-
-/// The name under which an export grows; what is left there is removed.
-struct Hidden(PathBuf);
-
-impl Hidden {
-    fn beside(target: &Path) -> Result<Self> {
-        let Some(name) = target.file_name() else {
-            let target = target.display();
-            return Err(invalid(format!(
-                "{target} has no name; name a file or folder"
-            )));
-        };
-        let hidden = format!(".{}.exporting", name.to_string_lossy());
-        let hidden = Self(target.with_file_name(hidden));
-        // What a kill left.
-        hidden.remove();
-        if let Some(folder) = target.parent() {
-            fs::create_dir_all(folder).map_err(|error| unwritable(folder, error))?;
-        }
-        Ok(hidden)
-    }
-
-    /// Gives it its name, unless somebody else has taken that meanwhile.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a link refuses an existing name; a rename never replaces a folder that has something in it"
-    )]
-    fn publish(&self, target: &Path) -> Result<()> {
-        refuse_existing(target)?;
-        let done = match self.0.is_dir() {
-            true => fs::rename(&self.0, target),
-            // Not every file system has links.
-            false => fs::hard_link(&self.0, target).or_else(|error| match error.kind() {
-                std::io::ErrorKind::AlreadyExists => Err(error),
-                _ => fs::rename(&self.0, target),
-            }),
-        };
-        done.map_err(|error| unwritable(target, error))
-    }
-
-    fn remove(&self) {
-        // It is not there after a success, and if it cannot be removed, nobody takes it for an export.
-        let _ = match self.0.is_dir() {
-            true => fs::remove_dir_all(&self.0),
-            false => fs::remove_file(&self.0),
-        };
-    }
-}
-
-impl Drop for Hidden {
-    fn drop(&mut self) {
-        self.remove();
     }
 }

@@ -15,7 +15,7 @@ use crate::defect::Action;
 use crate::error::{ImportError, Result};
 use crate::hdf5::file::H5File;
 use crate::hdf5::plan::{self, Frame};
-use crate::hdf5::walk::Node;
+use crate::hdf5::tree::Node;
 use crate::hdf5::{Contents, stem};
 use crate::open::ImportOptions;
 use crate::plans;

@@ -15,24 +15,91 @@ use serde_json::{Map, Number, Value};
 
 use crate::hdf5::element::is_bool;
 
-/// The attributes of one object, by name, and the names of those that have no form in JSON.
+/// The most that the attributes of one object may take.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// What a number takes as JSON.
+const NUMBER_BYTES: u64 = size_of::<Value>() as u64;
+
+/// The attributes of one object.
+#[derive(Debug, Default)]
+pub(crate) struct Json {
+    pub(crate) attributes: Map<String, Value>,
+    /// What they take.
+    pub(crate) bytes: u64,
+    /// The names of those that are not among them, and why.
+    pub(crate) left_out: Vec<(String, &'static str)>,
+}
+
+impl Json {
+    /// Attributes that are too large to be looked at.
+    pub(crate) fn too_large() -> Self {
+        let why = "are attributes of more than 4 MiB in one object";
+        Self {
+            left_out: vec![("*".to_owned(), why)],
+            ..Self::default()
+        }
+    }
+}
+
+/// The attributes of one object as JSON.
 pub(crate) fn to_json(
     values: &HashMap<String, AttrValue>,
     types: &HashMap<String, Datatype>,
-) -> (Map<String, Value>, Vec<String>) {
+) -> Json {
     let mut names: Vec<_> = types.keys().collect();
     names.sort_unstable();
-    let (mut attributes, mut left_out) = (Map::new(), Vec::new());
+    let mut json = Json::default();
     for name in names {
         let value = values
             .get(name)
             .and_then(|value| value_of(value, types.get(name)));
+        let bytes = value.as_ref().map_or(0, bytes_of);
+        let why = match &value {
+            None => "is an attribute of a type that has no form in JSON",
+            Some(_) if json.bytes + bytes > MAX_BYTES => {
+                "is an attribute with which its object has more than 4 MiB of them"
+            }
+            // The library puts the replacement character where text is not UTF-8.
+            Some(value) if name.contains('\u{fffd}') || has_replacement(value) => {
+                "is an attribute of text that is not UTF-8"
+            }
+            Some(_) => "",
+        };
         match value {
-            Some(value) => drop(attributes.insert(name.clone(), value)),
-            None => left_out.push(name.clone()),
+            Some(value) if why.is_empty() => {
+                json.bytes += bytes;
+                json.attributes.insert(name.clone(), value);
+            }
+            _ => json.left_out.push((name.clone(), why)),
         }
     }
-    (attributes, left_out)
+    json
+}
+
+/// What a value takes, about.
+fn bytes_of(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(values) => values.iter().map(bytes_of).sum(),
+        Value::Object(values) => {
+            let key = |key: &String| key.len() as u64 + NUMBER_BYTES;
+            values
+                .iter()
+                .map(|(name, value)| key(name) + bytes_of(value))
+                .sum()
+        }
+        _ => NUMBER_BYTES,
+    }
+}
+
+fn has_replacement(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\u{fffd}'),
+        Value::Array(values) => values.iter().any(has_replacement),
+        Value::Object(values) => values.values().any(has_replacement),
+        _ => false,
+    }
 }
 
 fn value_of(value: &AttrValue, datatype: Option<&Datatype>) -> Option<Value> {

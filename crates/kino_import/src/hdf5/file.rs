@@ -1,34 +1,67 @@
-//! One HDF5 file: opening it, opening its datasets, and telling damage from what is not supported.
+//! One HDF5 recording: its file and those that external links lead to, and the datasets in them.
+//!
+//! Damage is told from what is not supported here, and memory is bounded: what a dataset may keep decoded, how
+//! large a stored chunk may be, and how much a file of its size can hold.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hdf5_pure::{
     ChunkCacheConfig, Dataset, DatasetAccessProperties, Error, File, FileAccessProperties,
-    FormatError, MetadataCacheConfig,
+    FormatError, Group, MetadataCacheConfig,
 };
 
 use crate::error::{ImportError, Result};
 use crate::files;
-use crate::hdf5::walk::Leaf;
+use crate::hdf5::follow::Place;
+use crate::hdf5::raw::{self, Between, Fault, Raw, View};
+use crate::hdf5::tree::Leaf;
 use crate::source::SourceFile;
 
-/// Metadata kept between reads.
-const METADATA_BYTES: usize = 16 << 20;
-
-/// What open datasets may keep decoded between reads, all together.
-const DECODED_BYTES: u64 = 1 << 30;
+/// Metadata that an open dataset keeps between reads: the index of its chunks.
+const METADATA_BYTES: usize = 256 << 10;
 
 /// How many datasets stay open.
 const OPEN_DATASETS: usize = 64;
 
-/// An open file.
+/// How many files stay open.
+const OPEN_FILES: usize = 64;
+
+/// The budget of an import whose caller names none.
+const MEMORY_BYTES: u64 = 512_000_000;
+
+/// A chunk of this size can be read with any budget.
+const SMALL_CHUNK_BYTES: u64 = 16 << 20;
+
+/// What may be in a file beyond what its bytes can hold: values that were never written read as the fill value.
+const UNWRITTEN_BYTES: u64 = 64 << 20;
+
+/// Deflate makes at most this many bytes of one.
+const DEFLATE_RATIO: u64 = 1032;
+
+/// A recording.
 pub(crate) struct H5File {
     path: PathBuf,
-    file: File,
+    /// The file, then those that external links lead to.
+    parts: Mutex<Vec<Arc<Part>>>,
     /// Datasets that were read, the last one last, with what they may keep decoded.
-    datasets: Mutex<Vec<(String, Dataset, u64)>>,
+    datasets: Mutex<Vec<(Place, Dataset, u64)>>,
+    memory_bytes: u64,
+    /// Bytes of values that streams were planned with.
+    planned_bytes: AtomicU64,
+    /// Held while a large chunk is decoded, so that only one is.
+    large: Mutex<()>,
+}
+
+/// One of the files of a recording.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// Without links and `..`, so that a file has one name.
+    pub(crate) path: PathBuf,
+    pub(crate) raw: Arc<Raw>,
+    len: u64,
 }
 
 impl fmt::Debug for H5File {
@@ -37,41 +70,46 @@ impl fmt::Debug for H5File {
     }
 }
 
-impl H5File {
+impl Part {
     /// Opens a file and checks that it is all there.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    pub(crate) fn open(path: &Path, between: Between) -> Result<Self> {
+        let io = |source| files::cannot_read(path, source);
         // The reader opens the path itself, and would wait for a pipe.
-        files::open(path).map_err(|source| files::cannot_read(path, source))?;
-        let access = FileAccessProperties::new()
-            .with_metadata_cache(MetadataCacheConfig::new(METADATA_BYTES));
-        let file =
-            File::open_streaming_with_options(path, access).map_err(|error| match error {
-                Error::Io(source) => ImportError::Io {
-                    path: path.to_owned(),
-                    source,
-                },
-                Error::Format(FormatError::SignatureNotFound) => {
-                    let next = "give an HDF5 file, or the folder that holds the files";
-                    ImportError::unsupported(path, "/", "is not an HDF5 file", next)
-                }
-                error => wrong(path, "/", error),
-            })?;
+        files::open(path).map_err(io)?;
+        let file = File::open_streaming(path).map_err(|error| match error {
+            Error::Io(source) => io(source),
+            Error::Format(FormatError::SignatureNotFound) => {
+                let next = "give an HDF5 file, or the folder that holds the files";
+                ImportError::unsupported(path, "/", "is not an HDF5 file", next)
+            }
+            error => wrong(path, "/", error),
+        })?;
         let superblock = file.superblock();
-        let end = superblock
-            .base_address
-            .get()
-            .saturating_add(superblock.eof_address);
-        if end > file.file_size() {
-            let what = format!(
-                "is cut short: the file has {} bytes, its header says {end}",
-                file.file_size()
-            );
+        let len = file.file_size();
+        // Counted from the start of the file, unlike every other address.
+        let end = superblock.eof_address;
+        if end > len {
+            let what = format!("is cut short: the file has {len} bytes, its header says {end}");
             return Err(ImportError::corrupt(path, "/", what));
         }
         Ok(Self {
+            path: path.canonicalize().map_err(io)?,
+            raw: Arc::new(Raw::new(path, len, superblock, between)),
+            len,
+        })
+    }
+}
+
+impl H5File {
+    /// Opens a file, to be read with so much memory.
+    pub(crate) fn open(path: &Path, memory_bytes: Option<u64>) -> Result<Self> {
+        Ok(Self {
             path: path.to_owned(),
-            file,
+            parts: Mutex::new(vec![Arc::new(Part::open(path, Between::Open)?)]),
             datasets: Mutex::new(Vec::new()),
+            memory_bytes: memory_bytes.unwrap_or(MEMORY_BYTES),
+            planned_bytes: AtomicU64::new(0),
+            large: Mutex::new(()),
         })
     }
 
@@ -79,12 +117,15 @@ impl H5File {
         &self.path
     }
 
-    pub(crate) fn file(&self) -> &File {
-        &self.file
-    }
-
-    pub(crate) fn to_source_file(&self) -> SourceFile {
-        SourceFile::new(self.path.clone(), self.file.file_size())
+    /// The file, then those that external links lead to.
+    pub(crate) fn to_source_files(&self) -> Vec<SourceFile> {
+        let parts = lock(&self.parts);
+        let paths = parts.iter().map(|part| &part.path).skip(1);
+        let paths = std::iter::once(&self.path).chain(paths);
+        let files = paths.zip(parts.iter());
+        files
+            .map(|(path, part)| SourceFile::new(path.clone(), part.len))
+            .collect()
     }
 
     /// `demos.hdf5:/mask/train`, for people.
@@ -98,35 +139,124 @@ impl H5File {
         wrong(&self.path, object, error)
     }
 
+    /// The error behind bytes that cannot be understood.
+    pub(crate) fn damaged(&self, object: &str, fault: Fault) -> ImportError {
+        match fault {
+            Fault::Io(source) => ImportError::Io {
+                path: self.path.clone(),
+                source,
+            },
+            Fault::Damaged(what) => {
+                let what = format!("is damaged: {what}");
+                ImportError::corrupt(&self.path, object, what)
+            }
+        }
+    }
+
+    /// One of the files.
+    pub(crate) fn part(&self, part: usize) -> Arc<Part> {
+        Arc::clone(&lock(&self.parts)[part])
+    }
+
+    /// The number of the file at `path`, which is opened if it is not known.
+    pub(crate) fn part_at(&self, path: PathBuf) -> Result<usize> {
+        let mut parts = lock(&self.parts);
+        if let Some(known) = parts.iter().position(|part| part.path == path) {
+            return Ok(known);
+        }
+        let between = match parts.len() < OPEN_FILES {
+            true => Between::Open,
+            false => Between::Closed,
+        };
+        parts.push(Arc::new(Part::open(&path, between)?));
+        Ok(parts.len() - 1)
+    }
+
+    /// How many bytes all files have.
+    pub(crate) fn len(&self) -> u64 {
+        let parts = lock(&self.parts);
+        parts.iter().map(|part| part.len).sum()
+    }
+
+    /// The largest chunk that is decoded: a quarter of the memory, for the stored bytes and those on the way
+    /// through the filters take as much again.
+    pub(crate) fn max_chunk_bytes(&self) -> u64 {
+        (self.memory_bytes / 4).max(SMALL_CHUNK_BYTES)
+    }
+
+    /// Takes note of values that a stream has, and refuses more than files of this size can hold.
+    pub(crate) fn plan_bytes(&self, object: &str, bytes: u64) -> Result<()> {
+        let len = self.len();
+        let limit = UNWRITTEN_BYTES.saturating_add(len.saturating_mul(DEFLATE_RATIO));
+        let before = self.planned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= limit {
+            return Ok(());
+        }
+        self.planned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let what = format!(
+            "claims {bytes} bytes of values, with which a file of {len} bytes would hold more than {limit}: \
+             they were never written, or many links lead to them"
+        );
+        Err(ImportError::corrupt(&self.path, object, what))
+    }
+
+    /// A view of the object at `place`, as the root of a file. Reading more than `budget` bytes of it fails.
+    fn view(&self, place: Place, budget: &Arc<AtomicU64>) -> Result<File, Error> {
+        let raw = &self.part(place.part).raw;
+        let view = View::new(raw, place.address, Arc::clone(budget));
+        let access = FileAccessProperties::new()
+            .with_metadata_cache(MetadataCacheConfig::new(METADATA_BYTES));
+        File::from_source_with_options(view, access)
+    }
+
+    /// The group at `place`.
+    pub(crate) fn group(&self, place: Place, budget: &Arc<AtomicU64>) -> Result<Group, Error> {
+        Ok(self.view(place, budget)?.root())
+    }
+
+    /// The dataset at `place`, to look at.
+    pub(crate) fn look_at(&self, place: Place, budget: &Arc<AtomicU64>) -> Result<Dataset, Error> {
+        self.view(place, budget)?.dataset("/")
+    }
+
     /// A dataset to read from. Recently read ones stay open, with the HDF5 chunks that the next read of the
     /// same stream will want, so that going forward inflates each chunk once.
     pub(crate) fn dataset(&self, leaf: &Leaf) -> Result<Dataset> {
-        let mut open = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = match open.iter().position(|(path, ..)| *path == leaf.path) {
+        let mut open = lock(&self.datasets);
+        let entry = match open.iter().position(|(place, ..)| *place == leaf.place) {
             Some(idx) => open.remove(idx),
-            None => (
-                leaf.path.clone(),
-                self.open_dataset(leaf)?,
-                leaf.shared_bytes(),
-            ),
+            None => (leaf.place, self.open_dataset(leaf)?, self.kept_bytes(leaf)),
         };
         let dataset = entry.1.clone();
         open.push(entry);
-        while open.len() > OPEN_DATASETS || kept_bytes(&open) > DECODED_BYTES && open.len() > 1 {
+        let kept =
+            |open: &[(Place, Dataset, u64)]| open.iter().map(|(.., bytes)| bytes).sum::<u64>();
+        while open.len() > OPEN_DATASETS || kept(&open) > self.max_chunk_bytes() && open.len() > 1 {
             open.remove(0);
         }
         Ok(dataset)
     }
 
+    /// Held while rows of a dataset with large chunks are read.
+    pub(crate) fn one_at_a_time(&self, leaf: &Leaf) -> Option<MutexGuard<'_, ()>> {
+        (leaf.stored_chunk_bytes() > SMALL_CHUNK_BYTES / 4).then(|| lock(&self.large))
+    }
+
+    /// What a dataset may keep decoded.
+    fn kept_bytes(&self, leaf: &Leaf) -> u64 {
+        leaf.shared_bytes().min(self.max_chunk_bytes())
+    }
+
     fn open_dataset(&self, leaf: &Leaf) -> Result<Dataset> {
-        let bytes = usize::try_from(leaf.shared_bytes()).unwrap_or(usize::MAX);
+        let bytes = usize::try_from(self.kept_bytes(leaf)).unwrap_or(usize::MAX);
         let cache = ChunkCacheConfig::new()
             .with_max_bytes(bytes)
             .with_max_slots(if bytes == 0 { 0 } else { usize::MAX });
         let access = DatasetAccessProperties::new().with_chunk_cache(cache);
+        let unlimited = Arc::new(AtomicU64::new(u64::MAX));
         let dataset = self
-            .file
-            .dataset_with_options(&leaf.path, access)
+            .view(leaf.place, &unlimited)
+            .and_then(|file| file.dataset_with_options("/", access))
             .map_err(|error| self.wrong(&leaf.path, error))?;
         self.check_pieces(leaf, &dataset)?;
         Ok(dataset)
@@ -140,9 +270,10 @@ impl H5File {
         }
         let pieces = dataset.chunks();
         let pieces = pieces.map_err(|error| self.wrong(&leaf.path, error))?;
+        let file_len = self.part(leaf.place.part).raw.len();
         let lies_outside = |address: u64, len: u64| {
             let end = address.checked_add(len);
-            end.is_none_or(|end| end > self.file.file_size())
+            end.is_none_or(|end| end > file_len)
         };
         match pieces
             .iter()
@@ -160,13 +291,15 @@ impl H5File {
     }
 }
 
-fn kept_bytes(open: &[(String, Dataset, u64)]) -> u64 {
-    open.iter()
-        .fold(0, |sum, (_, _, bytes)| sum.saturating_add(*bytes))
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wrong(path: &Path, object: &str, error: Error) -> ImportError {
     let unsupported = |what: &str, next: &str| ImportError::unsupported(path, object, what, next);
+    if raw::is_over_budget(&error) {
+        return ImportError::corrupt(path, object, "has a header that is too large to be read");
+    }
     let known = match &error {
         Error::Io(io) => {
             return ImportError::Io {
@@ -199,13 +332,6 @@ fn wrong(path: &Path, object: &str, error: Error) -> ImportError {
         Error::Format(FormatError::UnsupportedFilter(id)) => unsupported(
             &format!("is compressed with filter {id}, which is not supported"),
             "rewrite the file with gzip: `h5repack -f GZIP=4 in.hdf5 out.hdf5`",
-        ),
-        // A soft link in a symbol table has the undefined address where an object has its own.
-        Error::Format(FormatError::OffsetOverflow {
-            offset: u64::MAX, ..
-        }) => unsupported(
-            "holds a soft link, which is not followed",
-            "replace the link by a copy or a hard link of what it names",
         ),
         _ => ImportError::corrupt(path, object, "is damaged"),
     };

@@ -9,15 +9,16 @@ use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::attributes;
 use crate::hdf5::element::{ByteOrder, Element};
 use crate::hdf5::file::H5File;
-use crate::hdf5::walk::Leaf;
+use crate::hdf5::heap::Heap;
+use crate::hdf5::tree::Leaf;
 use crate::jpeg;
 use crate::source::{FrameBuf, StreamPlan};
 
 /// No more than this is read in one go.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// How many texts of any length are read in one go: a small file can name one long text very often.
-const TEXTS: u64 = 64;
+/// So much text is never too much to be read in one go; more is in the file.
+const FEW_TEXT_BYTES: u64 = 64 << 20;
 
 /// Reads frames of a stream, which has them.
 pub(crate) fn read(
@@ -52,6 +53,7 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
         return Ok(Vec::new());
     }
     let dataset = file.dataset(leaf)?;
+    let _one = file.one_at_a_time(leaf);
     let read_part = |start: u64, count: u64| {
         let part = dataset.read_raw_rows(start, count);
         part.map_err(|error| file.wrong(&leaf.path, error))
@@ -133,25 +135,37 @@ pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result
 }
 
 fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
-    let dataset = file.dataset(leaf)?;
+    let part = file.part(leaf.place.part);
+    let mut heap = Heap::new(&part.raw);
     let per_row = leaf.row_bytes() / leaf.element.size();
-    let (mut texts, mut bytes, mut start) = (Vec::new(), 0, rows.start);
-    while start < rows.end {
-        let count = (TEXTS / per_row.max(1)).clamp(1, rows.end - start);
-        let some = dataset
-            .read_string_rows(start, count)
-            .map_err(|error| file.wrong(&leaf.path, error))?;
-        bytes += some.iter().map(|text| text.len() as u64).sum::<u64>();
-        if some.len() as u64 != count * per_row || bytes > MAX_READ_BYTES {
-            let what = format!(
-                "gives {} texts for rows {start}..{}, {bytes} bytes of text",
-                some.len(),
-                start + count
-            );
-            return Err(ImportError::corrupt(file.path(), &leaf.path, what));
+    let count = rows.end.saturating_sub(rows.start);
+    let references = file
+        .dataset(leaf)?
+        .read_raw_rows(rows.start, count)
+        .map_err(|error| file.wrong(&leaf.path, error))?;
+    let reference_len = heap.reference_len();
+    let corrupt = |what: String| ImportError::corrupt(file.path(), &leaf.path, what);
+    if references.len() as u64 != count.saturating_mul(per_row) * reference_len as u64 {
+        return Err(corrupt(format!(
+            "does not have a text in each of the rows {rows:?}"
+        )));
+    }
+    // A small file can name one long text very often.
+    let limit = FEW_TEXT_BYTES.max(file.len());
+    let (mut texts, mut bytes) = (Vec::new(), 0);
+    for (reference, idx) in references.chunks_exact(reference_len).zip(0..) {
+        let row = rows.start + idx / per_row.max(1);
+        let damaged = |fault| file.damaged(&leaf.path, fault);
+        let found = heap.find(reference).map_err(damaged)?;
+        bytes += found.1;
+        if bytes > limit {
+            let what = format!("has more than {limit} bytes of text in the rows {rows:?}");
+            return Err(corrupt(what));
         }
-        texts.extend(some);
-        start += count;
+        let text = String::from_utf8(heap.read(found).map_err(damaged)?);
+        texts.push(text.map_err(|error| {
+            corrupt(format!("row {row} is not UTF-8 text")).because(error.utf8_error())
+        })?);
     }
     Ok(texts)
 }

@@ -3,16 +3,27 @@
 //! ```text
 //! file.rs  walk.rs            robomimic.rs aloha.rs   plan.rs                  frames.rs
 //! open  ─▶ groups, datasets ─▶ whose layout? episodes ─▶ dataset → stream  ─▶  rows → frames
+//!          follow.rs: links
 //! ```
+//!
+//! The library `hdf5-pure` reads datasets and attributes. What it does not show is read here: which links a group
+//! has (`header.rs`, `links.rs`, `dense.rs`) and the bytes of strings (`heap.rs`), all through `raw.rs`.
 
 mod aloha;
 pub(crate) mod attributes;
+mod dense;
 mod element;
 pub(crate) mod export;
 mod file;
+mod follow;
 pub(crate) mod frames;
+mod header;
+mod heap;
+mod links;
 pub(crate) mod plan;
+mod raw;
 mod robomimic;
+mod tree;
 mod walk;
 
 use std::ops::Range;
@@ -26,17 +37,19 @@ use crate::open::ImportOptions;
 use crate::plans;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use file::H5File;
+use follow::Reach;
 pub(crate) use frames::{nest, number};
 pub(crate) use plan::kind_of;
-use walk::{Leaf, Node};
+use tree::{Leaf, Node};
+use walk::Lost;
 
 /// Episodes of HDF5 files.
 #[derive(Debug)]
 pub(crate) struct Hdf5Source {
     info: SourceInfo,
     episodes: Vec<EpisodePlan>,
-    /// For each episode, the dataset behind each stream.
-    leaves: Vec<Vec<Leaf>>,
+    /// For each episode, which of the files it is in, and the dataset behind each stream.
+    leaves: Vec<(usize, Vec<Leaf>)>,
     files: Vec<H5File>,
 }
 
@@ -60,6 +73,20 @@ impl Contents {
         for defect in &mut self.defects[first..] {
             defect.episode = Some(episode.to_owned());
         }
+    }
+
+    /// Lists what the walk lost, as defects of the episodes that it would have been in.
+    fn note_lost(
+        &mut self,
+        file: &H5File,
+        lost: Vec<Lost>,
+        episode_of: impl Fn(&str) -> Option<String>,
+    ) {
+        let defects = lost.into_iter().map(|(object, why)| Defect {
+            episode: episode_of(&object),
+            ..Defect::new(file.place(&object), why, Action::Skipped)
+        });
+        self.defects.splice(0..0, defects);
     }
 
     /// Keeps the attributes of an object that is no episode, by `<object>@<name>`.
@@ -139,15 +166,19 @@ impl Hdf5Source {
         }
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-            let next = "check that this is the recording; demos behind soft or external links are not followed";
+            let next = "check that this is the recording";
             return Err(plans::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
 
     fn add(&mut self, path: &Path, files: usize, options: &ImportOptions) -> Result<()> {
-        let file = H5File::open(path)?;
-        let (root, mut defects) = walk::walk(&file)?;
+        let file = H5File::open(path, options.memory_bytes)?;
+        let reach = match options.follow_links {
+            true => Reach::Anywhere,
+            false => Reach::Folder,
+        };
+        let (root, lost) = walk::walk(&file, reach)?;
         let layout = Layout::of(&file, &root)?;
         if !self.info.format.is_empty() && self.info.format != layout.name() {
             let what = format!(
@@ -164,6 +195,10 @@ impl Hdf5Source {
             Layout::Act => aloha::plan(&file, root, options)?,
         };
         let stem = stem(path);
+        contents.note_lost(&file, lost, |object| match layout {
+            Layout::Robomimic => robomimic::demo_of(object),
+            Layout::Act => Some(stem.clone()),
+        });
         // Every file starts at `demo_0` again.
         let is_prefixed = files > 1 && layout == Layout::Robomimic;
         if is_prefixed {
@@ -172,7 +207,6 @@ impl Hdf5Source {
                 *id = format!("{stem}/{id}");
             }
         }
-        self.info.defects.append(&mut defects);
         self.info.defects.append(&mut contents.defects);
         if files == 1 {
             self.info.attributes = contents.attributes;
@@ -181,14 +215,14 @@ impl Hdf5Source {
             self.info.attributes.insert(stem.clone(), attributes);
         }
         for (mut episode, leaves) in contents.episodes {
-            episode.file = self.files.len();
+            episode.file = self.info.files.len();
             if is_prefixed {
                 episode.id = format!("{stem}/{}", episode.id);
             }
             self.episodes.push(episode);
-            self.leaves.push(leaves);
+            self.leaves.push((self.files.len(), leaves));
         }
-        self.info.files.push(file.to_source_file());
+        self.info.files.extend(file.to_source_files());
         self.files.push(file);
         Ok(())
     }
@@ -211,8 +245,8 @@ impl Source for Hdf5Source {
         out: &mut FrameBuf,
     ) -> Result<()> {
         let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
-        let file = &self.files[self.episodes[episode].file];
-        frames::read(file, &self.leaves[episode][stream], plan, frames, out)
+        let (file, leaves) = &self.leaves[episode];
+        frames::read(&self.files[*file], &leaves[stream], plan, frames, out)
     }
 }
 

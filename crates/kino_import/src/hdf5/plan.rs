@@ -10,7 +10,7 @@
 //! | elements that no frame can be (compound values, references) | defect, skipped |
 
 use kino_codec::{Dtype, FrameType};
-use kino_dataset::Kind;
+use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
@@ -18,7 +18,7 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::frames;
-use crate::hdf5::walk::{Leaf, below};
+use crate::hdf5::tree::{Leaf, below};
 use crate::jpeg;
 use crate::source::{ClockPlan, StreamPlan};
 
@@ -27,6 +27,9 @@ const SMALL_ELEMENTS: u64 = 4096;
 
 /// And of at most this many bytes.
 const SMALL_BYTES: u64 = 1 << 20;
+
+/// A larger frame is not an image of any camera.
+const MAX_FRAME_BYTES: u64 = 64 << 20;
 
 /// A row of bytes shorter than this is no JPEG file.
 const MIN_JPEG_BYTES: u64 = 100;
@@ -57,6 +60,7 @@ pub(crate) struct Streams {
 
 /// Sorts an episode's datasets into streams, attributes and defects.
 pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
+    frame.check_frames()?;
     let mut out = Streams::default();
     for leaf in leaves {
         let name = below(frame.object, &leaf.path).to_owned();
@@ -74,12 +78,56 @@ pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
             out.aside(frame.file, leaf, name)?;
         }
     }
+    if out.streams.len() > MAX_STREAMS {
+        let what = format!(
+            "has {} streams, the limit of an episode is {MAX_STREAMS}",
+            out.streams.len()
+        );
+        return Err(ImportError::incomplete(
+            frame.file.path(),
+            frame.shown(),
+            what,
+        ));
+    }
     find_shifts(&mut out.streams);
     Ok(out)
 }
 
+impl Frame<'_> {
+    fn shown(&self) -> &str {
+        match self.object {
+            "" => "/",
+            object => object,
+        }
+    }
+
+    /// Refuses more frames than a stream can have.
+    fn check_frames(&self) -> Result<()> {
+        if self.frames <= u64::from(MAX_FRAMES) {
+            return Ok(());
+        }
+        let what = format!(
+            "has {} frames, the limit of a stream is {MAX_FRAMES}",
+            self.frames
+        );
+        Err(ImportError::incomplete(
+            self.file.path(),
+            self.shown(),
+            what,
+        ))
+    }
+}
+
 impl Streams {
     fn stream(&mut self, frame: &Frame<'_>, leaf: Leaf, name: String) -> Result<()> {
+        if leaf.row_bytes() > MAX_FRAME_BYTES {
+            let bytes = leaf.row_bytes();
+            let what = format!("has frames of {bytes} bytes, the limit is {MAX_FRAME_BYTES}");
+            self.skip(frame.file, &leaf, what);
+            return Ok(());
+        }
+        let bytes = leaf.row_bytes().saturating_mul(frame.frames);
+        frame.file.plan_bytes(&leaf.path, bytes)?;
         let (frame_type, carried) = match carried_type(frame.file, &leaf)? {
             Some(frame_type) => (frame_type, true),
             None => match frame_type(&leaf) {

@@ -10,7 +10,7 @@
 //!
 //! There are no timestamps: frames follow each other at the control rate, which `env_args` may name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -19,7 +19,7 @@ use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::plan::{self, Frame, Streams};
-use crate::hdf5::walk::{Leaf, Node};
+use crate::hdf5::tree::{Leaf, Node};
 use crate::hdf5::{Contents, frames, number_order};
 use crate::open::ImportOptions;
 use crate::plans;
@@ -35,6 +35,10 @@ type Splits = BTreeMap<String, Vec<String>>;
 pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Result<Contents> {
     let mut contents = Contents::default();
     let mut data = root.take_group("data").unwrap_or_default();
+    // What links lead to from the demos is imported with them.
+    let mut imported = HashSet::new();
+    data.places(&mut imported);
+    root.leave_out(&imported);
     let mut splits = match root.take_group("mask") {
         Some(mask) => read_splits(file, mask, &mut contents)?,
         None => Splits::new(),
@@ -64,6 +68,13 @@ pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Re
     check_total(file, &data.attributes, &mut contents);
     keep_the_rest(file, data, root, &mut contents)?;
     Ok(contents)
+}
+
+/// The demo that an object is in.
+pub(super) fn demo_of(object: &str) -> Option<String> {
+    let inside = object.strip_prefix("/data/")?;
+    let demo = inside.split(['/', '@']).next()?;
+    Some(demo.to_owned())
 }
 
 /// One demo, or `None` if there is no frame in it.
@@ -198,7 +209,7 @@ fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents) {
     }
 }
 
-/// Notes when `total` is not the number of frames: a demo was lost after the recording, or lies behind a link.
+/// Notes when `total` is not the number of frames: a demo was lost after the recording.
 fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents) {
     let frames = |(episode, _): &(EpisodePlan, Vec<Leaf>)| {
         episode.streams.first().map_or(0, |stream| stream.frames)

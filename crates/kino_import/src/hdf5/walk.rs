@@ -1,4 +1,4 @@
-//! The walk: every group, dataset and attribute of a file, without reading a value.
+//! The walk: every group, dataset and attribute of a file, without reading a value. Links are followed.
 //!
 //! ```text
 //! Node /            ─┬─ Node /data ── Node /data/demo_0 ─┬─ Leaf …/actions   f64 [59, 7]
@@ -6,213 +6,226 @@
 //! ```
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use hdf5_pure::{AttrValue, ChunkIndex, Dataset, Datatype, Error, Group};
+use hdf5_pure::{ChunkIndex, Dataset};
 use serde_json::{Map, Value};
 
-use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
-use crate::hdf5::attributes;
+use crate::hdf5::attributes::{self, Json};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
+use crate::hdf5::follow::{Follower, Place, Reach};
+use crate::hdf5::header::Kind;
+use crate::hdf5::raw;
+use crate::hdf5::tree::{Leaf, Node};
 
-/// Groups deeper than this are a loop or damage.
+/// Deeper groups are not looked into.
 const MAX_DEPTH: usize = 16;
 
-/// A file with more objects than this is a loop or damage.
-const MAX_OBJECTS: usize = 1 << 20;
+/// So many objects are never too many; beyond them, an object takes at least [`OBJECT_BYTES`] of a file.
+const FEW_OBJECTS: u64 = 4096;
 
-/// A larger HDF5 chunk would have to be held in memory as a whole.
-const MAX_STORED_CHUNK_BYTES: u64 = 1 << 30;
+/// A link is not shorter.
+const OBJECT_BYTES: u64 = 16;
+
+/// So many bytes of attributes are never too many; beyond them, each is in the file.
+const FEW_BYTES: u64 = 16 << 20;
+
+/// What may be read to learn what a dataset is.
+const MAX_HEADER_BYTES: u64 = 32 << 20;
+
+/// What may be read to learn the attributes of one object.
+const MAX_ATTRIBUTE_BYTES: u64 = 4 << 20;
 
 /// The filters that can be undone: deflate, shuffle, fletcher32, scale-offset, LZF.
 const FILTERS: [u16; 5] = [1, 2, 3, 6, 32000];
 
-/// A group.
-#[derive(Debug, Default)]
-pub(crate) struct Node {
-    /// From the root: `/data/demo_0`.
-    pub(crate) path: String,
-    pub(crate) attributes: Map<String, Value>,
-    pub(crate) groups: Vec<Node>,
-    pub(crate) leaves: Vec<Leaf>,
-}
-
-/// A dataset.
-#[derive(Debug, Clone)]
-pub(crate) struct Leaf {
-    /// From the root: `/data/demo_0/actions`.
-    pub(crate) path: String,
-    /// With the time axis first, where there is one; empty for a scalar.
-    pub(crate) shape: Vec<u64>,
-    pub(crate) element: Element,
-    pub(crate) attributes: Map<String, Value>,
-    /// The shape of the pieces it is stored in, if it is stored in pieces.
-    stored_chunk: Option<Vec<u64>>,
-}
-
-impl Node {
-    /// The last part of the path.
-    pub(crate) fn name(&self) -> &str {
-        last_part(&self.path)
+/// Lists a file: its root group, and what in it cannot be followed or has no form here.
+pub(crate) fn walk(file: &H5File, reach: Reach) -> Result<(Node, Vec<Lost>)> {
+    let mut follower = Follower::new(file, reach);
+    let root = follower.root();
+    let kind = follower.object(root, "/")?.kind;
+    if kind != Kind::Group {
+        let what = "is damaged: the root is not a group";
+        return Err(ImportError::corrupt(file.path(), "/", what));
     }
-
-    pub(crate) fn group(&self, name: &str) -> Option<&Self> {
-        self.groups.iter().find(|group| group.name() == name)
-    }
-
-    pub(crate) fn leaf(&self, name: &str) -> Option<&Leaf> {
-        self.leaves.iter().find(|leaf| leaf.name() == name)
-    }
-
-    /// Takes a group out of this one.
-    pub(crate) fn take_group(&mut self, name: &str) -> Option<Self> {
-        let idx = self.groups.iter().position(|group| group.name() == name)?;
-        Some(self.groups.remove(idx))
-    }
-
-    pub(crate) fn member_names(&self) -> impl Iterator<Item = &str> {
-        let groups = self.groups.iter().map(Self::name);
-        groups.chain(self.leaves.iter().map(Leaf::name))
-    }
-
-    /// Every dataset at or below this group, and every attribute of the groups on the way, by
-    /// `<path>@<name>` from this group (`<name>` for its own).
-    pub(crate) fn into_parts(self) -> (Vec<Leaf>, Map<String, Value>) {
-        let base = self.path.clone();
-        let (mut leaves, mut attributes) = (Vec::new(), Map::new());
-        let mut nodes = vec![self];
-        while let Some(node) = nodes.pop() {
-            let inside = below(&base, &node.path);
-            for (name, value) in node.attributes {
-                let key = match inside {
-                    "" => name,
-                    inside => format!("{inside}@{name}"),
-                };
-                attributes.insert(key, value);
-            }
-            leaves.extend(node.leaves);
-            nodes.extend(node.groups.into_iter().rev());
-        }
-        leaves.sort_by(|a, b| a.path.cmp(&b.path));
-        (leaves, attributes)
-    }
-}
-
-impl Leaf {
-    /// The last part of the path.
-    pub(crate) fn name(&self) -> &str {
-        last_part(&self.path)
-    }
-
-    /// How many numbers or strings there are.
-    pub(crate) fn elements(&self) -> u64 {
-        self.shape
-            .iter()
-            .fold(1, |count, &dim| count.saturating_mul(dim))
-    }
-
-    /// How many bytes one row takes, all of what has the same first index.
-    pub(crate) fn row_bytes(&self) -> u64 {
-        let dims = self.shape.iter().skip(1);
-        dims.fold(self.element.size(), |bytes, &dim| bytes.saturating_mul(dim))
-    }
-
-    /// What must stay decoded between two neighbouring reads so that no stored piece is decoded twice:
-    /// nothing if every row has its own pieces, else the pieces of one row.
-    pub(crate) fn shared_bytes(&self) -> u64 {
-        let Some(chunk) = &self.stored_chunk else {
-            return 0;
-        };
-        if chunk.first().is_none_or(|&rows| rows <= 1) {
-            return 0;
-        }
-        let across = self.shape.iter().zip(chunk).skip(1);
-        across.fold(self.chunk_bytes(chunk), |bytes, (&dim, &piece)| {
-            bytes.saturating_mul(dim.div_ceil(piece.max(1)))
-        })
-    }
-
-    /// Whether it is stored in pieces, which may be compressed.
-    pub(crate) fn is_in_pieces(&self) -> bool {
-        self.stored_chunk.is_some()
-    }
-
-    fn chunk_bytes(&self, chunk: &[u64]) -> u64 {
-        let size = self.element.size();
-        chunk
-            .iter()
-            .fold(size, |bytes, &dim| bytes.saturating_mul(dim))
-    }
-}
-
-/// `path` from `base` down, without a slash in front.
-pub(crate) fn below<'a>(base: &str, path: &'a str) -> &'a str {
-    let rest = path.strip_prefix(base).unwrap_or(path);
-    rest.strip_prefix('/').unwrap_or(rest)
-}
-
-fn last_part(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
-/// Lists a file: its root group, and what in it has no form here.
-pub(crate) fn walk(file: &H5File) -> Result<(Node, Vec<Defect>)> {
     let mut walk = Walk {
         file,
+        follower,
+        above: Vec::new(),
+        known: HashMap::new(),
         objects: 0,
-        defects: Vec::new(),
+        carried_bytes: 0,
+        lost: Vec::new(),
     };
-    let root = walk.group(&file.file().root(), String::new(), 0)?;
-    Ok((root, walk.defects))
+    let root = walk.group(root, String::new())?;
+    Ok((root, walk.lost))
 }
+
+/// Something that is in the file and not in the walk: its path, and why.
+pub(crate) type Lost = (String, String);
 
 struct Walk<'a> {
     file: &'a H5File,
-    objects: usize,
-    defects: Vec<Defect>,
+    follower: Follower<'a>,
+    /// The groups from the root to where the walk is.
+    above: Vec<Place>,
+    /// Objects that were looked at; what is known of them from the second link on that leads there.
+    known: HashMap<Place, Option<Known>>,
+    objects: u64,
+    /// Bytes of attributes of all objects, as often as a link leads to them.
+    carried_bytes: u64,
+    lost: Vec<Lost>,
+}
+
+/// What is known of an object, whatever it is called.
+#[derive(Clone)]
+struct Known {
+    attributes: Map<String, Value>,
+    bytes: u64,
+    /// Attributes that have no form here, and why.
+    left_out: Vec<(String, &'static str)>,
+    dataset: Option<Leaf>,
 }
 
 impl Walk<'_> {
-    fn group(&mut self, group: &Group, path: String, depth: usize) -> Result<Node> {
-        self.count(&path, depth)?;
+    fn group(&mut self, place: Place, path: String) -> Result<Node> {
         let shown = if path.is_empty() { "/" } else { &path };
-        let wrong = |error| self.file.wrong(shown, error);
-        let named = group.named_datatypes().map_err(wrong)?;
-        let datasets = group.iter_datasets().map_err(wrong)?;
-        let groups = group.iter_groups().map_err(wrong)?;
-        let attributes = self.attributes(shown, group.attrs(), group.attr_datatypes())?;
-        for name in named {
-            self.skip(&format!("{path}/{name}"), "is a named type, not data");
+        let known = self.look_at(place, shown, Kind::Group)?;
+        let object = self.follower.object(place, shown)?;
+        self.above.push(place);
+        let mut node = Node {
+            attributes: known.attributes,
+            place,
+            ..Node::default()
+        };
+        for (idx, (name, link)) in object.links.iter().enumerate() {
+            let child = format!("{path}/{name}");
+            if matches!(name.as_str(), "" | ".") || name.contains(['/', '\0', '\u{fffd}']) {
+                self.lose(child, "has a name that is not a name in HDF5, or not UTF-8");
+            } else if idx > 0 && object.links[idx - 1].0 == *name {
+                self.lose(child, "is the second object of this name in its group");
+            } else {
+                match self.follower.target(place, link)? {
+                    Ok(target) => self.member(&mut node, target, child)?,
+                    Err(why) => self.lose(child, why),
+                }
+            }
         }
-        let mut leaves = Vec::with_capacity(datasets.len());
-        for (name, dataset) in datasets {
-            leaves.push(self.leaf(&dataset, format!("{path}/{name}"), depth)?);
+        self.above.pop();
+        node.path = path;
+        Ok(node)
+    }
+
+    /// Adds the object at `place` to the group that a link to it is in.
+    fn member(&mut self, node: &mut Node, place: Place, path: String) -> Result<()> {
+        match self.follower.object(place, &path)?.kind {
+            Kind::Group if self.above.contains(&place) => {
+                self.lose(path, "is a link to a group that contains it");
+            }
+            Kind::Group if self.above.len() > MAX_DEPTH => {
+                self.lose(path, format!("is deeper than {MAX_DEPTH} groups"));
+            }
+            Kind::Group => node.groups.push(self.group(place, path)?),
+            Kind::Dataset => {
+                if let Some(leaf) = self.look_at(place, &path, Kind::Dataset)?.dataset {
+                    node.leaves.push(Leaf { path, ..leaf });
+                }
+            }
+            Kind::NamedType => self.lose(path, "is a named type, not data"),
+            Kind::Unknown => {
+                let what = "is damaged: it is neither a group nor a dataset";
+                return Err(ImportError::corrupt(self.file.path(), &path, what));
+            }
         }
-        leaves.sort_by(|a: &Leaf, b| a.path.cmp(&b.path));
-        let mut nodes = Vec::with_capacity(groups.len());
-        for (name, group) in groups {
-            nodes.push(self.group(&group, format!("{path}/{name}"), depth + 1)?);
+        Ok(())
+    }
+
+    /// Looks at an object, or remembers it, and counts what it brings.
+    fn look_at(&mut self, place: Place, path: &str, kind: Kind) -> Result<Known> {
+        let known = match self.known.get(&place) {
+            Some(Some(known)) => known.clone(),
+            seen => {
+                let known = self.read(place, path, kind)?;
+                // Most objects have one link: those are not kept a second time.
+                let again = seen.is_some().then(|| known.clone());
+                self.known.insert(place, again);
+                known
+            }
+        };
+        for (name, why) in &known.left_out {
+            self.lose(format!("{path}@{name}"), *why);
         }
-        nodes.sort_by(|a: &Node, b| a.path.cmp(&b.path));
-        Ok(Node {
-            path,
-            attributes,
-            groups: nodes,
-            leaves,
+        self.objects += 1;
+        self.carried_bytes += known.bytes;
+        let len = self.file.len();
+        let too_many = |what: &str, limit: u64| {
+            let what = format!(
+                "is behind more than {limit} {what}, which a file of {len} bytes has no room for: \
+                 links lead to the same objects over and over"
+            );
+            Err(ImportError::corrupt(self.file.path(), path, what))
+        };
+        let (objects, bytes) = (FEW_OBJECTS + len / OBJECT_BYTES, FEW_BYTES + len);
+        if self.objects > objects {
+            return too_many("objects", objects);
+        }
+        if self.carried_bytes > bytes {
+            return too_many("bytes of attributes", bytes);
+        }
+        Ok(known)
+    }
+
+    fn read(&self, place: Place, path: &str, kind: Kind) -> Result<Known> {
+        let budget = Arc::new(AtomicU64::new(MAX_HEADER_BYTES));
+        let again = || budget.store(MAX_ATTRIBUTE_BYTES, Ordering::Relaxed);
+        let wrong = |error| self.file.wrong(path, error);
+        let (values, types, dataset) = if kind == Kind::Dataset {
+            let dataset = self.file.look_at(place, &budget).map_err(wrong)?;
+            let leaf = self.leaf(&dataset, place, path)?;
+            again();
+            let types = dataset.attr_datatypes();
+            again();
+            (dataset.attrs(), types, Some(leaf))
+        } else {
+            let group = self.file.group(place, &budget).map_err(wrong)?;
+            again();
+            let types = group.attr_datatypes();
+            again();
+            (group.attrs(), types, None)
+        };
+        let is_over = budget.load(Ordering::Relaxed) == 0;
+        let json = match (values, types) {
+            (Ok(values), Ok(types)) if !is_over => attributes::to_json(&values, &types),
+            (Err(error), _) | (_, Err(error)) if !is_over && !raw::is_over_budget(&error) => {
+                return Err(wrong(error));
+            }
+            _ => Json::too_large(),
+        };
+        let dataset = dataset.map(|leaf| Leaf {
+            attributes: json.attributes.clone(),
+            ..leaf
+        });
+        Ok(Known {
+            attributes: json.attributes,
+            bytes: json.bytes,
+            left_out: json.left_out,
+            dataset,
         })
     }
 
-    fn leaf(&mut self, dataset: &Dataset, path: String, depth: usize) -> Result<Leaf> {
-        self.count(&path, depth)?;
-        let wrong = |error| self.file.wrong(&path, error);
+    fn leaf(&self, dataset: &Dataset, place: Place, path: &str) -> Result<Leaf> {
+        let wrong = |error| self.file.wrong(path, error);
         let datatype = dataset.datatype().map_err(wrong)?;
         let leaf = Leaf {
+            path: path.to_owned(),
+            place,
             shape: dataset.shape().map_err(wrong)?,
             element: Element::of(&datatype),
-            attributes: self.attributes(&path, dataset.attrs(), dataset.attr_datatypes())?,
+            attributes: Map::new(),
             stored_chunk: dataset.chunk_shape().map_err(wrong)?,
-            path,
         };
         self.check_storage(dataset, &leaf)?;
         Ok(leaf)
@@ -237,46 +250,23 @@ impl Walk<'_> {
                 "rewrite the file with a fixed size: `h5repack -l CONTI in.hdf5 out.hdf5`",
             );
         }
-        let chunk = leaf.stored_chunk.as_deref().unwrap_or_default();
-        if leaf.stored_chunk.is_some() && leaf.chunk_bytes(chunk) > MAX_STORED_CHUNK_BYTES {
+        let limit = self.file.max_chunk_bytes();
+        if leaf.stored_chunk_bytes() > limit {
+            let chunk = leaf.stored_chunk.as_deref().unwrap_or_default();
             return unsupported(
-                format!("is stored in pieces of {chunk:?}, more than a gibibyte each"),
-                "rewrite the file with smaller pieces: `h5repack -l CHUNK=1x…`",
+                format!(
+                    "is stored in chunks of {chunk:?}, {} bytes each; the limit is {limit}, a quarter of the memory",
+                    leaf.stored_chunk_bytes()
+                ),
+                "raise `--memory`, or rewrite the file with smaller chunks: `h5repack -l CHUNK=1x…`",
             );
         }
         Ok(())
     }
 
-    fn attributes(
-        &mut self,
-        object: &str,
-        values: Result<HashMap<String, AttrValue>, Error>,
-        types: Result<HashMap<String, Datatype>, Error>,
-    ) -> Result<Map<String, Value>> {
-        let wrong = |error| self.file.wrong(object, error);
-        let (values, types) = (values.map_err(wrong)?, types.map_err(wrong)?);
-        let (attributes, left_out) = attributes::to_json(&values, &types);
-        for name in left_out {
-            let what = "is an attribute of a type that has no form in JSON";
-            self.skip(&format!("{object}@{name}"), what);
-        }
-        Ok(attributes)
-    }
-
-    fn skip(&mut self, object: &str, what: &str) {
-        self.defects
-            .push(Defect::new(self.file.place(object), what, Action::Skipped));
-    }
-
-    fn count(&mut self, path: &str, depth: usize) -> Result<()> {
+    fn lose(&mut self, path: String, why: impl Into<String>) {
         self.objects += 1;
-        if depth > MAX_DEPTH || self.objects > MAX_OBJECTS {
-            let what = format!(
-                "is deeper than {MAX_DEPTH} groups or behind more than {MAX_OBJECTS} objects: groups that contain themselves"
-            );
-            return Err(ImportError::corrupt(self.file.path(), path, what));
-        }
-        Ok(())
+        self.lost.push((path, why.into()));
     }
 }
 

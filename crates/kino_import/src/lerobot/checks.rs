@@ -1,6 +1,6 @@
 //! What the columns of an episode say about themselves: its rows, its times, its tasks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -17,28 +17,19 @@ pub(super) fn episodes(table: &Arc<Table>) -> Result<Option<HashMap<u64, Range<u
     let Some(column) = table.column("episode_index") else {
         return Ok(None);
     };
-    let mut runs: Vec<(f64, Range<u64>)> = Vec::new();
-    each(
-        table,
-        column,
-        0..table.rows(),
-        &mut |row, value| match runs.last_mut() {
-            Some((last, run)) if *last == value => run.end = row + 1,
-            _ => runs.push((value, row..row + 1)),
-        },
-    )?;
-    let mut found = HashMap::new();
-    let mut torn = Vec::new();
-    for (value, run) in runs {
-        if let Some(index) = to_index(value)
-            && found.insert(index, run).is_some()
-        {
-            torn.push(index);
+    let mut found: HashMap<u64, Range<u64>> = HashMap::new();
+    let mut torn = HashSet::new();
+    each(table, column, 0..table.rows(), &mut |row, value| {
+        let Some(index) = to_index(value) else {
+            return;
+        };
+        let run = found.entry(index).or_insert(row..row);
+        match run.end == row {
+            true => run.end = row + 1,
+            false => drop(torn.insert(index)),
         }
-    }
-    for index in torn {
-        found.remove(&index);
-    }
+    })?;
+    found.retain(|index, _| !torn.contains(index));
     Ok(Some(found))
 }
 
@@ -131,7 +122,7 @@ pub(super) fn tasks(table: &Arc<Table>, rows: &Range<u64>) -> Result<Vec<(u64, i
 }
 
 /// A whole number that is not negative.
-fn to_index(value: f64) -> Option<u64> {
+pub(super) fn to_index(value: f64) -> Option<u64> {
     let is_index = value >= 0.0 && value.fract() == 0.0 && value < 9e15;
     #[allow(
         clippy::cast_possible_truncation,

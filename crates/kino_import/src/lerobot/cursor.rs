@@ -6,12 +6,13 @@
 //!      └ [2,2] ┘ └ [2,2] ┘
 //! ```
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kino_codec::{Dtype, ValueType};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
-use parquet::data_type::DataType;
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::FileReader;
 
@@ -19,8 +20,8 @@ use super::pages::CheckedPages;
 use super::table::{Table, guarded};
 use crate::error::{ImportError, Result};
 
-/// No more than this is read in one go.
-const MAX_READ_BYTES: usize = 1 << 30;
+/// So many byte strings are decoded at a time: each may keep a page of its own in memory.
+const STRINGS: u64 = 8;
 
 /// One leaf of a table, at a row.
 pub(super) struct Cursor {
@@ -30,6 +31,8 @@ pub(super) struct Cursor {
     leaf: usize,
     next: u64,
     open: Option<OpenGroup>,
+    /// Byte strings that are decoded and not handed on yet; they share the memory of their pages.
+    waiting: VecDeque<Option<ByteArray>>,
 }
 
 /// A row group that is being read.
@@ -58,6 +61,7 @@ impl Cursor {
             leaf,
             next: row,
             open: None,
+            waiting: VecDeque::new(),
         }
     }
 
@@ -134,32 +138,47 @@ impl Cursor {
         Ok(dims.collect())
     }
 
-    /// Reads rows of byte strings, `None` where one is null.
-    pub(super) fn strings(&mut self, rows: u64) -> Result<Vec<Option<Vec<u8>>>> {
+    /// Reads up to so many rows of byte strings, `None` where one is null: at least one, and no more than `max_bytes` of
+    /// them, since a small dictionary can name one long text very often.
+    pub(super) fn strings(&mut self, rows: u64, max_bytes: usize) -> Result<Vec<Option<Vec<u8>>>> {
         let (mut out, mut bytes) = (Vec::new(), 0usize);
+        while (out.len() as u64) < rows {
+            if self.waiting.is_empty() {
+                self.decode_strings(STRINGS.min(rows - out.len() as u64))?;
+            }
+            let len = self
+                .waiting
+                .front()
+                .and_then(|next| Some(next.as_ref()?.len()));
+            bytes = bytes.saturating_add(len.unwrap_or(0));
+            if bytes > max_bytes && !out.is_empty() {
+                break;
+            }
+            let next = self.waiting.pop_front().flatten();
+            out.push(next.map(|value| value.data().to_vec()));
+        }
+        Ok(out)
+    }
+
+    fn decode_strings(&mut self, rows: u64) -> Result<()> {
+        let mut waiting = VecDeque::new();
         self.each_group(rows, 1, |reader, rows, full| {
             let ColumnReader::ByteArrayColumnReader(reader) = reader else {
                 return Err(wrong("is no byte strings"));
             };
             let found = take(reader, rows)?;
-            // A small dictionary can name one long text very often: count before copying.
-            let lens = found.values.iter().map(|value| value.len());
-            bytes = lens.fold(bytes, usize::saturating_add);
-            if bytes > MAX_READ_BYTES {
-                return Err(wrong("has texts of over a gibibyte"));
-            }
             let mut values = found.values.into_iter();
             for row in 0..rows {
                 let is_there = found.defs.get(row).is_none_or(|&def| def == full);
-                let value = match is_there {
+                waiting.push_back(match is_there {
                     true => Some(values.next().ok_or_else(|| wrong("lacks a value"))?),
                     false => None,
-                };
-                out.push(value.map(|value| value.data().to_vec()));
+                });
             }
             Ok(())
         })?;
-        Ok(out)
+        self.waiting = waiting;
+        Ok(())
     }
 
     /// Calls `read` with the leaf's reader, rows to read and the level of a value that is there.
@@ -212,7 +231,8 @@ impl Cursor {
             ));
             let group = self.table.reader.get_row_group(idx)?;
             let pages = group.get_column_page_reader(self.leaf)?;
-            let pages = Box::new(CheckedPages::new(pages, Arc::clone(&limit)));
+            let headers = self.table.page_headers(idx, self.leaf)?;
+            let pages = Box::new(CheckedPages::new(pages, headers, Arc::clone(&limit)));
             let schema = group.metadata().schema_descr();
             let mut reader = get_column_reader(schema.column(self.leaf), pages);
             skip(&mut reader, usize::try_from(skipped).unwrap_or(usize::MAX))?;

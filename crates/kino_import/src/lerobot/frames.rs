@@ -1,6 +1,7 @@
 //! Frames: rows of a column as packed numbers, texts, or picture files.
 
-use std::ops::Range;
+use std::collections::VecDeque;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +15,7 @@ use super::rows;
 use super::table::{Column, Form, Table};
 use crate::error::{ImportError, Result};
 use crate::jpeg;
-use crate::source::{FrameBuf, StreamPlan};
+use crate::source::{BLOCK_BYTES, FrameBuf, StreamPlan};
 
 /// Columns that wait: one per thread that reads, on any machine.
 const WAITING: usize = 64;
@@ -39,7 +40,23 @@ struct Reading {
     next: u64,
     /// How many frames can come at most: at the end it is not kept.
     left: u64,
+    /// How many bytes of texts and picture files can come at most.
+    bytes_left: u64,
+    /// Texts that are decoded and not handed on yet.
+    texts: VecDeque<Vec<u8>>,
 }
+
+/// A dictionary lets a small file name one long text in every row. A column may have as many bytes as this per row, and
+/// beside them as many as this for each byte of the file.
+const ROW_BYTES: u64 = 1 << 10;
+const FILE_RATIO: u64 = 256;
+
+/// JSON is decoded from the start of a row group, so as much as this is decoded in one go.
+const JSON_ROWS: u64 = 1 << 13;
+const JSON_BYTES: usize = 64 << 20;
+
+/// And a row group has no more rows than this.
+const MAX_JSON_ROWS: u64 = 1 << 18;
 
 impl Columns {
     /// Reads rows of a column of the table at `path`.
@@ -50,12 +67,16 @@ impl Columns {
         rows: Range<u64>,
         plan: &StreamPlan,
     ) -> Result<FrameBuf> {
-        let count = rows.end - rows.start;
         let mut reading = match self.take(place, rows.start) {
             Some(reading) => reading,
             None => Reading::new(self.table(path)?, plan, rows.start)?,
         };
-        let frames = reading.read(root, rows, plan)?;
+        let frames = reading.read(root, rows.clone(), plan)?;
+        let count = match &frames {
+            FrameBuf::Bytes(frames) => frames.len() as u64,
+            FrameBuf::Values(_) => rows.end - rows.start,
+        };
+        reading.next = rows.start + count;
         reading.left = reading.left.saturating_sub(count);
         if reading.left == 0 {
             return Ok(frames);
@@ -94,25 +115,30 @@ impl Reading {
     fn new(table: Arc<Table>, plan: &StreamPlan, row: u64) -> Result<Self> {
         let leaf = find(&table, &plan.name)?.leaf;
         let cursor = Cursor::new(Arc::clone(&table), &plan.name, leaf, row);
+        let share =
+            u128::from(table.len()) * u128::from(plan.frames) / u128::from(table.rows().max(1));
+        let of_file = u64::try_from(share).unwrap_or(u64::MAX);
+        let of_rows = plan.frames.saturating_mul(ROW_BYTES);
+        let bytes_left = of_file.saturating_mul(FILE_RATIO).saturating_add(of_rows);
         Ok(Self {
             table,
             cursor,
             next: row,
             left: plan.frames,
+            bytes_left: bytes_left.saturating_add(1 << 20),
+            texts: VecDeque::new(),
         })
     }
 
     fn read(&mut self, root: &Path, rows: Range<u64>, plan: &StreamPlan) -> Result<FrameBuf> {
         let table = Arc::clone(&self.table);
         let column = find(&table, &plan.name)?;
-        let count = rows.end - rows.start;
-        self.next = rows.end;
         Ok(match (&column.form, &plan.frame) {
             (Form::Numbers { .. }, FrameType::Values(ty)) => {
-                FrameBuf::Values(self.cursor.numbers(count, ty)?)
+                FrameBuf::Values(self.cursor.numbers(rows.end - rows.start, ty)?)
             }
             (Form::Text, FrameType::Text) => FrameBuf::Bytes(self.texts(column, rows)?),
-            (Form::Json, FrameType::Text) => FrameBuf::Bytes(json_texts(&table, column, rows)?),
+            (Form::Json, FrameType::Text) => FrameBuf::Bytes(self.json_texts(column, rows)?),
             (Form::Picture, FrameType::Values(_)) => self.pictures(root, column, rows, plan)?,
             _ => {
                 return Err(ImportError::corrupt(
@@ -125,7 +151,7 @@ impl Reading {
     }
 
     fn texts(&mut self, column: &Column, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
-        let texts = self.cursor.strings(rows.end - rows.start)?.into_iter();
+        let texts = self.strings(column, rows.end - rows.start)?.into_iter();
         let texts = texts.zip(rows).map(|(text, row)| {
             let text = text.ok_or_else(|| self.wrong(column, row, "is null"))?;
             match std::str::from_utf8(&text) {
@@ -149,8 +175,16 @@ impl Reading {
             carried: plan.carried,
         };
         let (mut files, mut pixels) = (Vec::new(), Vec::new());
-        let found = self.cursor.strings(rows.end - rows.start)?;
-        for (file, row) in found.into_iter().zip(rows) {
+        let mut found = VecDeque::new();
+        for row in rows.clone() {
+            if found.is_empty() {
+                // Files that are carried may be fewer than were asked for.
+                if plan.carried && !files.is_empty() {
+                    break;
+                }
+                found.extend(self.strings(column, rows.end - row)?);
+            }
+            let file = found.pop_front().flatten();
             let file = match file {
                 Some(file) => file,
                 None => read_picture(root, &self.table, column, row)?,
@@ -178,20 +212,84 @@ impl Reading {
         })
     }
 
+    fn json_texts(&mut self, column: &Column, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
+        if self.texts.is_empty() {
+            self.decode_json(column, rows.start)?;
+        }
+        let (mut texts, mut bytes) = (Vec::new(), 0);
+        while (texts.len() as u64) < rows.end - rows.start
+            && let Some(text) = self.texts.front()
+        {
+            bytes += text.len();
+            if bytes > BLOCK_BYTES && !texts.is_empty() {
+                break;
+            }
+            texts.extend(self.texts.pop_front());
+        }
+        self.pay(column, texts.iter().map(Vec::len).sum())?;
+        Ok(texts)
+    }
+
+    fn decode_json(&mut self, column: &Column, row: u64) -> Result<()> {
+        let mut start = 0;
+        for &end in self.table.ends() {
+            if end - start > MAX_JSON_ROWS && (start..end).contains(&row) {
+                let what = format!(
+                    "is neither number nor text in a row group of {} rows, at most {MAX_JSON_ROWS} are read",
+                    end - start
+                );
+                let corrupt = ImportError::corrupt(self.table.path(), &column.name, what);
+                return Err(corrupt);
+            }
+            start = end;
+        }
+        let rows = row..self
+            .table
+            .rows()
+            .min(row.saturating_add(JSON_ROWS.min(self.left)));
+        let is_wanted = |found: &Column| found.leaf == column.leaf;
+        let (texts, mut bytes) = (&mut self.texts, 0);
+        rows::read(&self.table, &is_wanted, rows, &mut |mut row| {
+            let value = row.remove(&column.name).unwrap_or(Value::Null);
+            let text = value.to_string().into_bytes();
+            bytes += text.len();
+            texts.push_back(text);
+            match bytes < JSON_BYTES {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(()),
+            }
+        })
+    }
+
+    /// Byte strings of the next rows: at least one.
+    fn strings(&mut self, column: &Column, rows: u64) -> Result<Vec<Option<Vec<u8>>>> {
+        let found = self.cursor.strings(rows, BLOCK_BYTES)?;
+        let bytes = found.iter().flatten().map(Vec::len).sum();
+        self.pay(column, bytes)?;
+        Ok(found)
+    }
+
+    /// Refuses a column that has become longer than its file can be.
+    fn pay(&mut self, column: &Column, bytes: usize) -> Result<()> {
+        match self.bytes_left.checked_sub(bytes as u64) {
+            Some(left) => {
+                self.bytes_left = left;
+                Ok(())
+            }
+            None => Err(ImportError::corrupt(
+                self.table.path(),
+                &column.name,
+                format!(
+                    "unpacks to more than {FILE_RATIO} times the bytes of its file and {ROW_BYTES} bytes per row"
+                ),
+            )),
+        }
+    }
+
     fn wrong(&self, column: &Column, row: u64, what: &str) -> ImportError {
         let what = format!("in row {row} {what}");
         ImportError::corrupt(self.table.path(), &column.name, what)
     }
-}
-
-fn json_texts(table: &Table, column: &Column, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
-    let mut texts = Vec::new();
-    let is_wanted = |found: &Column| found.leaf == column.leaf;
-    rows::read(table, &is_wanted, rows, &mut |mut row| {
-        let value = row.remove(&column.name).unwrap_or(Value::Null);
-        texts.push(value.to_string().into_bytes());
-    })?;
-    Ok(texts)
 }
 
 fn find<'a>(table: &'a Table, name: &str) -> Result<&'a Column> {

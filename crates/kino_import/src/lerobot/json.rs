@@ -1,36 +1,207 @@
 //! JSON that a recorder wrote: whole, line by line, or cut short.
+//!
+//! A parsed value takes up to seventy times its text (`[0,0,0]`), so what is parsed is paid for from a [`Budget`].
 
+use std::cell::Cell;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::error::Result;
+use crate::error::{ImportError, Result};
 use crate::files;
 
-/// No file of JSON is larger than this.
-const MAX_BYTES: u64 = 1 << 28;
+/// No file of JSON that is read whole is larger than this.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// No line is longer than this.
+const MAX_LINE_BYTES: u64 = 1 << 20;
+
+/// What the values of one line may take in memory.
+const LINE_BUDGET: usize = 16 << 20;
 
 /// No object of a recorder is nested deeper than this.
 const MAX_DEPTH: usize = 100;
 
-/// The text of a file, `None` if there is none.
-pub(super) fn read_text(path: &Path) -> Result<Option<String>> {
-    let bytes = files::read_limited_if_there(path, MAX_BYTES)?;
+/// What a value takes in memory: itself, and as much again where a list has room to grow.
+const VALUE_BYTES: usize = 2 * size_of::<Value>();
+
+/// What a member of an object takes beside its name and its value, and what the smallest object takes.
+const MEMBER_BYTES: usize = 64;
+const OBJECT_BYTES: usize = 512;
+
+/// Memory for values, in bytes.
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<usize>,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self {
+            left: Cell::new(bytes),
+            bytes,
+        }
+    }
+
+    /// Takes what `bytes` cost; false if there is not as much left.
+    pub(super) fn spend(&self, bytes: usize) -> bool {
+        let left = self.left.get().checked_sub(bytes);
+        self.left.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// Takes what a value costs; false if there is not as much left.
+    pub(super) fn spend_on(&self, value: &Value) -> bool {
+        let inside = match value {
+            Value::Array(values) => values.iter().all(|value| self.spend_on(value)),
+            Value::Object(members) => self.spend_on_all(members),
+            Value::String(text) => self.spend(text.len()),
+            _ => true,
+        };
+        inside && self.spend(VALUE_BYTES)
+    }
+
+    /// Takes what the members of an object cost; false if there is not as much left.
+    pub(super) fn spend_on_all(&self, members: &Map<String, Value>) -> bool {
+        let mut each = members.iter();
+        self.spend(OBJECT_BYTES)
+            && each
+                .all(|(name, value)| self.spend(MEMBER_BYTES + name.len()) && self.spend_on(value))
+    }
+
+    fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
+    /// What is said where it is not enough.
+    pub(super) fn too_much(&self) -> String {
+        format!(
+            "holds more values than the {} MiB of memory that such a file may take",
+            self.bytes >> 20
+        )
+    }
+}
+
+/// A value that is paid for while it is parsed.
+struct Paid<'a>(&'a Budget);
+
+impl Paid<'_> {
+    fn pay<E: de::Error>(&self, bytes: usize) -> Result<(), E> {
+        match self.0.spend(bytes) {
+            true => Ok(()),
+            false => Err(E::custom(self.0.too_much())),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Paid<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        self.pay(VALUE_BYTES)?;
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Paid<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+        self.pay(text.len())?;
+        Ok(text.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = list.next_element_seed(Paid(self.0))? {
+            values.push(value);
+        }
+        Ok(Value::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Value, A::Error> {
+        self.pay(OBJECT_BYTES)?;
+        let mut members = Map::new();
+        while let Some(name) = object.next_key::<String>()? {
+            self.pay(MEMBER_BYTES + name.len())?;
+            members.insert(name, object.next_value_seed(Paid(self.0))?);
+        }
+        Ok(Value::Object(members))
+    }
+}
+
+fn parse(text: &[u8], budget: &Budget) -> Result<Value, serde_json::Error> {
+    let mut from = serde_json::Deserializer::from_slice(text);
+    let value = Paid(budget).deserialize(&mut from)?;
+    from.end()?;
+    Ok(value)
+}
+
+/// The object in a file.
+pub(super) struct Object {
+    pub(super) members: Map<String, Value>,
+    /// What is wrong with it, where something is.
+    pub(super) fault: Option<String>,
+    /// How long the file is.
+    pub(super) len: usize,
+}
+
+/// Reads the object in a file; `None` if there is no file.
+pub(super) fn read_object(path: &Path, budget: &Budget) -> Result<Option<Object>> {
+    let Some(bytes) = files::read_limited_if_there(path, MAX_BYTES)? else {
+        return Ok(None);
+    };
     // A byte that is no UTF-8 spoils one name, not the file.
-    Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    let (members, fault) = object(&String::from_utf8_lossy(&bytes), budget);
+    match budget.is_spent() {
+        true => Err(ImportError::corrupt(path, "/", budget.too_much())),
+        false => Ok(Some(Object {
+            members,
+            fault,
+            len: bytes.len(),
+        })),
+    }
 }
 
 /// The members of an object, and what is wrong with the text where something is.
 ///
 /// Of a text that ends too early or has a fault, everything before the fault that is whole is used.
-pub(super) fn object(text: &str) -> (Map<String, Value>, Option<String>) {
-    let error = match serde_json::from_str(text) {
+fn object(text: &str, budget: &Budget) -> (Map<String, Value>, Option<String>) {
+    let error = match parse(text.as_bytes(), budget) {
         Ok(Value::Object(members)) => return (members, None),
         Ok(_) => return (Map::new(), Some("is JSON, but no object".to_owned())),
         Err(error) => error,
     };
     let what = format!("is not valid JSON ({error})");
-    match closed(text).map(|text| serde_json::from_str(&text)) {
+    match closed(text).map(|text| parse(text.as_bytes(), budget)) {
         Some(Ok(Value::Object(members))) => {
             let what = format!("{what}; what is whole before that is used");
             (members, Some(what))
@@ -66,47 +237,106 @@ fn closed(text: &str) -> Option<String> {
     Some(text[..end].chars().chain(open.into_iter().rev()).collect())
 }
 
-/// The number of a line, and what is wrong with it.
-type Fault = (usize, String);
-
-/// The objects of a file that has one in every line, and the lines that have none.
-pub(super) fn lines(text: &str) -> (Vec<Map<String, Value>>, Vec<Fault>) {
-    let (mut objects, mut faults) = (Vec::new(), Vec::new());
-    for (number, line) in text.lines().enumerate() {
-        if line.trim().is_empty() {
-            continue;
+/// Hands on what is in every line of a file, by its number: an object, or what is wrong; false if there is no file.
+pub(super) fn each_line(
+    path: &Path,
+    hand: &mut dyn FnMut(usize, Result<Map<String, Value>, String>) -> Result<()>,
+) -> Result<bool> {
+    if std::fs::symlink_metadata(path).is_err() {
+        return Ok(false);
+    }
+    let io = |source| files::cannot_read(path, source);
+    let mut file = BufReader::new(files::open(path).map_err(io)?);
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let mut limited = (&mut file).take(MAX_LINE_BYTES + 1);
+        if limited.read_until(b'\n', &mut line).map_err(io)? == 0 {
+            break;
         }
-        match serde_json::from_str(line) {
-            Ok(Value::Object(members)) => objects.push(members),
-            Ok(_) => faults.push((number + 1, "is JSON, but no object".to_owned())),
-            Err(error) => faults.push((number + 1, format!("is not valid JSON ({error})"))),
+        if line.len() as u64 > MAX_LINE_BYTES && line.last() != Some(&b'\n') {
+            hand(number, Err("is longer than 1 MiB".to_owned()))?;
+            file.skip_until(b'\n').map_err(io)?;
+        } else if !line.trim_ascii().is_empty() {
+            hand(number, of_line(&line))?;
         }
     }
-    (objects, faults)
+    Ok(true)
+}
+
+fn of_line(line: &[u8]) -> Result<Map<String, Value>, String> {
+    let text = String::from_utf8_lossy(line);
+    match parse(text.as_bytes(), &Budget::new(LINE_BUDGET)) {
+        Ok(Value::Object(members)) => Ok(members),
+        Ok(_) => Err("is JSON, but no object".to_owned()),
+        Err(error) => Err(format!("is not valid JSON ({error})")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn plenty() -> Budget {
+        Budget::new(1 << 20)
+    }
+
     #[test]
     fn every_prefix_of_an_object_gives_its_whole_members_and_never_a_panic() {
         let text = r#"{"fps": 30, "a,}": [1, {"b": "}\"],"}], "features": {"x": {"shape": [6]}}}"#;
-        let (whole, fault) = object(text);
+        let (whole, fault) = object(text, &plenty());
         assert!(fault.is_none() && whole.len() == 3);
         for end in 0..text.len() {
-            let (found, fault) = object(&text[..end]);
+            let (found, fault) = object(&text[..end], &plenty());
             assert!(fault.is_some(), "{end}");
             if end > 12 {
                 assert_eq!(found["fps"], 30, "{end}");
             }
         }
-        assert_eq!(object("[1]").1.as_deref(), Some("is JSON, but no object"));
+        let found = object("[1]", &plenty());
+        assert_eq!(found.1.as_deref(), Some("is JSON, but no object"));
+    }
+
+    #[test]
+    fn values_are_what_serde_json_makes_of_them() {
+        let text = r#"{"a": [null, true, -1, 18446744073709551615, 0.1, 1e300, "\u00e4"], "b": {}, "a2": {"x": []}}"#;
+        let expected: Value = serde_json::from_str(text).unwrap();
+        assert_eq!(parse(text.as_bytes(), &plenty()).unwrap(), expected);
+        for text in ["", "{", "[1,]", "1 2", "nul"] {
+            assert!(parse(text.as_bytes(), &plenty()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_budget_ends_what_would_take_more() {
+        for part in ["0,", "{},", "[],", "{\"\":0},", "\"aaaaaaaaaaaaaaaa\","] {
+            let text = format!("[{}0]", part.repeat(50_000));
+            let error = parse(text.as_bytes(), &plenty()).unwrap_err().to_string();
+            assert!(error.contains("more values than the 1 MiB"), "{error}");
+            let value: Value = serde_json::from_str(&text).unwrap();
+            assert!(!plenty().spend_on(&value));
+        }
+        assert!(plenty().spend_on(&Value::from(vec![0; 1000])));
     }
 
     #[test]
     fn a_faulty_line_is_named_and_the_others_are_read() {
-        let (objects, faults) = lines("{\"a\": 1}\n\n{\"a\"\n{\"a\": 2}\n");
-        assert_eq!((objects.len(), faults.len(), faults[0].0), (2, 1, 3));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines.jsonl");
+        let long = "x".repeat(3 << 20);
+        let text = format!("{{\"a\": 1}}\n\n{{\"a\"\n{long}\n{{\"a\": 2}}");
+        std::fs::write(&path, text).unwrap();
+        let (mut objects, mut faults) = (Vec::new(), Vec::new());
+        let mut hand = |line, found: Result<Map<String, Value>, String>| {
+            match found {
+                Ok(object) => objects.push((line, object["a"].clone())),
+                Err(_) => faults.push(line),
+            }
+            Ok(())
+        };
+        assert!(each_line(&path, &mut hand).unwrap());
+        assert!(!each_line(&folder.path().join("none"), &mut hand).unwrap());
+        assert_eq!(objects, [(1, Value::from(1)), (5, Value::from(2))]);
+        assert_eq!(faults, [3, 4]);
     }
 }

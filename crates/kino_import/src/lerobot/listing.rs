@@ -8,14 +8,17 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::json::{self, Budget};
 use super::meta::{EpisodeRow, Meta};
 use super::paths::files_below;
+use super::rows;
 use super::table::{Column, Table};
-use super::{json, rows};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 
@@ -25,51 +28,74 @@ const SMALL_STATS: usize = 4096;
 /// And are read at all if those of all episodes are no longer than this.
 const ALL_STATS: u64 = 1 << 24;
 
+/// And are kept if those of all episodes take no more memory than this.
+const STATS_BUDGET: usize = 64 << 20;
+
+/// So many rows that cannot be used are listed one by one.
+const LISTED_ROWS: u64 = 1000;
+
 impl Meta {
     /// Reads `episodes.jsonl`, `tasks.jsonl` and `episodes_stats.jsonl`.
     pub(super) fn read_v2(&mut self, root: &Path) -> Result<()> {
-        let rows = self.read_lines(root, "meta/episodes.jsonl")?;
-        self.add_rows(rows, "meta/episodes.jsonl");
-        for row in self.read_lines(root, "meta/tasks.jsonl")? {
+        let (name, mut known) = ("meta/episodes.jsonl", HashSet::new());
+        self.each_line(root, name, &mut |meta, row| {
+            meta.add_row(row, name, &mut known)
+        })?;
+        drop(known);
+        self.each_line(root, "meta/tasks.jsonl", &mut |meta, row| {
             let index = row.get("task_index").and_then(Value::as_i64);
             let task = row.get("task").and_then(Value::as_str);
-            if let (Some(index), Some(task)) = (index, task) {
-                self.tasks.insert(index, task.to_owned());
+            match (index, task) {
+                (Some(index), Some(task)) => meta.add_task(index, task),
+                _ => Some(()),
             }
-        }
-        let path = root.join("meta/episodes_stats.jsonl");
-        let len = path.metadata().map_or(0, |found| found.len());
+        })?;
+        let name = "meta/episodes_stats.jsonl";
+        let len = root.join(name).metadata().map_or(0, |found| found.len());
         if len > ALL_STATS {
-            self.note_stats("meta/episodes_stats.jsonl");
+            self.note_stats(name);
         } else if len > 0 {
-            let mut stats = HashMap::new();
-            for mut row in self.read_lines(root, "meta/episodes_stats.jsonl")? {
+            let rows = self.episodes.iter().enumerate();
+            let places: HashMap<_, _> = rows.map(|(place, row)| (row.index, place)).collect();
+            let (budget, mut fits) = (Budget::new(STATS_BUDGET), true);
+            self.each_line(root, name, &mut |meta, mut row| {
                 let index = row.get("episode_index").and_then(Value::as_u64);
-                if let (Some(index), Some(found)) = (index, row.remove("stats")) {
-                    stats.insert(index, found);
+                let place = index.and_then(|index| places.get(&index));
+                if let (Some(&place), Some(stats), true) = (place, row.remove("stats"), fits) {
+                    fits = keeps(&stats, &budget);
+                    meta.episodes[place].stats = Some(Box::new(stats));
                 }
+                Some(())
+            })?;
+            if !fits {
+                self.note_stats(name);
             }
-            for row in &mut self.episodes {
-                row.stats = stats.remove(&row.index);
-            }
-            self.drop_large_stats("meta/episodes_stats.jsonl");
         }
         Ok(())
     }
 
-    fn read_lines(&mut self, root: &Path, name: &str) -> Result<Vec<Map<String, Value>>> {
-        let Some(text) = json::read_text(&root.join(name))? else {
-            self.defects
-                .push(Defect::new(name, "is missing", Action::Kept));
-            return Ok(Vec::new());
-        };
-        self.files.push(PathBuf::from(name));
-        let (objects, faults) = json::lines(&text);
-        let faults = faults.into_iter();
-        self.defects.extend(
-            faults.map(|(line, what)| Defect::new(format!("{name}:{line}"), what, Action::Skipped)),
-        );
-        Ok(objects)
+    /// Hands on the object of every line, and lists the lines that have none. `None` says that it is too much to keep.
+    fn each_line(
+        &mut self,
+        root: &Path,
+        name: &str,
+        hand: &mut dyn FnMut(&mut Self, Map<String, Value>) -> Option<()>,
+    ) -> Result<()> {
+        let path = root.join(name);
+        let is_there = json::each_line(&path, &mut |line, found| {
+            match found {
+                Ok(object) => hand(self, object).ok_or_else(|| self.too_much(&path))?,
+                Err(what) => self.lose_row(&format!("{name}:{line}"), what),
+            }
+            Ok(())
+        })?;
+        match is_there {
+            true => self.files.push(PathBuf::from(name)),
+            false => self
+                .defects
+                .push(Defect::new(name, "is missing", Action::Kept)),
+        }
+        Ok(())
     }
 
     /// Reads `meta/episodes/…parquet` and `meta/tasks.parquet`.
@@ -78,26 +104,22 @@ impl Meta {
         let len = |part: &PathBuf| root.join(part).metadata().map_or(0, |found| found.len());
         let has_stats = parts.iter().map(len).sum::<u64>() <= ALL_STATS;
         let is_wanted = |column: &Column| has_stats || !column.name.starts_with("stats/");
+        let (budget, mut fits, mut known) = (Budget::new(STATS_BUDGET), true, HashSet::new());
         for part in parts {
             let place = part.to_string_lossy().into_owned();
-            let mut found = Vec::new();
-            let read = Table::open(&root.join(&part)).and_then(|table| {
-                rows::read(&table, &is_wanted, 0..table.rows(), &mut |row| {
-                    found.push(row)
-                })
-            });
-            self.files.push(part);
-            if let Err(error) = read {
-                self.lose(&place, error)?;
-            }
-            self.add_rows(found, &place);
+            self.each_row(root, part, &is_wanted, &mut |meta, mut row| {
+                let stats = gather_stats(&mut row).filter(|_| fits);
+                let before = meta.episodes.len();
+                meta.add_row(row, &place, &mut known)?;
+                if let (Some(stats), Some(row)) = (stats, meta.episodes.get_mut(before)) {
+                    fits = keeps(&stats, &budget);
+                    row.stats = Some(Box::new(stats));
+                }
+                Some(())
+            })?;
         }
-        for row in &mut self.episodes {
-            row.gather_stats();
-        }
-        match has_stats {
-            true => self.drop_large_stats("meta/episodes"),
-            false => self.note_stats("meta/episodes"),
+        if !(has_stats && fits) {
+            self.note_stats("meta/episodes");
         }
         let tasks = PathBuf::from("meta/tasks.parquet");
         if !root.join(&tasks).exists() {
@@ -105,64 +127,161 @@ impl Meta {
             self.defects.push(defect);
             return Ok(());
         }
-        let (of_tasks, mut count) = (&mut self.tasks, 0);
-        let read = Table::open(&root.join(&tasks)).and_then(|table| {
-            rows::read(&table, &|_| true, 0..table.rows(), &mut |row| {
-                // pandas keeps an index without a name in `__index_level_0__`.
-                let names = ["task", "__index_level_0__"].iter();
-                let text = names.filter_map(|name| row.get(*name)?.as_str()).next();
-                let index = row
-                    .get("task_index")
-                    .and_then(Value::as_i64)
-                    .unwrap_or(count);
-                count += 1;
-                if let Some(text) = text {
-                    of_tasks.insert(index, text.to_owned());
-                }
-            })
-        });
-        self.files.push(tasks);
-        read.or_else(|error| self.lose("meta/tasks.parquet", error))
+        let mut count = 0;
+        self.each_row(root, tasks, &|_| true, &mut |meta, row| {
+            // pandas keeps an index without a name in `__index_level_0__`.
+            let names = ["task", "__index_level_0__"].iter();
+            let text = names.filter_map(|name| row.get(*name)?.as_str()).next();
+            let index = row.get("task_index").and_then(Value::as_i64);
+            let index = index.unwrap_or(count);
+            count += 1;
+            text.map_or(Some(()), |text| meta.add_task(index, text))
+        })
     }
 
-    /// Lists a file of `meta` that is damaged; any other error is passed on.
-    fn lose(&mut self, place: &str, error: ImportError) -> Result<()> {
-        match error {
-            ImportError::Corrupt { what, .. } => {
+    /// Hands on the rows of a table, and lists what is wrong with it. `None` says that it is too much to keep.
+    fn each_row(
+        &mut self,
+        root: &Path,
+        part: PathBuf,
+        is_wanted: &dyn Fn(&Column) -> bool,
+        hand: &mut dyn FnMut(&mut Self, Map<String, Value>) -> Option<()>,
+    ) -> Result<()> {
+        let (path, mut is_too_much) = (root.join(&part), false);
+        let read = Table::open(&path).and_then(|table| {
+            rows::read(
+                &table,
+                is_wanted,
+                0..table.rows(),
+                &mut |row| match hand(self, row) {
+                    Some(()) => ControlFlow::Continue(()),
+                    None => {
+                        is_too_much = true;
+                        ControlFlow::Break(())
+                    }
+                },
+            )
+        });
+        if is_too_much {
+            return Err(self.too_much(&path));
+        }
+        let place = part.to_string_lossy().into_owned();
+        self.files.push(part);
+        match read {
+            Err(ImportError::Corrupt { what, .. }) => {
                 self.defects.push(Defect::new(place, what, Action::Skipped));
                 Ok(())
             }
-            error => Err(error),
+            other => other,
         }
     }
 
-    fn add_rows(&mut self, rows: Vec<Map<String, Value>>, place: &str) {
-        let mut known: HashSet<_> = self.episodes.iter().map(|row| row.index).collect();
-        for row in rows {
-            match EpisodeRow::new(row) {
-                Some(row) if !known.insert(row.index) => {
-                    let what = format!("names episode {} twice; the first is used", row.index);
-                    self.defects.push(Defect::new(place, what, Action::Skipped));
-                }
-                Some(row) => self.episodes.push(row),
-                None => {
-                    let what = "has a row without an `episode_index`";
-                    self.defects.push(Defect::new(place, what, Action::Skipped));
-                }
+    fn too_much(&self, path: &Path) -> ImportError {
+        ImportError::corrupt(path, "/", self.budget.too_much())
+    }
+
+    /// Lists a row that cannot be used; of very many, only the first.
+    fn lose_row(&mut self, place: &str, what: String) {
+        self.lost_rows += 1;
+        if self.lost_rows <= LISTED_ROWS {
+            self.defects.push(Defect::new(place, what, Action::Skipped));
+        }
+    }
+
+    /// Says how many rows more cannot be used than are listed.
+    pub(super) fn note_lost_rows(&mut self) {
+        if let Some(more @ 1..) = self.lost_rows.checked_sub(LISTED_ROWS) {
+            let what = format!("has {more} rows more that cannot be used");
+            self.defects
+                .push(Defect::new("meta", what, Action::Skipped));
+        }
+    }
+
+    fn add_task(&mut self, index: i64, text: &str) -> Option<()> {
+        let text = self.text(text)?;
+        let cost = 2 * size_of::<(i64, Arc<str>)>();
+        self.budget.spend(cost).then(|| {
+            self.tasks.insert(index, text);
+        })
+    }
+
+    /// A text, of which there is one copy; `None` if it is too much to keep.
+    fn text(&mut self, text: &str) -> Option<Arc<str>> {
+        if let Some(known) = self.texts.get(text) {
+            return Some(Arc::clone(known));
+        }
+        let is_paid = self.budget.spend(text.len() + 64);
+        is_paid.then(|| {
+            let text: Arc<str> = Arc::from(text);
+            self.texts.insert(Arc::clone(&text));
+            text
+        })
+    }
+
+    /// Adds an episode; `None` if what is said about it is too much to keep.
+    fn add_row(
+        &mut self,
+        said: Map<String, Value>,
+        place: &str,
+        known: &mut HashSet<u64>,
+    ) -> Option<()> {
+        let index = said.get("episode_index").and_then(Value::as_u64);
+        let Some(index) = index else {
+            let what = "has a row without an `episode_index`".to_owned();
+            self.lose_row(place, what);
+            return Some(());
+        };
+        if !known.insert(index) {
+            let what = format!("names episode {index} twice; the first is used");
+            self.lose_row(place, what);
+            return Some(());
+        }
+        let row = self.to_row(index, said)?;
+        self.episodes.push(row);
+        Some(())
+    }
+
+    fn to_row(&mut self, index: u64, mut said: Map<String, Value>) -> Option<EpisodeRow> {
+        said.remove("episode_index");
+        let tasks = match said.remove("tasks") {
+            Some(Value::Array(tasks)) => tasks,
+            Some(task @ Value::String(_)) => vec![task],
+            _ => Vec::new(),
+        };
+        let texts = tasks.iter().filter_map(Value::as_str);
+        let tasks: Option<Box<[_]>> = texts.map(|text| self.text(text)).collect();
+        let tasks = tasks?;
+        let length = said.remove("length").and_then(|length| length.as_u64());
+        let mut numbers = Vec::new();
+        said.retain(|name, value| {
+            let is_place = name.starts_with("data/") || name.starts_with("videos/");
+            if let (true, Some(value)) = (is_place, value.as_f64()) {
+                numbers.push((self.name(name), value));
             }
-        }
+            // What v3.0 says about files is true of the source only, and nulls are rows of other episodes.
+            !name.contains('/') && !name.starts_with("dataset_") && !value.is_null()
+        });
+        let cost = 16 * (tasks.len() + numbers.len());
+        let is_paid =
+            self.budget.spend(cost) && (said.is_empty() || self.budget.spend_on_all(&said));
+        is_paid.then(|| EpisodeRow {
+            index,
+            tasks,
+            length,
+            numbers: numbers.into_boxed_slice(),
+            said: (!said.is_empty()).then(|| Box::new(said)),
+            stats: None,
+        })
     }
 
-    fn drop_large_stats(&mut self, place: &str) {
-        let is_small = |stats: &Value| stats.to_string().len() <= SMALL_STATS;
-        if !self
-            .episodes
-            .iter()
-            .filter_map(|row| row.stats.as_ref())
-            .all(is_small)
-        {
-            self.note_stats(place);
+    /// The number of a name.
+    fn name(&mut self, name: &str) -> u32 {
+        if let Some(&number) = self.names.get(name) {
+            return number;
         }
+        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.insert(name.to_owned(), next);
+        next
     }
 
     fn note_stats(&mut self, place: &str) {
@@ -175,45 +294,24 @@ impl Meta {
     }
 }
 
-impl EpisodeRow {
-    fn new(mut said: Map<String, Value>) -> Option<Self> {
-        let index = said.remove("episode_index")?.as_u64()?;
-        let tasks = match said.remove("tasks") {
-            Some(Value::Array(tasks)) => tasks,
-            Some(task @ Value::String(_)) => vec![task],
-            _ => Vec::new(),
-        };
-        let texts = tasks.into_iter().filter_map(|task| match task {
-            Value::String(text) => Some(text),
-            _ => None,
-        });
-        Some(Self {
-            index,
-            tasks: texts.collect(),
-            length: said.remove("length").and_then(|length| length.as_u64()),
-            said,
-            stats: None,
-        })
-    }
+/// Whether statistics are short enough to keep.
+fn keeps(stats: &Value, budget: &Budget) -> bool {
+    budget.spend_on(stats) && stats.to_string().len() <= SMALL_STATS
+}
 
-    /// Brings `stats/action/min` and its like into one object.
-    fn gather_stats(&mut self) {
-        let mut stats = Map::new();
-        let said = std::mem::take(&mut self.said);
-        for (name, value) in said {
-            let parts = name
-                .strip_prefix("stats/")
-                .and_then(|name| name.rsplit_once('/'));
-            match parts {
-                Some((stream, kind)) => {
-                    let of_stream = stats
-                        .entry(stream)
-                        .or_insert_with(|| Value::Object(Map::new()));
-                    of_stream[kind] = value;
-                }
-                None => drop(self.said.insert(name, value)),
-            }
-        }
-        self.stats = (!stats.is_empty()).then_some(Value::Object(stats));
-    }
+/// Takes `stats/action/min` and its like out of a row, as one object.
+fn gather_stats(row: &mut Map<String, Value>) -> Option<Value> {
+    let mut stats = Map::new();
+    row.retain(|name, value| {
+        let name = name.strip_prefix("stats/");
+        let Some((stream, kind)) = name.and_then(|name| name.rsplit_once('/')) else {
+            return true;
+        };
+        let of_stream = stats
+            .entry(stream)
+            .or_insert_with(|| Value::Object(Map::new()));
+        of_stream[kind] = value.take();
+        false
+    });
+    (!stats.is_empty()).then_some(Value::Object(stats))
 }

@@ -8,19 +8,27 @@
 //!
 //! What one file lacks another often has: a damaged `info.json` is listed, and the walk goes on.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::json;
+use super::checks::to_index;
+use super::json::{self, Budget};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
 
 /// A file beside `info.json` is kept whole if it is no longer than this.
 const SMALL_FILE: usize = 1 << 16;
+
+/// What `info.json` and its like may take in memory.
+const INFO_BUDGET: usize = 32 << 20;
+
+/// What may be kept of everything that is said about episodes and tasks, in memory.
+const KEPT_BUDGET: usize = 64 << 20;
 
 /// Which layout it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,22 +51,31 @@ pub(super) struct Meta {
     pub(super) is_whole: bool,
     pub(super) splits: Vec<(String, Range<u64>)>,
     pub(super) episodes: Vec<EpisodeRow>,
-    pub(super) tasks: HashMap<i64, String>,
+    pub(super) tasks: HashMap<i64, Arc<str>>,
     pub(super) attributes: Map<String, Value>,
     pub(super) defects: Vec<Defect>,
+    /// How many rows cannot be used; the first of them are in `defects`.
+    pub(super) lost_rows: u64,
+    /// What pays for all that is kept of episodes and tasks.
+    pub(super) budget: Budget,
+    /// Names of numbers that are said about episodes, and texts of tasks, each once.
+    pub(super) names: HashMap<String, u32>,
+    pub(super) texts: HashSet<Arc<str>>,
     /// The files that were read, relative to the source.
     pub(super) files: Vec<PathBuf>,
 }
 
-/// What is said about one episode.
-#[derive(Debug, Default)]
+/// What is said about one episode. There may be a million of them.
+#[derive(Debug)]
 pub(super) struct EpisodeRow {
     pub(super) index: u64,
-    pub(super) tasks: Vec<String>,
+    pub(super) tasks: Box<[Arc<str>]>,
     pub(super) length: Option<u64>,
+    /// Where its files are and where it is in them, by the number of the name.
+    pub(super) numbers: Box<[(u32, f64)]>,
     /// Everything else that is said, by name.
-    pub(super) said: Map<String, Value>,
-    pub(super) stats: Option<Value>,
+    pub(super) said: Option<Box<Map<String, Value>>>,
+    pub(super) stats: Option<Box<Value>>,
 }
 
 impl Version {
@@ -95,15 +112,17 @@ impl Version {
     }
 }
 
-impl EpisodeRow {
-    /// A number that v3.0 says about the episode.
-    pub(super) fn number(&self, name: &str) -> Option<f64> {
-        self.said.get(name)?.as_f64()
+impl Meta {
+    /// A number that v3.0 says about an episode.
+    pub(super) fn number(&self, row: &EpisodeRow, name: &str) -> Option<f64> {
+        let number = self.names.get(name)?;
+        let found = row.numbers.iter().find(|(name, _)| name == number);
+        found.map(|(_, value)| *value)
     }
 
-    /// A count that v3.0 says about the episode.
-    pub(super) fn count(&self, name: &str) -> Option<u64> {
-        self.said.get(name)?.as_u64()
+    /// A count that v3.0 says about an episode.
+    pub(super) fn count(&self, row: &EpisodeRow, name: &str) -> Option<u64> {
+        to_index(self.number(row, name)?)
     }
 }
 
@@ -151,6 +170,10 @@ pub(super) fn walk(root: &Path, options: &ImportOptions) -> Result<Meta> {
         tasks: HashMap::new(),
         attributes: Map::new(),
         defects,
+        lost_rows: 0,
+        budget: Budget::new(KEPT_BUDGET),
+        names: HashMap::new(),
+        texts: HashSet::new(),
         files,
     };
     meta.read_splits(&info);
@@ -175,13 +198,18 @@ fn read_info(
     defects: &mut Vec<Defect>,
 ) -> Result<Map<String, Value>> {
     let path = PathBuf::from("meta/info.json");
-    let Some(text) = json::read_text(&root.join(&path))? else {
+    let budget = Budget::new(INFO_BUDGET);
+    let Some(found) = json::read_object(&root.join(&path), &budget)? else {
         defects.push(Defect::new("meta/info.json", "is missing", Action::Kept));
         return Ok(Map::new());
     };
     files.push(path);
-    let (info, fault) = json::object(&text);
-    defects.extend(fault.map(|what| Defect::new("meta/info.json", what, Action::Kept)));
+    let info = found.members;
+    defects.extend(
+        found
+            .fault
+            .map(|what| Defect::new("meta/info.json", what, Action::Kept)),
+    );
     if info.get("storage_format").and_then(Value::as_str) == Some("lance") {
         return Err(ImportError::unsupported(
             &root.join("meta/info.json"),
@@ -235,18 +263,25 @@ impl Meta {
         kept.insert("info".to_owned(), Value::Object(info));
         for name in ["modality", "stats"] {
             let path = PathBuf::from(format!("meta/{name}.json"));
-            let Some(text) = json::read_text(&root.join(&path))? else {
-                continue;
-            };
             let place = path.to_string_lossy().into_owned();
-            self.files.push(path);
-            match json::object(&text) {
-                (_, Some(what)) => self.defects.push(Defect::new(place, what, Action::Skipped)),
-                _ if text.len() > SMALL_FILE => {
-                    let what = "is too long to keep; it can be computed again";
-                    self.defects.push(Defect::new(place, what, Action::Noted));
+            let found = match json::read_object(&root.join(&path), &Budget::new(INFO_BUDGET)) {
+                Ok(None) => continue,
+                Ok(Some(found)) => found,
+                Err(ImportError::Corrupt { what, .. }) => {
+                    self.files.push(path);
+                    self.defects.push(Defect::new(place, what, Action::Skipped));
+                    continue;
                 }
-                (members, None) => drop(kept.insert(name.to_owned(), Value::Object(members))),
+                Err(error) => return Err(error),
+            };
+            self.files.push(path);
+            if let Some(what) = found.fault {
+                self.defects.push(Defect::new(place, what, Action::Skipped));
+            } else if found.len > SMALL_FILE {
+                let what = "is too long to keep; it can be computed again";
+                self.defects.push(Defect::new(place, what, Action::Noted));
+            } else {
+                kept.insert(name.to_owned(), Value::Object(found.members));
             }
         }
         self.attributes

@@ -13,6 +13,7 @@ mod checks;
 mod cursor;
 pub(crate) mod export;
 mod frames;
+mod headers;
 mod json;
 mod listing;
 mod meta;
@@ -27,11 +28,12 @@ mod walk;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
 use crate::plans;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use cameras::Cameras;
 use frames::Columns;
 use plan::Origin;
@@ -58,10 +60,11 @@ impl LeRobotSource {
     /// Walks the folder and plans its episodes; reads metadata, and the columns that number frames.
     pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Self> {
         let mut meta = meta::walk(root, options)?;
+        meta.note_lost_rows();
         let mut walk = Walk::new(root, &mut meta, Cameras::new(options.videos.clone()));
         let (mut episodes, mut origins) = (Vec::new(), Vec::new());
-        for row in &meta.episodes {
-            if let Some((episode, rows, of_streams)) = walk.episode(&meta, row)? {
+        for row in std::mem::take(&mut meta.episodes) {
+            if let Some((episode, rows, of_streams)) = walk.episode(&meta, &row)? {
                 episodes.push(episode);
                 origins.push((rows, of_streams));
             }
@@ -128,9 +131,7 @@ impl Source for LeRobotSource {
             .as_values()
             .map_or(0, |ty| ty.frame_bytes() as u64);
         *out = match &origins[stream] {
-            Origin::Tasks(runs) => {
-                FrameBuf::Bytes(frames.map(|frame| task_at(runs, frame)).collect())
-            }
+            Origin::Tasks(runs) => FrameBuf::Bytes(tasks_at(runs, frames)),
             Origin::Video { file, first } => {
                 let mut pixels = Vec::new();
                 let (start, end) = (first + frames.start, first + frames.end);
@@ -154,9 +155,18 @@ impl Source for LeRobotSource {
     }
 }
 
-fn task_at(runs: &[(u64, String)], frame: u64) -> Vec<u8> {
-    let run = runs.partition_point(|(start, _)| *start <= frame);
-    let run = run.checked_sub(1).and_then(|run| runs.get(run));
-    run.map(|(_, text)| text.clone().into_bytes())
-        .unwrap_or_default()
+/// The text of each frame's task; of long texts, fewer than were asked for.
+fn tasks_at(runs: &[(u64, Arc<str>)], frames: Range<u64>) -> Vec<Vec<u8>> {
+    let (mut texts, mut bytes) = (Vec::new(), 0);
+    for frame in frames {
+        let run = runs.partition_point(|(start, _)| *start <= frame);
+        let run = run.checked_sub(1).and_then(|run| runs.get(run));
+        let text = run.map(|(_, text)| text.as_bytes()).unwrap_or_default();
+        bytes += text.len();
+        if bytes > BLOCK_BYTES && !texts.is_empty() {
+            break;
+        }
+        texts.push(text.to_vec());
+    }
+    texts
 }

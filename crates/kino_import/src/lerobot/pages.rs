@@ -10,21 +10,33 @@ use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
 
+use super::headers::Headers;
+
+/// No dictionary has more values than this: each takes more memory than its bytes.
+const MAX_DICTIONARY_VALUES: u32 = 1 << 21;
+
 /// No page has more values than this.
 const MAX_PAGE_VALUES: u32 = 1 << 24;
 
 /// A reader of pages that hands on only plausible ones.
 pub(super) struct CheckedPages {
     inner: Box<dyn PageReader>,
+    headers: Option<Headers>,
     handed: u64,
     /// How many values the rows asked for so far can have.
     limit: Arc<AtomicU64>,
 }
 
 impl CheckedPages {
-    pub(super) fn new(inner: Box<dyn PageReader>, limit: Arc<AtomicU64>) -> Self {
+    /// Without `headers`, pages may be as long as they state.
+    pub(super) fn new(
+        inner: Box<dyn PageReader>,
+        headers: impl Into<Option<Headers>>,
+        limit: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             inner,
+            headers: headers.into(),
             handed: 0,
             limit,
         }
@@ -44,6 +56,7 @@ impl PageReader for CheckedPages {
         if self.handed >= self.limit.load(Ordering::Relaxed) {
             return Err(wrong("it has more values than its rows"));
         }
+        self.headers.as_mut().map_or(Ok(()), Headers::check)?;
         let Some(page) = self.inner.get_next_page()? else {
             return Ok(None);
         };
@@ -59,6 +72,7 @@ impl PageReader for CheckedPages {
     }
 
     fn skip_next_page(&mut self) -> Result<()> {
+        self.headers.as_mut().map_or(Ok(()), Headers::pass)?;
         self.inner.skip_next_page()
     }
 
@@ -73,6 +87,9 @@ fn check(page: &Page) -> Result<()> {
         // A value of a dictionary is at least a byte.
         _ if page.is_dictionary_page() && values as usize > page.buffer().len() => {
             Err(wrong("its dictionary is longer than its bytes"))
+        }
+        _ if page.is_dictionary_page() && values > MAX_DICTIONARY_VALUES => {
+            Err(wrong("its dictionary has over 2 million values"))
         }
         _ if values > MAX_PAGE_VALUES => Err(wrong("a page has over 16 million values")),
         Encoding::PLAIN
@@ -133,7 +150,7 @@ mod tests {
 
     fn hand(pages: Vec<Page>, limit: u64) -> Result<u32> {
         let limit = Arc::new(AtomicU64::new(limit));
-        let pages = CheckedPages::new(Box::new(Listed(pages)), limit);
+        let pages = CheckedPages::new(Box::new(Listed(pages)), None, limit);
         pages.map(|page| page.map(|page| page.num_values())).sum()
     }
 

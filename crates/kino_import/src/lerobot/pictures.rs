@@ -11,6 +11,9 @@ use kino_dataset::Kind;
 
 use crate::{jpeg, png};
 
+/// The pixels of a picture take no more than this: 8K of RGB does not, 4K does.
+const MAX_PIXEL_BYTES: usize = 64 << 20;
+
 /// What a picture file becomes.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Picture {
@@ -54,11 +57,22 @@ pub(super) fn decode(file: &[u8], expected: &Picture) -> Result<Vec<u8>, String>
     png::decode(file).map(|(_, pixels)| pixels)
 }
 
+/// Refuses frames of more pixels than any camera of a robot has, which would take all memory.
+pub(super) fn check_size(frame: FrameType) -> Result<FrameType, String> {
+    let bytes = frame.as_values().map_or(0, |ty| ty.frame_bytes());
+    match bytes <= MAX_PIXEL_BYTES {
+        true => Ok(frame),
+        false => Err(format!(
+            "has frames of {bytes} bytes, at most {MAX_PIXEL_BYTES} are read"
+        )),
+    }
+}
+
 fn picture(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Picture, String> {
     let frame = FrameType::values(dtype, shape).map_err(|error| error.to_string())?;
     Ok(Picture {
         kind,
-        frame,
+        frame: check_size(frame)?,
         carried,
     })
 }

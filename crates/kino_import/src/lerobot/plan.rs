@@ -37,8 +37,11 @@ pub(super) enum Origin {
     /// Frames of a video file, relative to the source, from this one on.
     Video { file: PathBuf, first: u64 },
     /// Where each task begins, and its text.
-    Tasks(Vec<(u64, String)>),
+    Tasks(Vec<(u64, Arc<str>)>),
 }
+
+/// A task whose text is longer does not become the text of every frame.
+const MAX_TASK_BYTES: usize = 1 << 14;
 
 /// What a column becomes: kind, type, and whether its pictures are carried.
 type Columned = (Kind, FrameType, bool);
@@ -208,7 +211,8 @@ impl Planning<'_> {
             Pixels::Rgb8 => (Kind::Image, Dtype::U8, vec![info.height, info.width, 3]),
             Pixels::Grey16 => (Kind::Depth, Dtype::U16, vec![info.height, info.width]),
         };
-        match FrameType::values(dtype, &shape) {
+        let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
+        match frame.and_then(pictures::check_size) {
             Ok(frame) => {
                 let mut plan = self.stream(key, kind, frame);
                 if kind == Kind::Depth {
@@ -216,11 +220,7 @@ impl Planning<'_> {
                 }
                 self.streams.push((plan, Origin::Video { file, first }));
             }
-            Err(error) => self.note(
-                file.to_string_lossy().into_owned(),
-                error.to_string(),
-                Action::Skipped,
-            ),
+            Err(what) => self.note(file.to_string_lossy().into_owned(), what, Action::Skipped),
         }
     }
 
@@ -231,7 +231,10 @@ impl Planning<'_> {
             return there;
         }
         // Behind them are those of the next episode.
-        let time = |what: &str| self.row.number(&format!("videos/{key}/{what}"));
+        let time = |what: &str| {
+            let name = format!("videos/{key}/{what}");
+            self.meta.number(self.row, &name)
+        };
         match (time("from_timestamp"), time("to_timestamp")) {
             (Some(from), Some(to)) => there.min(self.frame_at(to - from)),
             _ => there.min(self.rows.end - self.rows.start),
@@ -256,8 +259,8 @@ impl Planning<'_> {
         }
         let name = format!("videos/{key}/from_timestamp");
         let from = self
-            .row
-            .number(&name)
+            .meta
+            .number(self.row, &name)
             .filter(|from| *from >= 0.0 && *from < 1e9);
         let from = from.ok_or_else(|| {
             format!(
@@ -281,12 +284,20 @@ impl Planning<'_> {
 
     /// Adds the text of each frame's task, if the episode has several.
     pub(super) fn tasks(&mut self, runs: &[(u64, i64)]) {
-        let text = |task: &i64| self.meta.tasks.get(task).cloned().unwrap_or_default();
+        if runs.len() < 2 || self.table.column("task").is_some() {
+            return;
+        }
+        let empty: Arc<str> = Arc::from("");
+        let text = |task: &i64| Arc::clone(self.meta.tasks.get(task).unwrap_or(&empty));
         let runs: Vec<_> = runs
             .iter()
             .map(|(start, task)| (*start, text(task)))
             .collect();
-        if runs.len() > 1 && self.table.column("task").is_none() {
+        let longest = runs.iter().map(|(_, text)| text.len()).max();
+        if let Some(len) = longest.filter(|&len| len > MAX_TASK_BYTES) {
+            let what = format!("names a task of {len} bytes, which is too long for every frame");
+            self.note(format!("{}:task_index", self.place), what, Action::Skipped);
+        } else {
             let plan = self.stream("task", Kind::Text, FrameType::Text);
             self.streams.push((plan, Origin::Tasks(runs)));
         }
@@ -318,8 +329,8 @@ pub(super) fn fields<'a>(meta: &Meta, row: &EpisodeRow, key: &'a str) -> Fields<
     Fields {
         episode_chunk: row.index / meta.chunks_size.max(1),
         episode_index: row.index,
-        chunk_index: row.count(&name("chunk_index")).unwrap_or(0),
-        file_index: row.count(&name("file_index")).unwrap_or(0),
+        chunk_index: meta.count(row, &name("chunk_index")).unwrap_or(0),
+        file_index: meta.count(row, &name("file_index")).unwrap_or(0),
         video_key: key,
     }
 }
@@ -337,7 +348,7 @@ pub(super) fn read_picture(
 ) -> Result<Vec<u8>> {
     let one = |leaf| {
         let mut cursor = Cursor::new(Arc::clone(table), &column.name, leaf, row);
-        cursor.strings(1).map(|mut found| found.pop().flatten())
+        cursor.strings(1, 0).map(|mut found| found.pop().flatten())
     };
     let corrupt = |what: String| ImportError::corrupt(table.path(), &column.name, what);
     if let Some(bytes) = one(column.leaf)? {

@@ -1,10 +1,11 @@
 //! Rows of a parquet file as JSON: tables of metadata, and columns that are neither numbers nor text.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use parquet::column::page::PageReader;
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_column_reader};
+use parquet::data_type::{ByteArray, DataType};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, RowGroupReader};
 use parquet::record::Field;
@@ -19,12 +20,19 @@ use crate::error::Result;
 /// No leaf of a row group has more values than this.
 const MAX_VALUES: u64 = 1 << 22;
 
+/// No row has more values than this, or more bytes of text: as JSON they take many times as much.
+const MAX_ROW_VALUES: usize = 1 << 18;
+const MAX_ROW_BYTES: usize = 16 << 20;
+
+/// So many rows are looked at in one go.
+const ROWS: usize = 256;
+
 /// Reads rows of chosen columns and hands each on, as an object of JSON.
 pub(super) fn read(
     table: &Table,
     wanted: &dyn Fn(&Column) -> bool,
     rows: Range<u64>,
-    each: &mut dyn FnMut(Map<String, Value>),
+    each: &mut dyn FnMut(Map<String, Value>) -> ControlFlow<()>,
 ) -> Result<()> {
     guarded(table.path(), "rows", || {
         let columns = table.columns().iter().filter(|column| wanted(column));
@@ -38,19 +46,19 @@ pub(super) fn read(
             let here = rows.start.max(start)..rows.end.min(end);
             if !columns.is_empty() && here.start < here.end {
                 let group = table.reader.get_row_group(idx)?;
+                let mut longest = Longest::default();
                 for column in &columns {
-                    check_pages(&*group, column)?;
+                    check_pages((table, idx), &*group, column, &mut longest)?;
                 }
                 let mut iter = RowIter::from_row_group(Some(schema.clone()), &*group)?;
                 for row in start..here.end {
                     let found = iter.next().transpose()?.ok_or_else(lacks_row)?;
                     if row >= here.start {
                         let columns = found.into_columns().into_iter();
-                        each(
-                            columns
-                                .map(|(name, field)| (name, to_json(field)))
-                                .collect(),
-                        );
+                        let columns = columns.map(|(name, field)| (name, to_json(field)));
+                        if each(columns.collect()).is_break() {
+                            return Ok(());
+                        }
                     }
                 }
             }
@@ -64,14 +72,80 @@ fn lacks_row() -> ParquetError {
     ParquetError::General("it lacks a row".to_owned())
 }
 
-/// The reader of rows trusts its pages, so they are looked at before.
-fn check_pages(group: &dyn RowGroupReader, column: &Column) -> Result<(), ParquetError> {
+/// What the longest rows hold.
+#[derive(Default)]
+struct Longest {
+    values: usize,
+    bytes: usize,
+}
+
+/// The reader of rows trusts its pages, and makes a list of every row: both are looked at before.
+fn check_pages(
+    (table, idx): (&Table, usize),
+    group: &dyn RowGroupReader,
+    column: &Column,
+    longest: &mut Longest,
+) -> Result<(), ParquetError> {
+    use ColumnReader as Reader;
     for leaf in column.leaf..column.leaf + leaves(&column.ty) {
         let pages = group.get_column_page_reader(leaf)?;
-        let mut pages = CheckedPages::new(pages, Arc::new(AtomicU64::new(MAX_VALUES)));
-        while pages.get_next_page()?.is_some() {}
+        let headers = table.page_headers(idx, leaf)?;
+        let limit = Arc::new(AtomicU64::new(MAX_VALUES));
+        let pages = Box::new(CheckedPages::new(pages, headers, limit));
+        let column = group.metadata().schema_descr().column(leaf);
+        let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
+        let len = |value: &ByteArray| value.len();
+        let found = match get_column_reader(column, pages) {
+            Reader::BoolColumnReader(reader) => longest_row(reader, rows, |_| 0),
+            Reader::Int32ColumnReader(reader) => longest_row(reader, rows, |_| 0),
+            Reader::Int64ColumnReader(reader) => longest_row(reader, rows, |_| 0),
+            Reader::Int96ColumnReader(reader) => longest_row(reader, rows, |_| 0),
+            Reader::FloatColumnReader(reader) => longest_row(reader, rows, |_| 0),
+            Reader::DoubleColumnReader(reader) => longest_row(reader, rows, |_| 0),
+            Reader::ByteArrayColumnReader(reader) => longest_row(reader, rows, len),
+            Reader::FixedLenByteArrayColumnReader(reader) => {
+                longest_row(reader, rows, |value| value.len())
+            }
+        }?;
+        longest.values = longest.values.saturating_add(found.values);
+        longest.bytes = longest.bytes.saturating_add(found.bytes);
+        if longest.values > MAX_ROW_VALUES || longest.bytes > MAX_ROW_BYTES {
+            return Err(ParquetError::General(format!(
+                "a row may hold {} values and {} bytes of text, at most {MAX_ROW_VALUES} and {MAX_ROW_BYTES} are read",
+                longest.values, longest.bytes
+            )));
+        }
     }
     Ok(())
+}
+
+/// How many values the longest row of a leaf has, and how many bytes a row can have at most.
+fn longest_row<T: DataType>(
+    mut reader: ColumnReaderImpl<T>,
+    rows: usize,
+    len: impl Fn(&T::T) -> usize,
+) -> Result<Longest, ParquetError> {
+    let (mut longest, mut left) = (Longest::default(), rows);
+    let (mut defs, mut reps, mut values) = (Vec::new(), Vec::new(), Vec::new());
+    while left > 0 {
+        (defs.clear(), reps.clear(), values.clear());
+        let (read, _, _) = reader.read_records(
+            left.min(ROWS),
+            Some(&mut defs),
+            Some(&mut reps),
+            &mut values,
+        )?;
+        if read == 0 {
+            break;
+        }
+        left = left.saturating_sub(read);
+        let runs = reps.chunk_by(|_, &next| next > 0).map(<[i16]>::len);
+        let most = runs.max().unwrap_or(1);
+        longest.values = longest.values.max(most);
+        let widest = values.iter().map(&len).max().unwrap_or(0);
+        longest.bytes = longest.bytes.max(widest.saturating_mul(most));
+    }
+    Ok(longest)
 }
 
 /// A value as JSON; what JSON has no number for becomes text.

@@ -10,7 +10,7 @@
 //!
 //! A panic inside the parquet crate, which has had such bugs, becomes an error.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,6 +23,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, FileReader, Length, SerializedFileReader};
 use parquet::schema::types::{Type, TypePtr};
 
+use super::headers::Headers;
 use crate::error::{ImportError, Result};
 use crate::files;
 
@@ -39,6 +40,7 @@ pub(super) struct Table {
     columns: Vec<Column>,
     /// Where each row group ends.
     ends: Vec<u64>,
+    len: u64,
 }
 
 /// One field of the schema.
@@ -69,13 +71,11 @@ pub(super) enum Form {
 impl Table {
     /// Reads the footer.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let len = fs::metadata(path).map_err(|source| ImportError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let (_, len) =
+            files::open_with_len(path).map_err(|source| files::cannot_read(path, source))?;
         let file = Shared {
             path: path.to_owned(),
-            len: len.len(),
+            len,
         };
         guarded(path, "footer", || {
             let reader = SerializedFileReader::new(file)?;
@@ -105,6 +105,7 @@ impl Table {
             }
             Ok(Self {
                 path: path.to_owned(),
+                len,
                 reader,
                 columns,
                 ends,
@@ -157,6 +158,19 @@ impl Table {
             len = Some(here);
         }
         len
+    }
+
+    /// The headers of the pages of a leaf.
+    pub(super) fn page_headers(&self, group: usize, leaf: usize) -> Result<Headers, ParquetError> {
+        Headers::open(
+            &self.path,
+            self.reader.metadata().row_group(group).column(leaf),
+        )
+    }
+
+    /// How many bytes the file has.
+    pub(super) fn len(&self) -> u64 {
+        self.len
     }
 
     /// Whether the footer says that some of these rows are null.

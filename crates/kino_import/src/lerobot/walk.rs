@@ -28,7 +28,12 @@ pub(super) struct Walk<'a> {
     pub(super) cameras: Cameras,
     /// The table that was opened last: v3.0 has many episodes in one.
     table: Option<OpenTable>,
+    /// How many episodes have no data; the first of them are in `defects`.
+    lost: u64,
 }
+
+/// So many episodes without data are listed one by one.
+const LISTED: u64 = 1000;
 
 struct OpenTable {
     file: PathBuf,
@@ -74,6 +79,7 @@ impl<'a> Walk<'a> {
             defects: std::mem::take(&mut meta.defects),
             cameras,
             table: None,
+            lost: 0,
         }
     }
 
@@ -83,20 +89,15 @@ impl<'a> Walk<'a> {
         let file = paths::fill(&meta.data_path, &plan::fields(meta, row, ""))
             .map_err(|what| plan::bad_template(self.root, "data_path", &what))?;
         let place = file.to_string_lossy().into_owned();
-        let lose = |what: String| Defect::new(place.clone(), what, Action::Skipped).of(&id);
         if !self.root.join(&file).is_file() {
-            self.defects.push(lose(format!(
-                "is missing: episode {} has no data",
-                row.index
-            )));
-            return Ok(None);
+            let what = format!("is missing: episode {} has no data", row.index);
+            return Ok(self.lose(&place, what, &id));
         }
         let opened = self.open_table(meta, row, &file);
         let (table, rows) = match opened {
             Ok(opened) => opened,
             Err(ImportError::Corrupt { object, what, .. }) => {
-                self.defects.push(lose(format!("`{object}` {what}")));
-                return Ok(None);
+                return Ok(self.lose(&place, format!("`{object}` {what}"), &id));
             }
             Err(error) => return Err(error),
         };
@@ -121,8 +122,7 @@ impl<'a> Walk<'a> {
         }
         let runs = match numbering(&mut planning, &place) {
             Err(ImportError::Corrupt { object, what, .. }) => {
-                self.defects.push(lose(format!("`{object}` {what}")));
-                return Ok(None);
+                return Ok(self.lose(&place, format!("`{object}` {what}"), &id));
             }
             other => other?,
         };
@@ -145,6 +145,16 @@ impl<'a> Walk<'a> {
         let file = self.files.add(file);
         let episode = to_plan(meta, row, (id, file), (streams, &runs));
         Ok(Some((episode, rows, origins)))
+    }
+
+    /// Lists an episode that has no data; of very many, only the first.
+    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Planned> {
+        self.lost += 1;
+        if self.lost <= LISTED {
+            self.defects
+                .push(Defect::new(place, what, Action::Skipped).of(id));
+        }
+        None
     }
 
     /// The table of an episode and its rows in it.
@@ -187,6 +197,11 @@ impl<'a> Walk<'a> {
 
     /// Notes files that no episode names.
     pub(super) fn note_strangers(&mut self) {
+        if let Some(more @ 1..) = self.lost.checked_sub(LISTED) {
+            let what = format!("lacks the data of {more} episodes more");
+            self.defects
+                .push(Defect::new("data", what, Action::Skipped));
+        }
         // A file that a defect is about is known already.
         let named = self
             .defects
@@ -231,23 +246,19 @@ fn to_plan(
     let splits = meta.splits.iter();
     let splits = splits.filter(|(_, range)| range.contains(&row.index));
     let mut attributes = Map::new();
-    // What v3.0 says about files is true of the source only.
-    let said = row
-        .said
-        .iter()
-        .filter(|(name, _)| !name.contains('/') && !name.starts_with("dataset_"));
-    attributes.extend(said.map(|(name, value)| (name.clone(), value.clone())));
-    // Nulls are rows of other episodes.
-    attributes.retain(|_, value| !value.is_null());
+    if let Some(said) = &row.said {
+        attributes.clone_from(said);
+    }
     let success = attributes.get("success").and_then(Value::as_bool);
     let licence = attributes.get("licence").and_then(Value::as_str);
     let licence = licence.map(str::to_owned);
     attributes.insert("episode_index".to_owned(), Value::from(row.index));
     if row.tasks.len() > 1 {
-        attributes.insert("tasks".to_owned(), Value::from(row.tasks.clone()));
+        let tasks = row.tasks.iter().map(|task| &**task);
+        attributes.insert("tasks".to_owned(), tasks.collect());
     }
     if let Some(stats) = &row.stats {
-        attributes.insert("stats".to_owned(), stats.clone());
+        attributes.insert("stats".to_owned(), (**stats).clone());
     }
     let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
     EpisodePlan {
@@ -258,7 +269,7 @@ fn to_plan(
         task: first
             .or(row.tasks.first())
             .filter(|task| !task.is_empty())
-            .cloned(),
+            .map(|task| (**task).to_owned()),
         success,
         licence,
         file,

@@ -134,7 +134,11 @@ fn the_whole_files_are_read() {
 
 #[test]
 fn every_prefix_is_refused() {
-    for (name, step) in [("robomimic.hdf5", 499), ("act_jpeg.hdf5", 97)] {
+    for (name, step) in [
+        ("robomimic.hdf5", 499),
+        ("act_jpeg.hdf5", 97),
+        ("links.hdf5", 97),
+    ] {
         let (tried, refused) =
             try_damage(name, (0..).step_by(step), |bytes, len| bytes.truncate(len));
         assert_eq!(tried, refused, "{name}");
@@ -144,7 +148,11 @@ fn every_prefix_is_refused() {
 
 #[test]
 fn flipping_bits_is_survived() {
-    for (name, step) in [("robomimic.hdf5", 97), ("act_jpeg.hdf5", 23)] {
+    for (name, step) in [
+        ("robomimic.hdf5", 97),
+        ("act_jpeg.hdf5", 23),
+        ("links.hdf5", 3),
+    ] {
         let (tried, refused) = try_damage(name, (0..).step_by(step), |bytes, place| {
             bytes[place] ^= 1 << (place % 8);
         });
@@ -157,7 +165,11 @@ fn flipping_bits_is_survived() {
 
 #[test]
 fn large_numbers_in_the_headers_are_survived() {
-    for (name, step) in [("robomimic.hdf5", 89), ("act_jpeg.hdf5", 19)] {
+    for (name, step) in [
+        ("robomimic.hdf5", 89),
+        ("act_jpeg.hdf5", 19),
+        ("links.hdf5", 3),
+    ] {
         let (tried, refused) = try_damage(name, (0..).step_by(step), |bytes, place| {
             let end = bytes.len().min(place + 4);
             bytes[place..end].fill(0xff);

@@ -67,6 +67,28 @@ fn every_type_and_filter_reads_as_h5py_reads_it() {
 }
 
 #[test]
+fn what_links_lead_to_reads_as_h5py_reads_it() {
+    let expected: BTreeMap<String, Hashes> = parse("links.json", "");
+    let source = open(&fixture("links.hdf5"));
+    assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
+    assert_eq!(ids(source.as_ref()), ["demo_0", "demo_1"]);
+    for (idx, episode) in source.episodes().iter().enumerate() {
+        let names = episode.streams.iter().map(|stream| stream.name.clone());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        let hashes = &expected[&episode.id];
+        assert!(names.iter().eq(hashes.keys()), "{names:?}");
+        for (stream, plan) in episode.streams.iter().enumerate() {
+            let bytes = match read_all(source.as_ref(), idx, stream, 4) {
+                FrameBuf::Values(bytes) => bytes,
+                FrameBuf::Bytes(texts) => texts.join(&b'\n'),
+            };
+            assert_eq!(digest(&bytes), hashes[&plan.name], "{}", plan.name);
+        }
+    }
+}
+
+#[test]
 fn a_robomimic_file_is_understood() {
     let source = open(&fixture("robomimic.hdf5"));
     let info = source.describe();

@@ -80,6 +80,13 @@ pub(crate) struct Part {
     pub(crate) colours: usize,
 }
 
+impl Part {
+    /// Bytes that it takes.
+    pub(crate) fn bytes(self) -> usize {
+        self.size.height * self.size.width * self.colours
+    }
+}
+
 /// A frame as rows that are to be copied; one long row if all of it is.
 #[derive(Debug, Clone, Copy)]
 struct Rows<'f> {

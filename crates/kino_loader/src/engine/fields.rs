@@ -65,6 +65,8 @@ pub(crate) enum Content {
         shape: Vec<usize>,
         /// Bytes of one frame in the batch.
         bytes: usize,
+        /// Bytes of the decoded frame that it is made of, or of the part that is cut out of it.
+        taken: usize,
         stack: Stack,
         /// What is cut out of a frame at random.
         cut: Option<Cut>,
@@ -117,6 +119,7 @@ impl Fields {
                         number: convert.number(form.ty.dtype()),
                         shape: convert.shape(form.ty.shape()),
                         bytes: convert.bytes(&form.ty),
+                        taken: form.ty.frame_bytes(),
                         stack: window.stack,
                         cut: form.cut.map(|size| Cut::new(&window.key, seed, size)),
                         convert,

@@ -33,6 +33,8 @@ pub(crate) struct BatchJob {
     /// Per field of text, per sample.
     texts: Mutex<Vec<Vec<Vec<String>>>>,
     left: AtomicUsize,
+    /// Samples that stand in for others.
+    substituted: AtomicUsize,
     /// Its samples, until each is done; they hold this batch in turn.
     pub(crate) jobs: Mutex<Vec<Arc<SampleJob>>>,
     /// What went wrong first, by the position in the batch.
@@ -78,6 +80,7 @@ impl BatchJob {
             filling: RwLock::new(Some(filling)),
             texts: Mutex::new(vec![vec![Vec::new(); count]; fields.fields.len()]),
             left: AtomicUsize::new(count),
+            substituted: AtomicUsize::new(0),
             jobs: Mutex::new(Vec::with_capacity(count)),
             failed: Mutex::new(None),
             samples: Mutex::new(samples),
@@ -95,6 +98,12 @@ impl BatchJob {
         if failed.as_ref().is_none_or(|(first, _)| slot < *first) {
             *failed = Some((slot, error));
         }
+    }
+
+    /// Counts a sample that is there after so many others were tried in its place.
+    pub(crate) fn count_substitute(&self, attempts: u64) {
+        self.substituted
+            .fetch_add(usize::from(attempts > 0), Ordering::Relaxed);
     }
 
     /// One sample is done; the batch if it was the last.
@@ -122,6 +131,7 @@ impl BatchJob {
                     &mut *self.texts.lock().unwrap_or_else(PoisonError::into_inner),
                 ),
                 samples: self.samples().clone(),
+                substituted: self.substituted.load(Ordering::Relaxed),
                 is_real: true,
             }),
         })
@@ -201,6 +211,7 @@ impl SampleJob {
                     convert,
                     cut,
                     bytes: frame_bytes,
+                    taken,
                     ..
                 } => {
                     frames += plan.frames.len();
@@ -212,13 +223,14 @@ impl SampleJob {
                             field,
                             plan,
                             windows,
+                            taken: *taken,
                             cut: cut.as_ref().map(|cut| cut.at(index)),
                         };
                         gather.fill(convert, *frame_bytes, place)
                     })
                 }
             };
-            done.unwrap_or(Ok(()))?;
+            done.unwrap_or_else(|| Err(Arc::new(not_made(self.slot))))?;
         }
         Ok((bytes, frames))
     }
@@ -232,12 +244,14 @@ impl SampleJob {
     ) -> Result<(), Arc<DatasetError>> {
         let mut texts = Vec::with_capacity(self.batch.steps[field.window]);
         for &frame in &plan.frames {
-            texts.push(match find(block, field.window, frame)? {
-                Some((Values::Texts(texts), place, _)) => {
-                    texts.get(place).cloned().unwrap_or_default()
+            texts.push(
+                match find(block, field.window, frame)? {
+                    Some((Values::Texts(texts), place, _)) => texts.get(place).cloned(),
+                    Some((Values::Numbers(_), ..)) => None,
+                    None => Some(String::new()),
                 }
-                _ => String::new(),
-            });
+                .ok_or_else(|| not_decoded(field.window, frame))?,
+            );
         }
         texts.resize(self.batch.steps[field.window], String::new());
         let mut all = self
@@ -258,6 +272,8 @@ struct Gather<'g> {
     field: &'g Field,
     plan: &'g WindowPlan,
     windows: &'g Windows,
+    /// Bytes of a decoded frame, or of the part that is cut out of it: what fills a frame of the batch.
+    taken: usize,
     /// Where a part is cut out of each frame: at one place in all frames of the window.
     cut: Option<Place>,
 }
@@ -281,6 +297,7 @@ impl Gather<'_> {
                 continue;
             };
             let part = self.part(shape)?;
+            self.check(frame, part)?;
             match self.plan.other.get(idx) {
                 Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
                     let Some((other, _)) = self.frame(other)? else {
@@ -299,6 +316,19 @@ impl Gather<'_> {
         Ok(())
     }
 
+    /// A frame that is too short would leave bytes in the batch that nobody wrote.
+    fn check(&self, frame: &[u8], part: Option<Part>) -> Result<(), Arc<DatasetError>> {
+        let there = part.map_or(frame.len(), |part| part.bytes());
+        if there == self.taken {
+            return Ok(());
+        }
+        let (key, taken) = (&self.field.name, self.taken);
+        Err(Arc::new(DatasetError::Corrupt {
+            place: format!("array `{key}` of the batch"),
+            what: format!("a decoded frame gives {there} bytes, {taken} are needed"),
+        }))
+    }
+
     /// What is cut out of a frame of this shape.
     fn part(&self, shape: &[usize]) -> Result<Option<Part>, Arc<DatasetError>> {
         let Some(cut) = &self.cut else {
@@ -312,14 +342,17 @@ impl Gather<'_> {
     }
 
     fn frame(&self, frame: u32) -> Result<Option<Shaped<'_>>, Arc<DatasetError>> {
-        Ok(match find(self.block, self.field.window, frame)? {
-            Some((Values::Numbers(values), place, page)) => {
-                let bytes = self.block.frame_bytes(page);
-                let frame = values.get(place * bytes..(place + 1) * bytes);
-                frame.map(|frame| (frame, self.block.frame_shape(page)))
-            }
-            _ => None,
-        })
+        let Some((values, place, page)) = find(self.block, self.field.window, frame)? else {
+            return Ok(None);
+        };
+        let bytes = self.block.frame_bytes(page);
+        let found = match values {
+            Values::Numbers(values) => values.get(place * bytes..(place + 1) * bytes),
+            Values::Texts(_) => None,
+        };
+        // Zeros are for frames that were not asked for: these were.
+        let found = found.ok_or_else(|| not_decoded(self.field.window, frame))?;
+        Ok(Some((found, self.block.frame_shape(page))))
     }
 }
 
@@ -340,11 +373,21 @@ fn find(block: &Block, window: usize, frame: u32) -> Result<Option<Found<'_>>, A
         Some((Ok(values), place, page)) => Ok(Some((values, place, page))),
         Some((Err(error), ..)) => Err(Arc::clone(error)),
         // Never a wrong frame: better none than zeros that nobody asked for.
-        None => Err(Arc::new(DatasetError::NotFound {
-            what: format!(
-                "frame {frame} of window {window} was planned but not decoded; please report this"
-            ),
-        })),
+        None => Err(Arc::new(not_decoded(window, frame))),
+    }
+}
+
+fn not_decoded(window: usize, frame: u32) -> DatasetError {
+    DatasetError::NotFound {
+        what: format!(
+            "frame {frame} of window {window} was planned but not decoded; please report this"
+        ),
+    }
+}
+
+fn not_made(slot: usize) -> DatasetError {
+    DatasetError::NotFound {
+        what: format!("the batch has no place for sample {slot}; please report this"),
     }
 }
 

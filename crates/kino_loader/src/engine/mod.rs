@@ -136,6 +136,7 @@ pub struct Batch {
     filled: Filled,
     texts: Vec<Vec<Vec<String>>>,
     samples: Vec<SampleRef>,
+    substituted: usize,
     is_real: bool,
 }
 
@@ -294,6 +295,7 @@ impl Loader {
         self.shared.meter.handed(waited, || self.shared.moment());
         Meter::add(&self.shared.meter.batches, 1);
         Meter::add(&self.shared.meter.samples, batch.samples.len());
+        Meter::add(&self.shared.meter.substituted, batch.substituted);
         Ok(Next::Batch(batch))
     }
 

@@ -262,7 +262,7 @@ impl Planner {
                         for sample in rest {
                             pool.release(key_of(sample));
                         }
-                        sample_error(number, slot, &error)
+                        sample_error(shared, (number, slot), &error)
                     })?
                 }
             };

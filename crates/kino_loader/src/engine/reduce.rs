@@ -68,8 +68,13 @@ impl Fit {
         };
         let resized = self.size.unwrap_or(stored);
         let kept = self.centre.unwrap_or(resized);
-        check_side("resized", resized)?;
-        check_cut(kept, resized)?;
+        // What nobody asked to change may be of any size.
+        if let Some(size) = self.size {
+            check_side("resized", size)?;
+        }
+        if self.centre.is_some() {
+            check_cut(kept, resized)?;
+        }
         if resized != stored && !(1..=4).contains(&colours) {
             return Err(format!(
                 "pictures of {colours} colours cannot be resized; 1 to 4 can"
@@ -344,6 +349,14 @@ mod tests {
         refused(resized(5, 5), &picture(8, 8, 5), "1 to 4");
         assert!(centre(48, 64).reduce(&ty).unwrap().is_none());
         assert!(resized(48, 64).reduce(&ty).unwrap().is_none());
+        let wide = picture(2, 20_000, 3);
+        let as_it_is = Fit {
+            size: None,
+            centre: None,
+        };
+        assert!(as_it_is.reduce(&wide).unwrap().is_none());
+        assert!(centre(2, 19_000).reduce(&wide).unwrap().is_some());
+        refused(resized(2, 20_000), &wide, "nearest legal value 2 × 16384");
         let vector = ValueType::new(Dtype::F32, &[7]).unwrap();
         assert!(resized(5, 5).reduce(&vector).unwrap().is_none());
     }

@@ -270,15 +270,27 @@ fn thread_lost(name: &str) -> LoaderError {
     }
 }
 
-/// The error of a sample that could not be read.
-pub(super) fn sample_error(number: u64, slot: usize, error: &DatasetError) -> LoaderError {
+/// The error of a sample, by batch and slot, that could not be read, nor any in its place where that was wished.
+pub(super) fn sample_error(
+    shared: &Shared,
+    (batch, slot): (u64, usize),
+    error: &DatasetError,
+) -> LoaderError {
+    let mut what = full_message(error);
+    if shared.on_error == OnError::Substitute {
+        what.push_str(NO_SUBSTITUTE);
+    }
     LoaderError::Sample {
-        batch: number,
+        batch,
         slot,
         kind: error.kind(),
-        what: full_message(error),
+        what,
     }
 }
+
+/// What to do where skipping an error did not help.
+const NO_SUBSTITUTE: &str = "; it was skipped, but no sample of its group could be read in its place: give a larger `pool` \
+    (`pool=None` makes one group of all episodes) or fewer `lanes`, or leave the episode out";
 
 /// An error and its causes, from the outside in.
 fn full_message(error: &DatasetError) -> String {

@@ -199,7 +199,7 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
     match done {
         Ok((_, frames)) => {
             Meter::add(&shared.meter.frames_used, frames);
-            Meter::add(&shared.meter.substituted, usize::from(job.attempt > 0));
+            job.batch.count_substitute(job.attempt);
         }
         Err(error) if shared.on_error == OnError::Substitute && job.attempt < MAX_ATTEMPTS => {
             return shared.replace(Replace {
@@ -223,7 +223,7 @@ pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
         }
         shared.deliver(
             batch.number,
-            done.map_err(|(slot, error)| sample_error(batch.number, slot, &error)),
+            done.map_err(|(slot, error)| sample_error(shared, (batch.number, slot), &error)),
         );
     }
 }

@@ -10,7 +10,7 @@ use kino_codec::Dtype;
 use serde_json::{Map, Value};
 
 use crate::error::Result;
-use crate::export::unwritable;
+use crate::export::{create_new, unwritable};
 use crate::hdf5::export::values;
 
 /// Staged bytes that are written at once.
@@ -45,6 +45,7 @@ pub(super) enum Content {
 impl OutFile {
     pub(super) fn create(path: &Path) -> Result<Self> {
         let fail = |error: hdf5_pure::Error| unwritable(path, error);
+        create_new(path)?;
         FileBuilder::new().write(path).map_err(fail)?;
         let properties = FileAccessProperties::new().with_memory_strategy(MemoryStrategy::Bounded);
         Ok(Self {
@@ -138,5 +139,21 @@ impl OutFile {
     /// Writes what is staged.
     pub(super) fn finish(mut self) -> Result<()> {
         self.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_there_is_not_replaced() {
+        // As `A.hdf5` and `a.hdf5` are one file on a disk that ignores case.
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.hdf5");
+        OutFile::create(&path).unwrap().finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(OutFile::create(&path).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
     }
 }

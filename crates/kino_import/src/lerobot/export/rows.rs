@@ -11,7 +11,7 @@ use super::columns::{self, Column, Origin, in_table, in_videos};
 use super::stats::{Colours, Stats, sampled};
 use super::table::{OutColumn, OutTable};
 use crate::error::{ImportError, Result, invalid};
-use crate::export::{Cameras, EpisodeOutline, Outline, Pen, StreamOutline, unwritable};
+use crate::export::{Cameras, EpisodeOutline, Outline, Pen, StreamOutline, create_new, unwritable};
 use crate::png;
 use crate::video::{VideoError, VideoShape, Videos};
 
@@ -115,6 +115,7 @@ impl Film<'_> {
             width,
             rate_hz: self.rate_hz,
         };
+        create_new(self.path)?;
         let mut film = self.videos.create(self.path, shown).map_err(fail)?;
         let mut colours = Colours::new();
         let mut wanted = sampled(source.len()).into_iter().peekable();

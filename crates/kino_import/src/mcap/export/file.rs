@@ -228,8 +228,7 @@ impl McapFile {
         let crc = self.out.crc.clone().finalize();
         self.out.write(&crc.to_le_bytes())?;
         self.out.write(MAGIC)?;
-        self.out.file.flush()?;
-        self.out.file.get_ref().sync_all()
+        self.out.file.flush()
     }
 
     fn statistics(&self) -> Vec<u8> {

@@ -279,8 +279,8 @@ impl SplitFiles {
 
     fn close(&mut self) -> Result<()> {
         if let Some((mut file, _)) = self.open.take() {
-            let done = file.flush().and_then(|()| file.get_ref().sync_all());
-            done.map_err(|error| unwritable(&self.stem, error))?;
+            file.flush()
+                .map_err(|error| unwritable(&self.stem, error))?;
         }
         Ok(())
     }

@@ -114,8 +114,7 @@ impl Tar {
     /// Writes the end.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.write(&[0; 1024])?;
-        self.file.flush()?;
-        self.file.get_ref().sync_all()
+        self.file.flush()
     }
 }
 

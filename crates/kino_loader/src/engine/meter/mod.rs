@@ -104,7 +104,7 @@ pub(crate) struct Meter {
     pub(crate) frames_decoded: AtomicU64,
     /// Frames put into batches.
     pub(crate) frames_used: AtomicU64,
-    /// Samples that had to be replaced.
+    /// Samples handed over that had to be replaced.
     pub(crate) substituted: AtomicU64,
     /// Batches handed over.
     pub(crate) batches: AtomicU64,

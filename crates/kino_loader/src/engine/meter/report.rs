@@ -37,7 +37,7 @@ pub struct Report {
     pub frames_used: u64,
     /// Stored bytes of the pages that were decoded. What was read besides lay between them, or waits to be decoded.
     pub stored_bytes_used: u64,
-    /// Samples that had to be replaced.
+    /// Samples handed over that had to be replaced.
     pub substituted: u64,
     /// Samples all of whose frames were decoded when they were planned.
     pub pool_hits: u64,

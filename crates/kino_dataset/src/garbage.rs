@@ -1,0 +1,230 @@
+//! What no version needs: listed, and removed when asked to.
+//!
+//! ```text
+//! shards/ episodes/ stats/    named by a version ─▶ kept     by nothing ─▶ garbage
+//!                             named by work that can be resumed ─▶ kept, unless that is to go too
+//! staging/<area>              its writer lives ─▶ kept, and nothing at all is removed
+//!                             its writer is gone ─▶ work to resume, or garbage if there is none
+//! ```
+//!
+//! Nothing else in the library removes another writer's files. Every version counts, not only the newest: old ones
+//! stay readable. While a writer lives nothing is removed, because between its shard and its receipt, or its table and its
+//! manifest, a file that it needs is named by nothing.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::dataset::read_manifest;
+use crate::error::{DatasetError, Result, io_at};
+use crate::lease::Holder;
+use crate::receipts::shards_of;
+use crate::staging::FoundArea;
+use crate::store::{FileKind, Store};
+
+/// What to do with garbage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collect {
+    /// List it.
+    List,
+    /// Remove it.
+    Remove,
+}
+
+/// What to do with work that an interrupted writer has finished, and that could still be resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interrupted {
+    /// Keep it.
+    Keep,
+    /// Give it up: it is garbage too.
+    GiveUp,
+}
+
+/// What was found that no version needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Garbage {
+    /// Everyone who has left something in `staging/`.
+    pub writers: Vec<StagedWork>,
+    /// Files that are garbage, with their lengths; those in the folders of `writers` are not listed one by one.
+    pub files: Vec<(PathBuf, u64)>,
+}
+
+/// What one writer has in `staging/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StagedWork {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What it was told: resuming takes the same.
+    pub settings: BTreeMap<String, String>,
+    /// Episodes in finished shards, which can be resumed.
+    pub episodes: u64,
+    /// Bytes of those shards and of its folder.
+    pub bytes: u64,
+    /// What becomes of it.
+    pub state: WorkState,
+}
+
+/// What becomes of a writer's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkState {
+    /// Its writer is at work.
+    AtWork,
+    /// Its writer is gone, and the work can be resumed.
+    Resumable,
+    /// Nobody needs it.
+    Garbage,
+}
+
+impl Garbage {
+    /// Bytes that removing frees.
+    pub fn bytes(&self) -> u64 {
+        let staged = self
+            .writers
+            .iter()
+            .filter(|work| work.state == WorkState::Garbage);
+        let files = self.files.iter().map(|(_, len)| *len);
+        files.chain(staged.map(|work| work.bytes)).sum()
+    }
+}
+
+/// Lists what no version of the dataset in folder `path` needs, and removes it if asked to.
+///
+/// Slow where a writer of another machine has left something: its lease is watched for some seconds. Removing is refused while a
+/// writer is at work.
+pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) -> Result<Garbage> {
+    let store = Store::open(path)?;
+    let turn = store.turn();
+    let areas = FoundArea::all(&store)?;
+    // Locks that are held on to: nobody resumes what is being removed.
+    let (mut writers, mut locks) = (Vec::new(), Vec::new());
+    for area in &areas {
+        let holder = area.holder()?.watched();
+        writers.push(staged_work(area, &holder, interrupted)?);
+        locks.push(holder);
+    }
+    let needed = needed(&store, &writers)?;
+    let garbage = Garbage {
+        files: unneeded_files(&store, &needed)?,
+        writers,
+    };
+    if collect == Collect::Remove {
+        let is_busy = |work: &StagedWork| work.state == WorkState::AtWork;
+        if garbage.writers.iter().any(is_busy) || !turn.is_exclusive() {
+            let root = store.root().display();
+            let what = format!(
+                "a writer is at work in {root}, and what it needs cannot be told from garbage; run this again when it has committed"
+            );
+            return Err(DatasetError::Exists { what });
+        }
+        remove(&store, &garbage)?;
+    }
+    Ok(garbage)
+}
+
+fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> Result<StagedWork> {
+    let path = area.path();
+    let shards = shards_of(&path)?;
+    let episodes = shards.iter().map(|shard| shard.episodes).sum();
+    let state = match (holder, interrupted) {
+        (Holder::Alive | Holder::Elsewhere(_), _) => WorkState::AtWork,
+        (Holder::Gone(_), Interrupted::Keep) if episodes > 0 => WorkState::Resumable,
+        (Holder::Gone(_), _) => WorkState::Garbage,
+    };
+    let shard_bytes: u64 = match state {
+        // The shards themselves are listed as files.
+        WorkState::Garbage => 0,
+        _ => shards.iter().map(|shard| shard.bytes).sum(),
+    };
+    Ok(StagedWork {
+        settings: area.settings()?.unwrap_or_default(),
+        bytes: shard_bytes + folder_bytes(&path),
+        path,
+        episodes,
+        state,
+    })
+}
+
+/// The keys of every file that a version, or work that is kept, names.
+fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
+    let mut needed = HashSet::new();
+    for version in store.versions()? {
+        let (manifest, _) = read_manifest(store, version)?;
+        needed.insert(FileKind::Episodes.key(&manifest.episodes.blake3));
+        needed.insert(FileKind::Stats.key(&manifest.stats.blake3));
+        let shards = manifest.shards.iter();
+        needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
+    }
+    let kept = writers
+        .iter()
+        .filter(|work| work.state != WorkState::Garbage);
+    for work in kept {
+        let shards = shards_of(&work.path)?;
+        let shards = shards.iter();
+        needed.extend(shards.map(|shard| FileKind::Shard.key(&shard.blake3)));
+    }
+    Ok(needed)
+}
+
+/// Files under names that only this library gives, and that nothing names.
+fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
+    let mut files = Vec::new();
+    for folder in ["shards", "episodes", "stats", "versions"] {
+        let path = store.root().join(folder);
+        let entries = match fs::read_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            entries => entries.map_err(io_at("list", path.display().to_string()))?,
+        };
+        for entry in entries {
+            let entry = entry.map_err(io_at("list", path.display().to_string()))?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| is_ours(folder, name)) else {
+                continue;
+            };
+            let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
+            if let Some(meta) = meta.filter(|_| !needed.contains(&format!("{folder}/{name}"))) {
+                files.push((entry.path(), meta.len()));
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Whether a file has a name that the library gives: `<hash>.<ending>`, or anything that a kill has left in the middle of a
+/// put, which ends with `#` and a number. Manifests are never garbage.
+fn is_ours(folder: &str, name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some((_, number)) = name.rsplit_once('#') {
+        return is_number(number);
+    }
+    let Some((stem, ending)) = name.split_once('.') else {
+        return false;
+    };
+    let is_hash = stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash
+        && matches!(
+            (folder, ending),
+            ("shards", "kshard") | ("episodes", "parquet") | ("stats", "json")
+        )
+}
+
+fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
+    let staged = garbage.writers.iter();
+    for work in staged.filter(|work| work.state == WorkState::Garbage) {
+        // The folder first: its receipts name shards that are about to go.
+        fs::remove_dir_all(&work.path).map_err(io_at("remove", work.path.display().to_string()))?;
+    }
+    for (path, _) in &garbage.files {
+        fs::remove_file(path).map_err(io_at("remove", path.display().to_string()))?;
+    }
+    // Succeeds only when no area is left.
+    let _ = fs::remove_dir(store.root().join("staging"));
+    Ok(())
+}
+
+/// Bytes of the files right in a folder.
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| entry.metadata().ok());
+    sizes.map(|meta| meta.len()).sum()
+}

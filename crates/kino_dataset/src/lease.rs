@@ -1,0 +1,218 @@
+//! Who is at work in a staging area, and whether they still are.
+//!
+//! ```text
+//! staging/<area>/lock     locked while the writer lives; the system lets go of it when the writer dies, however it dies
+//! staging/<area>/lease    {"boot": "5e1f…", "pid": 4711, "renewed": 17}   rewritten every few seconds
+//! ```
+//!
+//! The lock answers for writers of this machine. On a network file system it may not reach other machines, so a lease of
+//! another machine (or of this one before it was started again) is also watched: a writer that lives renews it. Only the watcher's own
+//! clock counts, and only for how long it watches: what the clocks of machines and files say is never looked at.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How often a writer renews its lease.
+const RENEW: Duration = Duration::from_secs(5);
+
+/// A lease that is not renewed while it is watched for this long has lost its writer.
+const WATCH: Duration = Duration::from_secs(20);
+
+const LOCK: &str = "lock";
+const LEASE: &str = "lease";
+
+/// What stands in the lease.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Text {
+    /// The kernel that the process runs on; empty where it has no name.
+    boot: String,
+    pid: u32,
+    renewed: u64,
+}
+
+/// A writer's hold on its staging area, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    lock: File,
+    /// Closed to end the thread.
+    stop: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lease {
+    /// Takes hold of a folder that nobody holds.
+    pub(crate) fn take(folder: &Path) -> io::Result<Self> {
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(folder.join(LOCK))?;
+        match lock.try_lock() {
+            // Without locks the lease alone has to do.
+            Ok(()) | Err(TryLockError::Error(_)) => Self::renewing(lock, folder.join(LEASE)),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// Takes hold of a folder if its writer is gone; slow if that is to be seen from the lease.
+    pub(crate) fn take_over(folder: &Path) -> io::Result<Option<Self>> {
+        match find(folder)?.watched() {
+            Holder::Gone(lock) => Self::renewing(lock, folder.join(LEASE)).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn renewing(lock: File, path: PathBuf) -> io::Result<Self> {
+        let mut text = Text {
+            boot: boot(),
+            pid: std::process::id(),
+            renewed: 0,
+        };
+        write(&path, &text)?;
+        let (stop, stopped) = sync_channel(1);
+        let thread = thread::Builder::new()
+            .name("kino-lease".to_owned())
+            .spawn(move || {
+                while stopped.recv_timeout(RENEW) == Err(RecvTimeoutError::Timeout) {
+                    text.renewed += 1;
+                    // A full disk is no reason to stop: the lock still speaks.
+                    let _ = write(&path, &text);
+                }
+            })?;
+        Ok(Self {
+            lock,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.thread.take().map(JoinHandle::join);
+        // Not left to closing: a process that was forked meanwhile holds the same file open.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// Who holds a folder.
+#[derive(Debug)]
+pub(crate) enum Holder {
+    /// A writer that lives, or nobody because the folder is gone.
+    Alive,
+    /// A writer of another machine, or of this one before it was started again, which may live or not.
+    Elsewhere(Unwatched),
+    /// A writer that died. The lock is ours as long as this is kept.
+    Gone(File),
+}
+
+/// A lease that has to be watched to tell.
+#[derive(Debug)]
+pub(crate) struct Unwatched {
+    lock: File,
+    path: PathBuf,
+    seen: Option<Vec<u8>>,
+}
+
+/// Who holds a folder, as far as a look can tell.
+pub(crate) fn find(folder: &Path) -> io::Result<Holder> {
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join(LOCK));
+    let lock = match lock {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Holder::Alive),
+        lock => lock?,
+    };
+    let has_locks = match lock.try_lock() {
+        Ok(()) => true,
+        Err(TryLockError::WouldBlock) => return Ok(Holder::Alive),
+        Err(TryLockError::Error(_)) => false,
+    };
+    let path = folder.join(LEASE);
+    let seen = fs::read(&path).ok();
+    let is_here = seen
+        .as_deref()
+        .and_then(|seen| serde_json::from_slice::<Text>(seen).ok())
+        .is_some_and(|text| !text.boot.is_empty() && text.boot == boot());
+    Ok(match has_locks && is_here {
+        true => Holder::Gone(lock),
+        false => Holder::Elsewhere(Unwatched { lock, path, seen }),
+    })
+}
+
+impl Holder {
+    /// The answer after watching the lease, where that is needed.
+    pub(crate) fn watched(self) -> Self {
+        self.after(WATCH)
+    }
+
+    fn after(self, watch: Duration) -> Self {
+        let Self::Elsewhere(lease) = self else {
+            return self;
+        };
+        thread::sleep(watch);
+        match fs::read(&lease.path).ok() == lease.seen {
+            true => Self::Gone(lease.lock),
+            false => Self::Alive,
+        }
+    }
+}
+
+fn write(path: &Path, text: &Text) -> io::Result<()> {
+    fs::write(path, serde_json::to_vec(text)?)
+}
+
+/// What tells the running kernel from any other: locks are its word.
+fn boot() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_held_until_its_writer_lets_go_whatever_the_clock_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let lease = Lease::take(folder.path()).unwrap();
+        let long_ago = std::time::SystemTime::UNIX_EPOCH;
+        for name in [LOCK, LEASE] {
+            let file = File::options().write(true).open(folder.path().join(name));
+            file.unwrap().set_modified(long_ago).unwrap();
+        }
+        assert!(matches!(find(folder.path()).unwrap(), Holder::Alive));
+        assert!(Lease::take(folder.path()).is_err());
+        assert!(Lease::take_over(folder.path()).unwrap().is_none());
+        drop(lease);
+        let taken = Lease::take_over(folder.path()).unwrap();
+        assert!(taken.is_some() && matches!(find(folder.path()).unwrap(), Holder::Alive));
+    }
+
+    #[test]
+    fn a_lease_of_another_machine_is_alive_as_long_as_it_is_renewed() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = |renewed: u64| Text {
+            boot: "another machine".to_owned(),
+            pid: 1,
+            renewed,
+        };
+        let path = folder.path().join(LEASE);
+        write(&path, &elsewhere(1)).unwrap();
+        let look = || find(folder.path()).unwrap();
+        assert!(matches!(look(), Holder::Elsewhere(_)));
+        assert!(matches!(look().after(Duration::ZERO), Holder::Gone(_)));
+        let before = look();
+        write(&path, &elsewhere(2)).unwrap();
+        assert!(matches!(before.after(Duration::ZERO), Holder::Alive));
+    }
+}

@@ -1,0 +1,180 @@
+//! Checking a dataset: every byte against its hash, and what is said of the data against the data.
+//!
+//! ```text
+//! shards       the BLAKE3 of each; where one is wrong, which episode, stream and page            shards.rs
+//! table        every row against the index of its episode                                        rows.rs
+//! manifest     every stream against the sum of these indices                                     tally.rs
+//! statistics   counts against the indices; all but quantiles against the frames, if decoded      stats.rs
+//! frames       decoded, with [`Depth::Decode`]                                                   frames.rs
+//! ```
+//!
+//! Hashes come first because they are fast and cover every byte: a shard whose BLAKE3 matches the
+//! manifest is exactly what was written. Only one that does not is taken apart, to name the
+//! episode, stream and page.
+//!
+//! Hashes say that nothing was changed, not that it was right: whoever writes a manifest can hash a lie. So everything that
+//! another part of the dataset tells as well is compared.
+
+mod frames;
+mod rows;
+mod shards;
+mod stats;
+mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::dataset::{Dataset, read_stats};
+use crate::error::{DatasetError, Result};
+use crate::store::{FileKind, Store, version_key};
+
+/// Files are hashed, and frames decoded, in pieces of this size.
+const PIECE_BYTES: u64 = 8 << 20;
+
+/// How much is checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// Every byte against its hash; manifest, table and counts of the statistics against the shards.
+    Bytes,
+    /// Also every frame, by decoding it, and the statistics against the frames.
+    Decode,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// Where: the file, and the episode, stream and frames where known.
+    pub place: String,
+    /// What is wrong.
+    pub what: String,
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Files that were read.
+    pub files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Episodes that are in the table.
+    pub episodes: u64,
+    /// Frames that were decoded.
+    pub frames: u64,
+    /// What is wrong; empty if nothing is.
+    pub damage: Vec<Damage>,
+}
+
+/// Checks the newest version of the dataset in folder `path`, calling `progress` with bytes done and bytes in all.
+///
+/// A manifest or table that cannot be read is an error, since nothing can be checked without it; anything else
+/// that is wrong is listed in the result.
+pub fn verify(path: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+    let mut on = |done: u64, total: u64| {
+        progress(done, total);
+        ControlFlow::Continue(())
+    };
+    Ok(verify_while(path, depth, &mut on)?.unwrap_or_default())
+}
+
+/// As [`verify`]; `None` if `progress` broke it off.
+pub fn verify_while(
+    path: &Path,
+    depth: Depth,
+    progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<Verified>> {
+    let dataset = Dataset::open(path)?;
+    let manifest = dataset.manifest();
+    let shard_bytes: u64 = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let mut check = Check {
+        store: dataset.store(),
+        found: Verified::default(),
+        dataset: &dataset,
+        progress,
+        done: 0,
+        total: match depth {
+            Depth::Bytes => shard_bytes,
+            Depth::Decode => shard_bytes.saturating_mul(2),
+        },
+        is_stopped: false,
+    };
+    check.found.files = 3 + manifest.shards.len() as u64;
+    check.found.bytes = manifest.episodes.bytes + manifest.stats.bytes;
+    check.found.episodes = dataset.len() as u64;
+    let stats = read_stats(dataset.store(), manifest);
+    let stats = stats.map_err(|error| check.report(error)).ok();
+    let mut shards = HashMap::new();
+    for shard in &manifest.shards {
+        if let Some(open) = check.shard(shard) {
+            shards.insert(shard.blake3, open);
+        }
+    }
+    let tally = check.rows(&shards);
+    drop(shards);
+    if let Some(tally) = &tally {
+        check.streams(tally);
+        if let Some(stats) = &stats {
+            check.counts(tally, stats);
+        }
+    }
+    if depth == Depth::Decode {
+        check.frames(tally.as_ref().zip(stats.as_ref()));
+    }
+    Ok((!check.is_stopped).then_some(check.found))
+}
+
+struct Check<'a> {
+    store: &'a Store,
+    dataset: &'a Dataset,
+    found: Verified,
+    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    /// Bytes done, and in all.
+    done: u64,
+    total: u64,
+    /// The caller wants no more of it: what was found so far is not looked at.
+    is_stopped: bool,
+}
+
+impl Check<'_> {
+    /// Tells of more bytes done.
+    fn advance(&mut self, bytes: u64) {
+        if !self.is_stopped {
+            self.done = self.done.saturating_add(bytes).min(self.total);
+            self.is_stopped = (self.progress)(self.done, self.total).is_break();
+        }
+    }
+
+    fn report(&mut self, error: DatasetError) {
+        let (place, what) = match error {
+            DatasetError::Corrupt { place, what } => (place, what),
+            DatasetError::Format { place, source } => (place, source.to_string()),
+            DatasetError::Codec { place, source } => (place, source.to_string()),
+            other => (self.store.root().display().to_string(), other.to_string()),
+        };
+        self.damage(place, what);
+    }
+
+    fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.found.damage.push(Damage {
+            place: place.into(),
+            what: what.into(),
+        });
+    }
+
+    fn manifest_place(&self) -> String {
+        let version = self.dataset.manifest().version;
+        self.store.path(&version_key(version))
+    }
+
+    fn table_place(&self) -> String {
+        let table = &self.dataset.manifest().episodes;
+        self.store.path(&FileKind::Episodes.key(&table.blake3))
+    }
+
+    fn stats_place(&self) -> String {
+        let stats = &self.dataset.manifest().stats;
+        self.store.path(&FileKind::Stats.key(&stats.blake3))
+    }
+}

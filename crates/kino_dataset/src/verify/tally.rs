@@ -1,0 +1,227 @@
+//! What the streams of all episodes hold together, counted from their indices: the manifest must say the same.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use kino_format::{EpisodeIndex, NONE, StreamRecord, StreamSchema};
+
+use super::Check;
+use crate::episode::Episode;
+use crate::error::Result;
+use crate::events::{Protected, frames_in};
+use crate::manifest::{Manifest, StreamSummary};
+
+/// Sums of floats that were added in another order agree to this fraction.
+const SAME_SUM: f64 = 1e-9;
+
+/// What the streams of all episodes hold.
+#[derive(Debug)]
+pub(super) struct Tally {
+    pub(super) streams: BTreeMap<String, StreamTally>,
+    /// Streams of which the manifest says that frames are protected.
+    protecting: HashSet<String>,
+}
+
+/// What one stream holds in all episodes.
+#[derive(Debug)]
+pub(super) struct StreamTally {
+    /// As its first episode has it.
+    pub(super) schema: StreamSchema,
+    codecs: BTreeSet<String>,
+    /// Id and type of the first episode that has another type.
+    other: Option<(String, String)>,
+    episodes: u64,
+    frames: u64,
+    raw_bytes: u64,
+    bytes: u64,
+    stored_values: u64,
+    sum_squared_error: f64,
+    pub(super) max_abs_error: f64,
+    /// Frames in its own pages: those that the statistics are about.
+    pub(super) own_frames: u64,
+    /// Frames around events, some of which may be protected.
+    near_events: u64,
+}
+
+impl Tally {
+    pub(super) fn new(manifest: &Manifest) -> Self {
+        let streams = manifest.streams.iter();
+        let protecting = streams.filter(|stream| stream.protected_frames > 0);
+        Self {
+            streams: BTreeMap::new(),
+            protecting: protecting.map(|stream| stream.name.clone()).collect(),
+        }
+    }
+
+    /// Counts an episode.
+    pub(super) fn add(&mut self, episode: &Episode, protected: &[Protected]) -> Result<()> {
+        for (position, schema) in episode.streams().enumerate() {
+            let near_events = match self.protecting.contains(&schema.name) {
+                true => {
+                    let stream = episode.stream(&schema.name)?;
+                    let ranges = frames_in(stream.clock()?, protected, |_| true);
+                    ranges.iter().map(|range| range.len() as u64).sum()
+                }
+                false => 0,
+            };
+            let known = self.streams.get_mut(&schema.name);
+            let known = match known {
+                Some(known) => known,
+                None => self
+                    .streams
+                    .entry(schema.name.clone())
+                    .or_insert_with(|| StreamTally::new(schema)),
+            };
+            known.add(episode.index(), position, schema);
+            known.near_events = known.near_events.saturating_add(near_events);
+            if known.other.is_none() && type_of(schema) != type_of(&known.schema) {
+                known.other = Some((episode.id().to_owned(), type_of(schema)));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl StreamTally {
+    fn new(schema: &StreamSchema) -> Self {
+        Self {
+            schema: schema.clone(),
+            codecs: BTreeSet::new(),
+            other: None,
+            episodes: 0,
+            frames: 0,
+            raw_bytes: 0,
+            bytes: 0,
+            stored_values: 0,
+            sum_squared_error: 0.0,
+            max_abs_error: 0.0,
+            own_frames: 0,
+            near_events: 0,
+        }
+    }
+
+    /// Whether all episodes agree on its type.
+    pub(super) fn has_one_type(&self) -> bool {
+        self.other.is_none()
+    }
+
+    fn add(&mut self, index: &EpisodeIndex, position: usize, schema: &StreamSchema) {
+        let record = index.stream(position);
+        let own = u64::from(record.frames - record.own_start);
+        let elements = schema.shape.iter().map(|&side| side as u64);
+        let elements = elements.fold(1, u64::saturating_mul);
+        let more = [
+            (&mut self.episodes, 1),
+            (&mut self.frames, u64::from(record.frames)),
+            (&mut self.raw_bytes, record.raw_bytes),
+            (&mut self.bytes, page_bytes(index, &record)),
+            (&mut self.stored_values, own.saturating_mul(elements)),
+            (&mut self.own_frames, own),
+        ];
+        for (sum, more) in more {
+            *sum = sum.saturating_add(more);
+        }
+        self.max_abs_error = self.max_abs_error.max(record.max_abs_error);
+        self.sum_squared_error = (self.sum_squared_error + record.sum_squared_error).min(f64::MAX);
+        if !self.codecs.contains(&schema.codec) {
+            self.codecs.insert(schema.codec.clone());
+        }
+    }
+
+    /// What the manifest says and the shards do not.
+    fn refute(&self, summary: &StreamSummary) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let mut compare = |name: &str, stated: String, seen: String| {
+            if stated != seen {
+                wrong.push(format!("`{name}` is {stated}, the shards say {seen}"));
+            }
+        };
+        let stated = StreamSchema {
+            name: summary.name.clone(),
+            kind: summary.kind,
+            dtype: summary.dtype.clone(),
+            shape: summary.shape.clone(),
+            codec: String::new(),
+        };
+        compare("type", type_of(&stated), type_of(&self.schema));
+        let mut codecs = summary.codecs.clone();
+        codecs.sort_unstable();
+        let seen = self.codecs.iter().cloned().collect::<Vec<_>>();
+        compare("codecs", codecs.join(", "), seen.join(", "));
+        let numbers = [
+            ("episodes", summary.episodes, self.episodes),
+            ("frames", summary.frames, self.frames),
+            ("raw_bytes", summary.raw_bytes, self.raw_bytes),
+            ("bytes", summary.bytes, self.bytes),
+            ("stored_values", summary.stored_values, self.stored_values),
+        ];
+        for (name, stated, seen) in numbers {
+            compare(name, stated.to_string(), seen.to_string());
+        }
+        let errors = [
+            ("max_abs_error", summary.max_abs_error, self.max_abs_error),
+            (
+                "sum_squared_error",
+                summary.sum_squared_error,
+                self.sum_squared_error,
+            ),
+        ];
+        for (name, stated, seen) in errors {
+            if (stated - seen).abs() > SAME_SUM * stated.max(seen) {
+                compare(name, stated.to_string(), seen.to_string());
+            }
+        }
+        // Which events a stream protects is in the plan alone, so this is a bound.
+        if summary.protected_frames > self.near_events {
+            let (stated, most) = (summary.protected_frames, self.near_events);
+            wrong.push(format!(
+                "`protected_frames` is {stated}, {most} are near events"
+            ));
+        }
+        wrong
+    }
+}
+
+/// Bytes of the pages of a stream, what they share included.
+fn page_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
+    let pages = record.first_page..record.first_page.saturating_add(record.page_count);
+    let shared = (record.shared_page != NONE).then_some(record.shared_page);
+    let pages = pages.chain(shared);
+    pages.map(|page| u64::from(index.page(page).len)).sum()
+}
+
+/// Kind, dtype and shape in words.
+fn type_of(schema: &StreamSchema) -> String {
+    format!("{} {}{:?}", schema.kind.name(), schema.dtype, schema.shape)
+}
+
+impl Check<'_> {
+    /// Compares the streams of the manifest with what the episodes hold.
+    pub(super) fn streams(&mut self, tally: &Tally) {
+        let place = self.manifest_place();
+        let listed = &self.dataset.manifest().streams;
+        for summary in listed {
+            let at = format!("{place}, stream `{}`", summary.name);
+            match tally.streams.get(&summary.name) {
+                Some(seen) => {
+                    let wrong = seen.refute(summary);
+                    if !wrong.is_empty() {
+                        self.damage(at, wrong.join("; "));
+                    }
+                }
+                None => self.damage(at, "no episode has it"),
+            }
+        }
+        let names: HashSet<&str> = listed.iter().map(|stream| stream.name.as_str()).collect();
+        for (name, stream) in &tally.streams {
+            let at = format!("{place}, stream `{name}`");
+            if !names.contains(name.as_str()) {
+                self.damage(at.clone(), "it is not listed, and episodes have it");
+            }
+            if let Some((id, other)) = &stream.other {
+                let first = type_of(&stream.schema);
+                let what = format!("it is {other} in episode `{id}` and {first} in others");
+                self.damage(at, what);
+            }
+        }
+    }
+}

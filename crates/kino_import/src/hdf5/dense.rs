@@ -1,0 +1,325 @@
+//! The links of a group with many: a version 2 B-tree of names over a fractal heap of link messages.
+//!
+//! ```text
+//! link info ─┬─ BTHD ─▶ BTIN … ─▶ BTLF   records: | u32 hash of the name | id in the heap |
+//!            └─ FRHP ─▶ FHIB … ─▶ FHDB   blocks that share one space of offsets; an id is offset and length
+//! ```
+//!
+//! Every block is listed once, with the offsets that it holds, so that an id is found by binary search.
+
+use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
+
+/// A tree of links is never this high, a heap never this deep.
+const MAX_LEVELS: u64 = 16;
+
+/// The link messages of a group, by its link info message.
+pub(crate) fn read(raw: &Raw, info: &[u8]) -> Parsed<Vec<Vec<u8>>> {
+    let mut fields = Fields(info);
+    let (_version, flags) = (fields.u8()?, fields.u8()?);
+    fields.take(if flags & 1 == 0 { 0 } else { 8 })?;
+    let (heap, tree) = (fields.uint(raw.offset_size)?, fields.uint(raw.offset_size)?);
+    if raw.is_undefined(heap) {
+        return Ok(Vec::new());
+    }
+    let heap = Heap::read(raw, heap)?;
+    let mut messages = Vec::new();
+    for record in Tree::read(raw, tree)? {
+        // The hash of the name comes first.
+        let id = record.get(4..).unwrap_or_default();
+        messages.push(heap.object(raw, id)?);
+    }
+    Ok(messages)
+}
+
+/// A version 2 B-tree while its records are collected.
+struct Tree<'a> {
+    raw: &'a Raw,
+    record_len: usize,
+    node_len: u64,
+    /// For each level, how wide the number of records of a whole subtree is; the leaves are level 0.
+    total_widths: Vec<usize>,
+    /// How wide the number of records of one node is.
+    count_width: usize,
+    records: Vec<Vec<u8>>,
+}
+
+impl<'a> Tree<'a> {
+    fn read(raw: &'a Raw, address: u64) -> Parsed<Vec<Vec<u8>>> {
+        let header_len = 16 + raw.offset_size + 2 + raw.length_size + 4;
+        let header = raw.read_checked(address, header_len as u64)?;
+        let mut fields = Fields(&header);
+        fields.expect(b"BTHD")?;
+        fields.take(2)?;
+        let (node_len, record_len) = (fields.uint(4)?, fields.len(2)?);
+        let depth = u64::from(fields.u16()?);
+        fields.take(2)?;
+        let (root, count) = (fields.uint(raw.offset_size)?, fields.u16()?);
+        if depth > MAX_LEVELS || record_len == 0 {
+            return Err(Fault::Damaged("a tree of links is too high"));
+        }
+        let mut tree = Self {
+            raw,
+            record_len,
+            node_len,
+            total_widths: Vec::new(),
+            count_width: 0,
+            records: Vec::new(),
+        };
+        tree.measure(depth);
+        if count > 0 {
+            tree.node(root, count, depth)?;
+        }
+        Ok(tree.records)
+    }
+
+    /// How wide the numbers in a node are follows from how many records fit.
+    fn measure(&mut self, depth: u64) {
+        let record_len = self.record_len as u64;
+        // Signature, version, type and checksum are ten bytes.
+        let mut below = self.node_len.saturating_sub(10) / record_len;
+        self.count_width = width(below);
+        // What points to a leaf has no total.
+        self.total_widths.push(0);
+        for level in 0..depth {
+            let level = usize::try_from(level).unwrap_or_default();
+            let pointer = self.pointer_len(level) as u64;
+            let fits = self.node_len.saturating_sub(10 + pointer) / (record_len + pointer);
+            below = fits
+                .saturating_add(1)
+                .saturating_mul(below)
+                .saturating_add(fits);
+            self.total_widths.push(width(below));
+        }
+    }
+
+    /// How long a pointer to a node of a level is.
+    fn pointer_len(&self, level: usize) -> usize {
+        let total = self.total_widths.get(level).copied().unwrap_or_default();
+        self.raw.offset_size + self.count_width + total
+    }
+
+    fn node(&mut self, address: u64, count: u16, level: u64) -> Parsed<()> {
+        let records_len = usize::from(count) * self.record_len;
+        let below = usize::try_from(level.saturating_sub(1)).unwrap_or_default();
+        let pointer_len = self.pointer_len(below);
+        let pointers_len = match level {
+            0 => 0,
+            _ => (usize::from(count) + 1) * pointer_len,
+        };
+        let len = 6 + records_len + pointers_len + 4;
+        let node = self.raw.read_checked(address, len as u64)?;
+        let mut fields = Fields(&node);
+        fields.expect(if level == 0 { b"BTLF" } else { b"BTIN" })?;
+        fields.take(2)?;
+        let records = fields.take(records_len)?.chunks_exact(self.record_len);
+        self.records.extend(records.map(<[u8]>::to_vec));
+        // Nodes that name each other would go on for ever.
+        if self.records.len() as u64 > self.raw.len() / self.record_len as u64 {
+            return Err(Fault::Damaged(
+                "a tree has more links than the file has room for",
+            ));
+        }
+        for pointer in fields.0.chunks_exact(pointer_len) {
+            let mut fields = Fields(pointer);
+            let address = fields.uint(self.raw.offset_size)?;
+            let count = u16::try_from(fields.uint(self.count_width)?);
+            let count = count.map_err(|_| Fault::Damaged("a node has too many links"))?;
+            self.node(address, count, level - 1)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes a number up to `max` takes.
+fn width(max: u64) -> usize {
+    (64 - max.max(1).leading_zeros() as usize).div_ceil(8)
+}
+
+/// A fractal heap: its blocks by the first offset that they hold.
+#[derive(Debug)]
+struct Heap {
+    blocks: Vec<Block>,
+    offset_width: usize,
+    length_width: usize,
+}
+
+#[derive(Debug)]
+struct Block {
+    /// The first offset in the space of the heap.
+    start: u64,
+    len: u64,
+    address: u64,
+}
+
+/// The sizes of a heap's blocks: rows of `columns` blocks each; the first two rows have the smallest, and each row
+/// after them blocks of twice the size of the row before.
+#[derive(Debug, Clone, Copy)]
+struct Table {
+    columns: u64,
+    smallest: u64,
+    largest_direct: u64,
+    /// How wide an offset in the heap is, in bytes.
+    offset_width: usize,
+}
+
+impl Heap {
+    fn read(raw: &Raw, address: u64) -> Parsed<Self> {
+        let (offset_size, length_size) = (raw.offset_size, raw.length_size);
+        let header_len = 26 + 3 * offset_size + 12 * length_size;
+        let header = raw.read(address, header_len as u64)?;
+        let mut fields = Fields(&header);
+        fields.expect(b"FRHP")?;
+        fields.take(3)?;
+        if fields.u16()? != 0 {
+            return Err(Fault::Damaged(
+                "links are stored through a filter, which is not supported",
+            ));
+        }
+        raw.read_checked(address, header_len as u64)?;
+        fields.take(1)?;
+        let max_object = fields.uint(4)?;
+        fields.take(10 * length_size + 2 * offset_size)?;
+        let columns = u64::from(fields.u16()?);
+        let (smallest, largest_direct) = (fields.uint(length_size)?, fields.uint(length_size)?);
+        let bits = fields.u16()?;
+        fields.take(2)?;
+        let (root, rows) = (fields.uint(offset_size)?, u64::from(fields.u16()?));
+        let table = Table {
+            columns,
+            smallest,
+            largest_direct,
+            offset_width: usize::from(bits).div_ceil(8),
+        };
+        let is_sound = columns.is_power_of_two()
+            && smallest.is_power_of_two()
+            && largest_direct.is_power_of_two()
+            && smallest <= largest_direct
+            && bits <= 64;
+        if !is_sound {
+            return Err(Fault::Damaged("a heap of links has impossible sizes"));
+        }
+        let mut heap = Self {
+            blocks: Vec::new(),
+            offset_width: table.offset_width,
+            length_width: width(largest_direct.min(max_object)),
+        };
+        if !raw.is_undefined(root) {
+            match rows {
+                0 => heap.blocks.push(Block {
+                    start: 0,
+                    len: smallest,
+                    address: root,
+                }),
+                rows => heap.list(raw, table, (root, rows, 0), MAX_LEVELS)?,
+            }
+        }
+        Ok(heap)
+    }
+
+    /// Lists the blocks below the indirect block at an address, which has so many rows from an offset on.
+    fn list(
+        &mut self,
+        raw: &Raw,
+        table: Table,
+        (address, rows, mut start): (u64, u64, u64),
+        levels: u64,
+    ) -> Parsed<()> {
+        let prefix_len = 5 + raw.offset_size + table.offset_width;
+        let entries = rows.saturating_mul(table.columns);
+        let entries_len = entries.saturating_mul(raw.offset_size as u64);
+        let len = entries_len.saturating_add(prefix_len as u64 + 4);
+        let block = raw.read_checked(address, len)?;
+        let mut fields = Fields(&block);
+        fields.expect(b"FHIB")?;
+        fields.take(prefix_len - 4)?;
+        for entry in 0..entries {
+            let len = table.block_len(entry / table.columns);
+            let address = fields.uint(raw.offset_size)?;
+            let is_direct = len <= table.largest_direct;
+            if raw.is_undefined(address) {
+                // No block here yet.
+            } else if is_direct {
+                self.blocks.push(Block {
+                    start,
+                    len,
+                    address,
+                });
+            } else if levels == 0 {
+                return Err(Fault::Damaged("a heap of links is too deep"));
+            } else {
+                let rows = table.rows_of(len);
+                self.list(raw, table, (address, rows, start), levels - 1)?;
+            }
+            if self.blocks.len() as u64 > raw.len() / 8 {
+                return Err(Fault::Damaged(
+                    "a heap has more blocks than the file has room for",
+                ));
+            }
+            start = start.saturating_add(len);
+        }
+        Ok(())
+    }
+
+    /// The bytes of an object, by its id.
+    ///
+    /// ```text
+    /// | version and kind | offset | length |
+    /// ```
+    fn object(&self, raw: &Raw, id: &[u8]) -> Parsed<Vec<u8>> {
+        let mut fields = Fields(id);
+        if fields.u8()? & 0x30 != 0 {
+            return Err(Fault::Damaged("a link is too long to be followed"));
+        }
+        let offset = fields.uint(self.offset_width)?;
+        let len = fields.uint(self.length_width)?;
+        let after = self.blocks.partition_point(|block| block.start <= offset);
+        let block = after.checked_sub(1).and_then(|at| self.blocks.get(at));
+        let block = block.filter(|block| {
+            let end = (offset - block.start).checked_add(len);
+            end.is_some_and(|end| end <= block.len)
+        });
+        let block = block.ok_or(Fault::Damaged("a link lies outside its heap"))?;
+        raw.read(block.address.saturating_add(offset - block.start), len)
+    }
+}
+
+impl Table {
+    /// How long the blocks of a row are.
+    fn block_len(&self, row: u64) -> u64 {
+        let doubled = u32::try_from(row.saturating_sub(1)).unwrap_or(u32::MAX);
+        self.smallest.checked_shl(doubled).unwrap_or(u64::MAX)
+    }
+
+    /// How many rows an indirect block has that stands for `len` bytes.
+    fn rows_of(&self, len: u64) -> u64 {
+        let first_row = self.smallest.saturating_mul(self.columns);
+        u64::from((len / first_row).max(1).ilog2()) + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_double_from_the_second_row_on() {
+        let table = Table {
+            columns: 4,
+            smallest: 512,
+            largest_direct: 65536,
+            offset_width: 4,
+        };
+        let lens: Vec<_> = (0..5).map(|row| table.block_len(row)).collect();
+        assert_eq!(lens, [512, 512, 1024, 2048, 4096]);
+        // 4 × 512 + 4 × 512 + … of six rows are 65536; an indirect block of that size has as many.
+        assert_eq!(table.rows_of(65536 * 2), 7);
+    }
+
+    #[test]
+    fn a_number_takes_as_many_bytes_as_its_largest_value() {
+        assert_eq!(
+            [0, 1, 255, 256, 65535, 65536].map(width),
+            [1, 1, 1, 2, 2, 3]
+        );
+    }
+}

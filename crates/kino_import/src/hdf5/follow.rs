@@ -1,0 +1,192 @@
+//! Following links: which object a link leads to, in this file or in another of the same folder.
+//!
+//! A link that cannot be followed is a defect that says why. It is never passed over.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{ImportError, Result};
+use crate::hdf5::file::H5File;
+use crate::hdf5::header::{self, Kind};
+use crate::hdf5::links::{self, Link, Named};
+use crate::hdf5::raw::Parsed;
+
+/// How many soft and external links are followed to find one object, as in HDF5 itself.
+const MAX_HOPS: usize = 16;
+
+/// Where an object is: in which file of a recording, and at which address.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) part: usize,
+    pub(crate) address: u64,
+}
+
+/// An object, as far as its header says what it is and what it links to.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) kind: Kind,
+    /// Sorted by name.
+    pub(crate) links: Vec<Named>,
+}
+
+/// Whether external links may lead out of the folder of the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Folder,
+    Anywhere,
+}
+
+/// Where a link leads, or why it leads nowhere.
+pub(crate) type Target = Result<Place, String>;
+
+/// Follows links, and remembers the groups on the way.
+pub(crate) struct Follower<'a> {
+    file: &'a H5File,
+    reach: Reach,
+    objects: HashMap<Place, Arc<Object>>,
+}
+
+impl<'a> Follower<'a> {
+    pub(crate) fn new(file: &'a H5File, reach: Reach) -> Self {
+        Self {
+            file,
+            reach,
+            objects: HashMap::new(),
+        }
+    }
+
+    /// The root group of the file.
+    pub(crate) fn root(&self) -> Place {
+        self.root_of(0)
+    }
+
+    fn root_of(&self, part: usize) -> Place {
+        let address = self.file.part(part).raw.root;
+        Place { part, address }
+    }
+
+    /// The object at `place`, which is called `path`.
+    pub(crate) fn object(&mut self, place: Place, path: &str) -> Result<Arc<Object>> {
+        if let Some(known) = self.objects.get(&place) {
+            return Ok(Arc::clone(known));
+        }
+        let object = self
+            .read(place)
+            .map_err(|fault| self.file.damaged(path, fault))?;
+        let object = Arc::new(object);
+        self.objects.insert(place, Arc::clone(&object));
+        Ok(object)
+    }
+
+    fn read(&self, place: Place) -> Parsed<Object> {
+        let part = self.file.part(place.part);
+        let messages = header::read(&part.raw, place.address)?;
+        let kind = header::kind_of(&messages);
+        let mut links = match kind {
+            Kind::Group => links::list(&part.raw, &messages)?,
+            _ => Vec::new(),
+        };
+        links.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(Object { kind, links })
+    }
+
+    /// Where a link of the group at `group` leads.
+    pub(crate) fn target(&mut self, group: Place, link: &Link) -> Result<Target> {
+        self.follow(group, link, &mut 0)
+    }
+
+    fn follow(&mut self, group: Place, link: &Link, hops: &mut usize) -> Result<Target> {
+        if let Link::Hard(address) = *link {
+            let part = group.part;
+            return Ok(Ok(Place { part, address }));
+        }
+        *hops += 1;
+        if *hops > MAX_HOPS {
+            let what = format!(
+                "is a link through more than {MAX_HOPS} others, or links that lead to each other"
+            );
+            return Ok(Err(what));
+        }
+        match link {
+            Link::Soft(path) => {
+                let start = match path.starts_with('/') {
+                    true => self.root_of(group.part),
+                    false => group,
+                };
+                let found = self.walk(start, path, hops)?;
+                Ok(found.map_err(|why| format!("is a soft link to `{path}`, {why}")))
+            }
+            Link::External { file, path } => {
+                let found = match self.open(group.part, file)? {
+                    Ok(part) => self.walk(self.root_of(part), path, hops)?,
+                    Err(why) => Err(why),
+                };
+                Ok(found
+                    .map_err(|why| format!("is an external link to `{path}` of `{file}`, {why}")))
+            }
+            Link::Hard(_) | Link::UserDefined(_) => Ok(Err(
+                "is a link of a kind that only the program knows that wrote it".to_owned(),
+            )),
+        }
+    }
+
+    /// The object at `path` from the group at `at`.
+    fn walk(&mut self, mut at: Place, path: &str, hops: &mut usize) -> Result<Target> {
+        let names = path.split('/').filter(|name| !matches!(*name, "" | "."));
+        for name in names {
+            let group = self.object(at, path)?;
+            let first = group
+                .links
+                .partition_point(|(other, _)| other.as_str() < name);
+            let found = group.links.get(first).filter(|(other, _)| other == name);
+            let Some((_, link)) = found else {
+                return Ok(Err("which does not exist".to_owned()));
+            };
+            at = match self.follow(at, link, hops)? {
+                Ok(next) => next,
+                Err(why) => return Ok(Err(format!("where `{name}` {why}"))),
+            };
+        }
+        Ok(Ok(at))
+    }
+
+    /// The file of this name beside the one that names it.
+    fn open(&self, from: usize, name: &str) -> Result<Result<usize, String>> {
+        let from = self.file.part(from);
+        let folder = from.path.parent().unwrap_or(Path::new(""));
+        let path = folder.join(name);
+        if name.is_empty() || !path.exists() {
+            return Ok(Err("which is not there".to_owned()));
+        }
+        if self.reach == Reach::Folder && !is_inside(&path, self.file.path()) {
+            let why = "which is outside the folder of the recording; follow it if you trust the source: \
+                       `--follow-links` (in Python follow_links=True)";
+            return Ok(Err(why.to_owned()));
+        }
+        match self.file.part_at(known_name(path)) {
+            Ok(part) => Ok(Ok(part)),
+            Err(ImportError::Corrupt { what, .. } | ImportError::Unsupported { what, .. }) => {
+                Ok(Err(format!("which {what}")))
+            }
+            Err(ImportError::Io { source, .. }) => {
+                Ok(Err(format!("which cannot be read: {source}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// One name for each file, however a link spells it.
+fn known_name(path: PathBuf) -> PathBuf {
+    path.canonicalize().unwrap_or(path)
+}
+
+/// Whether a file is in the folder of another, or below it.
+fn is_inside(path: &Path, file: &Path) -> bool {
+    let folder = |file: &Path| Some(file.canonicalize().ok()?.parent()?.to_owned());
+    match (path.canonicalize(), folder(file)) {
+        (Ok(path), Some(folder)) => path.starts_with(folder),
+        _ => false,
+    }
+}

@@ -1,0 +1,145 @@
+//! Object headers: the messages that say what an object is.
+//!
+//! ```text
+//! version 1   | 1 | 0 | u16 messages | u32 references | u32 bytes | 4 × 0 | messages …
+//! version 2   | OHDR | 2 | flags | [times] | [limits] | bytes | messages … | checksum |
+//! message 1   | u16 type | u16 bytes | flags | 3 × 0 | body |
+//! message 2   | u8 type | u16 bytes | flags | [u16 order] | body |
+//! ```
+//!
+//! A message of type 16 says where more messages are.
+
+use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
+
+/// Where the links of a group with many are.
+pub(crate) const LINK_INFO: u16 = 0x02;
+/// One link of a group with few.
+pub(crate) const LINK: u16 = 0x06;
+/// How the values of a dataset are stored.
+pub(crate) const LAYOUT: u16 = 0x08;
+/// Where the links of a group of the old style are.
+pub(crate) const SYMBOL_TABLE: u16 = 0x11;
+const DATATYPE: u16 = 0x03;
+const CONTINUATION: u16 = 0x10;
+
+/// A message of an object header.
+#[derive(Debug)]
+pub(crate) struct Message {
+    pub(crate) kind: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// What an object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Group,
+    Dataset,
+    NamedType,
+    /// Something that HDF5 does not have.
+    Unknown,
+}
+
+/// The kind of the object with these messages.
+pub(crate) fn kind_of(messages: &[Message]) -> Kind {
+    let has = |kind| messages.iter().any(|message| message.kind == kind);
+    if has(LAYOUT) {
+        Kind::Dataset
+    } else if has(SYMBOL_TABLE) || has(LINK_INFO) || has(LINK) {
+        Kind::Group
+    } else if has(DATATYPE) {
+        Kind::NamedType
+    } else {
+        Kind::Unknown
+    }
+}
+
+/// Reads the messages of the object at `address` that say what it is and what it links to.
+pub(crate) fn read(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
+    match raw.read(address, 4)?.as_slice() {
+        b"OHDR" => read_v2(raw, address),
+        [1, ..] => read_v1(raw, address),
+        _ => Err(Fault::Damaged("there is no object where a link leads")),
+    }
+}
+
+fn read_v1(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
+    let prefix = raw.read(address, 16)?;
+    let mut fields = Fields(&prefix[8..]);
+    let mut chunks = vec![(address + 16, fields.uint(4)?)];
+    collect(raw, &mut chunks, |raw, address, len| {
+        let chunk = raw.read(address, len)?;
+        let (mut messages, mut fields) = (Vec::new(), Fields(&chunk));
+        while fields.0.len() >= 8 {
+            let (kind, len) = (fields.u16()?, fields.len(2)?);
+            fields.take(4)?;
+            messages.push((kind, fields.take(len)?.to_vec()));
+        }
+        Ok(messages)
+    })
+}
+
+fn read_v2(raw: &Raw, address: u64) -> Parsed<Vec<Message>> {
+    // Signature, version, flags, times, limits and the length of the first chunk are at most 34 bytes.
+    let start = raw.read(address, 34.min(raw.len().saturating_sub(address)))?;
+    let mut fields = Fields(&start);
+    fields.expect(b"OHDR")?;
+    let (_version, flags) = (fields.u8()?, fields.u8()?);
+    fields.take(if flags & 0x20 == 0 { 0 } else { 16 })?;
+    fields.take(if flags & 0x10 == 0 { 0 } else { 4 })?;
+    let first_len = fields.uint(1 << (flags & 3))?;
+    let prefix_len = (start.len() - fields.0.len()) as u64;
+    let order_len = if flags & 4 == 0 { 0 } else { 2 };
+    let whole = first_len.saturating_add(prefix_len).saturating_add(4);
+    let mut chunks = vec![(address, whole)];
+    let first = address;
+    collect(raw, &mut chunks, move |raw, address, len| {
+        let chunk = raw.read_checked(address, len)?;
+        let mut fields = Fields(&chunk);
+        match address == first {
+            true => fields.take(usize::try_from(prefix_len).unwrap_or(usize::MAX))?,
+            false => {
+                fields.expect(b"OCHK")?;
+                &[]
+            }
+        };
+        let mut messages = Vec::new();
+        while fields.0.len() >= 4 + order_len {
+            let (kind, len) = (u16::from(fields.u8()?), fields.len(2)?);
+            fields.take(1 + order_len)?;
+            messages.push((kind, fields.take(len)?.to_vec()));
+        }
+        Ok(messages)
+    })
+}
+
+/// Reads chunk after chunk, and those that their messages name.
+fn collect(
+    raw: &Raw,
+    chunks: &mut Vec<(u64, u64)>,
+    read_chunk: impl Fn(&Raw, u64, u64) -> Parsed<Vec<(u16, Vec<u8>)>>,
+) -> Parsed<Vec<Message>> {
+    let (mut messages, mut total) = (Vec::new(), 0u64);
+    while let Some((address, len)) = chunks.pop() {
+        // Chunks that name each other would go on for ever.
+        total = total.saturating_add(len.max(1));
+        if total > raw.len() {
+            return Err(Fault::Damaged("an object header is longer than the file"));
+        }
+        for (kind, body) in read_chunk(raw, address, len)? {
+            match kind {
+                CONTINUATION => {
+                    let mut fields = Fields(&body);
+                    let address = fields.uint(raw.offset_size)?;
+                    chunks.push((address, fields.uint(raw.length_size)?));
+                }
+                LINK_INFO | LINK | SYMBOL_TABLE => messages.push(Message { kind, body }),
+                LAYOUT | DATATYPE => messages.push(Message {
+                    kind,
+                    body: Vec::new(),
+                }),
+                _ => {}
+            }
+        }
+    }
+    Ok(messages)
+}

@@ -1,0 +1,193 @@
+//! Links: what a group holds, by name, and where each of it is.
+//!
+//! ```text
+//! group ─┬─ few links     a link message each, in the object header
+//!        ├─ many links    tree of names ─▶ heap of link messages             (dense.rs)
+//!        └─ old style     tree ─▶ nodes of entries ─▶ names in a local heap
+//! ```
+//!
+//! The HDF5 library lists hard links only. Here are all of them, because a link that is passed over is a stream or
+//! an episode that is lost.
+
+use crate::hdf5::dense;
+use crate::hdf5::header::{LINK, LINK_INFO, Message, SYMBOL_TABLE};
+use crate::hdf5::raw::{Fault, Fields, Parsed, Raw};
+
+/// The tree of an old-style group is never this high.
+const MAX_LEVELS: usize = 16;
+
+/// Where a link leads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Link {
+    /// To the object at an address of the same file.
+    Hard(u64),
+    /// To whatever has this path in the same file.
+    Soft(String),
+    /// To whatever has this path in another file.
+    External { file: String, path: String },
+    /// To something that only the program knows that wrote it.
+    UserDefined(u8),
+}
+
+/// A link and its name. A name that is not UTF-8 has replacement characters.
+pub(crate) type Named = (String, Link);
+
+/// The links of the group with these messages, as they are stored.
+pub(crate) fn list(raw: &Raw, messages: &[Message]) -> Parsed<Vec<Named>> {
+    let body = |kind| {
+        let found = messages.iter().find(|message| message.kind == kind);
+        found.map(|message| message.body.as_slice())
+    };
+    if let Some(table) = body(SYMBOL_TABLE) {
+        return symbols(raw, table);
+    }
+    let mut links = Vec::new();
+    for message in messages.iter().filter(|message| message.kind == LINK) {
+        links.push(parse(raw, &message.body)?);
+    }
+    if let Some(info) = body(LINK_INFO) {
+        for message in dense::read(raw, info)? {
+            links.push(parse(raw, &message)?);
+        }
+    }
+    Ok(links)
+}
+
+/// A link message.
+///
+/// ```text
+/// | 1 | flags | [type] | [u64 order] | [character set] | bytes of the name | name | where it leads |
+/// ```
+fn parse(raw: &Raw, message: &[u8]) -> Parsed<Named> {
+    let mut fields = Fields(message);
+    let (version, flags) = (fields.u8()?, fields.u8()?);
+    if version != 1 {
+        return Err(Fault::Damaged("a link has an unknown version"));
+    }
+    let kind = if flags & 8 == 0 { 0 } else { fields.u8()? };
+    fields.take(if flags & 4 == 0 { 0 } else { 8 })?;
+    fields.take(if flags & 16 == 0 { 0 } else { 1 })?;
+    let name_len = fields.len(1 << (flags & 3))?;
+    let name = String::from_utf8_lossy(fields.take(name_len)?).into_owned();
+    let link = match kind {
+        0 => Link::Hard(fields.uint(raw.offset_size)?),
+        1 => {
+            let len = fields.len(2)?;
+            Link::Soft(text(fields.take(len)?)?)
+        }
+        64 => {
+            let len = fields.len(2)?;
+            external(fields.take(len)?)?
+        }
+        kind => Link::UserDefined(kind),
+    };
+    Ok((name, link))
+}
+
+/// Where an external link leads: a version and flags of four bits each, then a file and a path, each with a zero behind.
+fn external(value: &[u8]) -> Parsed<Link> {
+    let mut parts = value.get(1..).unwrap_or_default().split(|&byte| byte == 0);
+    let mut part = || text(parts.next().unwrap_or_default());
+    Ok(Link::External {
+        file: part()?,
+        path: part()?,
+    })
+}
+
+fn text(bytes: &[u8]) -> Parsed<String> {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    let text = &bytes[..end.unwrap_or(bytes.len())];
+    let text = str::from_utf8(text).map_err(|_| Fault::Damaged("a link's target is not UTF-8"))?;
+    Ok(text.to_owned())
+}
+
+/// The links of a group of the old style.
+fn symbols(raw: &Raw, table: &[u8]) -> Parsed<Vec<Named>> {
+    let mut fields = Fields(table);
+    let (tree, heap) = (fields.uint(raw.offset_size)?, fields.uint(raw.offset_size)?);
+    let names = read_names(raw, heap)?;
+    let mut nodes = Vec::new();
+    read_tree(raw, tree, MAX_LEVELS, &mut nodes)?;
+    let mut links = Vec::new();
+    for node in nodes {
+        let start = raw.read(node, 8)?;
+        let mut fields = Fields(&start);
+        fields.expect(b"SNOD")?;
+        fields.take(2)?;
+        let entry_len = (raw.length_size + raw.offset_size + 24) as u64;
+        let entries = raw.read(node + 8, u64::from(fields.u16()?) * entry_len)?;
+        let mut fields = Fields(&entries);
+        while !fields.0.is_empty() {
+            links.push(symbol(raw, &mut fields, &names)?);
+        }
+        if links.len() as u64 > raw.len() / entry_len {
+            return Err(Fault::Damaged(
+                "a group has more links than the file has room for",
+            ));
+        }
+    }
+    Ok(links)
+}
+
+/// An entry of an old-style group; a soft link has the place of its target in the heap.
+///
+/// ```text
+/// | name | address of the object | u32 2: soft link | u32 0 | u32 target | 12 bytes |
+/// ```
+fn symbol(raw: &Raw, fields: &mut Fields<'_>, names: &[u8]) -> Parsed<Named> {
+    let string = |at: u64| {
+        let at = usize::try_from(at).ok();
+        let rest = at.and_then(|at| names.get(at..));
+        rest.ok_or(Fault::Damaged("a name lies outside its heap"))
+            .and_then(text)
+    };
+    let name = string(fields.uint(raw.length_size)?)?;
+    let address = fields.uint(raw.offset_size)?;
+    let cached = fields.uint(4)?;
+    fields.take(4)?;
+    let scratch = fields.take(16)?;
+    let link = match cached {
+        2 => Link::Soft(string(Fields(scratch).uint(4)?)?),
+        _ => Link::Hard(address),
+    };
+    Ok((name, link))
+}
+
+/// The names of an old-style group.
+fn read_names(raw: &Raw, heap: u64) -> Parsed<Vec<u8>> {
+    let header = raw.read(heap, (8 + 2 * raw.length_size + raw.offset_size) as u64)?;
+    let mut fields = Fields(&header);
+    fields.expect(b"HEAP")?;
+    fields.take(4)?;
+    let len = fields.uint(raw.length_size)?;
+    fields.take(raw.length_size)?;
+    raw.read(fields.uint(raw.offset_size)?, len)
+}
+
+/// The addresses of the nodes that hold a group's entries, in order.
+fn read_tree(raw: &Raw, address: u64, levels: usize, nodes: &mut Vec<u64>) -> Parsed<()> {
+    let start_len = 8 + 2 * raw.offset_size;
+    let start = raw.read(address, start_len as u64)?;
+    let mut fields = Fields(&start);
+    fields.expect(b"TREE")?;
+    let (_type, level, children) = (fields.u8()?, fields.u8()?, fields.u16()?);
+    let child_len = raw.length_size + raw.offset_size;
+    let children = raw.read(
+        address + start_len as u64,
+        u64::from(children) * child_len as u64,
+    )?;
+    for child in children.chunks_exact(child_len) {
+        let child = Fields(&child[raw.length_size..]).uint(raw.offset_size)?;
+        match (level, levels) {
+            (0, _) => nodes.push(child),
+            (_, 0) => return Err(Fault::Damaged("a tree is too high")),
+            _ => read_tree(raw, child, levels - 1, nodes)?,
+        }
+        if nodes.len() as u64 > raw.len() / 8 {
+            return Err(Fault::Damaged(
+                "a tree has more nodes than the file has room for",
+            ));
+        }
+    }
+    Ok(())
+}

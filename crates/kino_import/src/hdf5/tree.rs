@@ -1,0 +1,163 @@
+//! What a walk finds: groups and datasets, with their attributes, without a value.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::hdf5::element::Element;
+use crate::hdf5::follow::Place;
+
+/// A group.
+#[derive(Debug, Default)]
+pub(crate) struct Node {
+    /// From the root: `/data/demo_0`.
+    pub(crate) path: String,
+    pub(crate) attributes: Map<String, Value>,
+    pub(crate) groups: Vec<Node>,
+    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) place: Place,
+}
+
+/// A dataset.
+#[derive(Debug, Clone)]
+pub(crate) struct Leaf {
+    /// From the root: `/data/demo_0/actions`.
+    pub(crate) path: String,
+    /// Where it is, whatever links lead to it.
+    pub(crate) place: Place,
+    /// With the time axis first, where there is one; empty for a scalar.
+    pub(crate) shape: Vec<u64>,
+    pub(crate) element: Element,
+    pub(crate) attributes: Map<String, Value>,
+    /// The shape of the pieces it is stored in, if it is stored in pieces.
+    pub(crate) stored_chunk: Option<Vec<u64>>,
+}
+
+impl Node {
+    /// The last part of the path.
+    pub(crate) fn name(&self) -> &str {
+        last_part(&self.path)
+    }
+
+    pub(crate) fn group(&self, name: &str) -> Option<&Self> {
+        self.groups.iter().find(|group| group.name() == name)
+    }
+
+    pub(crate) fn leaf(&self, name: &str) -> Option<&Leaf> {
+        self.leaves.iter().find(|leaf| leaf.name() == name)
+    }
+
+    /// Takes a group out of this one.
+    pub(crate) fn take_group(&mut self, name: &str) -> Option<Self> {
+        let idx = self.groups.iter().position(|group| group.name() == name)?;
+        Some(self.groups.remove(idx))
+    }
+
+    pub(crate) fn member_names(&self) -> impl Iterator<Item = &str> {
+        let groups = self.groups.iter().map(Self::name);
+        groups.chain(self.leaves.iter().map(Leaf::name))
+    }
+
+    /// Where this group and everything below it is.
+    pub(crate) fn places(&self, places: &mut HashSet<Place>) {
+        places.insert(self.place);
+        places.extend(self.leaves.iter().map(|leaf| leaf.place));
+        for group in &self.groups {
+            group.places(places);
+        }
+    }
+
+    /// Takes out what is at one of these places: links lead to it from where it is imported.
+    pub(crate) fn leave_out(&mut self, places: &HashSet<Place>) {
+        self.leaves.retain(|leaf| !places.contains(&leaf.place));
+        self.groups.retain(|group| !places.contains(&group.place));
+        for group in &mut self.groups {
+            group.leave_out(places);
+        }
+    }
+
+    /// Every dataset at or below this group, and every attribute of the groups on the way, by
+    /// `<path>@<name>` from this group (`<name>` for its own).
+    pub(crate) fn into_parts(self) -> (Vec<Leaf>, Map<String, Value>) {
+        let base = self.path.clone();
+        let (mut leaves, mut attributes) = (Vec::new(), Map::new());
+        let mut nodes = vec![self];
+        while let Some(node) = nodes.pop() {
+            let inside = below(&base, &node.path);
+            for (name, value) in node.attributes {
+                let key = match inside {
+                    "" => name,
+                    inside => format!("{inside}@{name}"),
+                };
+                attributes.insert(key, value);
+            }
+            leaves.extend(node.leaves);
+            nodes.extend(node.groups.into_iter().rev());
+        }
+        leaves.sort_by(|a, b| a.path.cmp(&b.path));
+        (leaves, attributes)
+    }
+}
+
+impl Leaf {
+    /// The last part of the path.
+    pub(crate) fn name(&self) -> &str {
+        last_part(&self.path)
+    }
+
+    /// How many numbers or strings there are.
+    pub(crate) fn elements(&self) -> u64 {
+        self.shape
+            .iter()
+            .fold(1, |count, &dim| count.saturating_mul(dim))
+    }
+
+    /// How many bytes one row takes, all of what has the same first index.
+    pub(crate) fn row_bytes(&self) -> u64 {
+        let dims = self.shape.iter().skip(1);
+        dims.fold(self.element.size(), |bytes, &dim| bytes.saturating_mul(dim))
+    }
+
+    /// What must stay decoded between two neighbouring reads so that no stored piece is decoded twice:
+    /// nothing if every row has its own pieces, else the pieces of one row.
+    pub(crate) fn shared_bytes(&self) -> u64 {
+        let Some(chunk) = &self.stored_chunk else {
+            return 0;
+        };
+        if chunk.first().is_none_or(|&rows| rows <= 1) {
+            return 0;
+        }
+        let across = self.shape.iter().zip(chunk).skip(1);
+        across.fold(self.chunk_bytes(chunk), |bytes, (&dim, &piece)| {
+            bytes.saturating_mul(dim.div_ceil(piece.max(1)))
+        })
+    }
+
+    /// How many bytes a stored piece has when it is decoded; 0 if there are none.
+    pub(crate) fn stored_chunk_bytes(&self) -> u64 {
+        let chunk = self.stored_chunk.as_deref();
+        chunk.map_or(0, |chunk| self.chunk_bytes(chunk))
+    }
+
+    /// Whether it is stored in pieces, which may be compressed.
+    pub(crate) fn is_in_pieces(&self) -> bool {
+        self.stored_chunk.is_some()
+    }
+
+    fn chunk_bytes(&self, chunk: &[u64]) -> u64 {
+        let size = self.element.size();
+        chunk
+            .iter()
+            .fold(size, |bytes, &dim| bytes.saturating_mul(dim))
+    }
+}
+
+/// `path` from `base` down, without a slash in front.
+pub(crate) fn below<'a>(base: &str, path: &'a str) -> &'a str {
+    let rest = path.strip_prefix(base).unwrap_or(path);
+    rest.strip_prefix('/').unwrap_or(rest)
+}
+
+fn last_part(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

@@ -1,0 +1,246 @@
+//! Headers of parquet pages, read before the parquet crate does: it allocates what they state.
+//!
+//! ```text
+//! | type | uncompressed_page_size | compressed_page_size | … |  compressed bytes …  | next header …
+//!   1      2                        3                     fields of thrift's compact protocol
+//! ```
+//!
+//! A page of twenty bytes can state two gigabytes, and zstd keeps the promise. A page is refused if it states more than
+//! [`MIN_PAGE_BYTES`] and [`MAX_RATIO`] times what it has: pages of numbers and texts are about a megabyte, those
+//! of images can be larger, but are compressed already.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use flate2::read::MultiGzDecoder;
+use parquet::basic::Compression;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::metadata::ColumnChunkMetaData;
+
+use crate::files;
+
+/// Every page may be as long as this.
+const MIN_PAGE_BYTES: u64 = 16 << 20;
+
+/// A longer one may be so many times as long as its compressed bytes.
+const MAX_RATIO: u64 = 4;
+
+/// No header is longer than this; those of pyarrow have at most some kilobytes of statistics.
+const MAX_HEADER_BYTES: u64 = 1 << 20;
+
+/// Structs in structs in lists: deeper is no header.
+const MAX_DEPTH: usize = 8;
+
+/// The pages of one column chunk, by their headers.
+pub(super) struct Headers {
+    file: BufReader<File>,
+    at: u64,
+    end: u64,
+    is_gzip: bool,
+}
+
+impl Headers {
+    pub(super) fn open(path: &Path, chunk: &ColumnChunkMetaData) -> Result<Self> {
+        let (start, len) = chunk.byte_range();
+        Ok(Self {
+            file: BufReader::with_capacity(1 << 12, files::open(path)?),
+            at: start,
+            end: start.saturating_add(len),
+            is_gzip: matches!(chunk.compression(), Compression::GZIP(_)),
+        })
+    }
+
+    /// Goes past the next page.
+    pub(super) fn pass(&mut self) -> Result<()> {
+        self.next().map(drop)
+    }
+
+    /// Goes past the next page, and refuses it if it would take too much memory.
+    pub(super) fn check(&mut self) -> Result<()> {
+        let Some((stated, stored)) = self.next()? else {
+            return Ok(());
+        };
+        let limit = MIN_PAGE_BYTES.max(stored.saturating_mul(MAX_RATIO));
+        if stated > limit {
+            return Err(wrong(&format!(
+                "a page states {stated} bytes in {stored}, at most {limit} are read"
+            )));
+        }
+        // The crate unpacks gzip to its end, whatever the page states.
+        if self.is_gzip {
+            self.file.seek(SeekFrom::Start(self.at - stored))?;
+            let packed = (&mut self.file).take(stored);
+            let mut unpacked = MultiGzDecoder::new(packed).take(limit + 1);
+            if io::copy(&mut unpacked, &mut io::sink())? > limit {
+                return Err(wrong("a page unpacks to more bytes than it states"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The bytes that the next page states and has; goes past it.
+    fn next(&mut self) -> Result<Option<(u64, u64)>> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        self.file.seek(SeekFrom::Start(self.at))?;
+        let mut thrift = Thrift((&mut self.file).take(MAX_HEADER_BYTES));
+        let sizes = thrift.sizes()?;
+        let len = MAX_HEADER_BYTES - thrift.0.limit();
+        let [Some(kind), Some(stated), Some(stored)] = sizes else {
+            return Err(wrong("a page does not state its size"));
+        };
+        // The crate loses its place at a page that is an index, and no writer makes any.
+        if kind == INDEX_PAGE {
+            return Err(wrong("a page is an index"));
+        }
+        self.at = self.at.saturating_add(len).saturating_add(stored);
+        Ok(Some((stated, stored)))
+    }
+}
+
+const INDEX_PAGE: u64 = 1;
+
+/// As much of thrift's compact protocol as it takes to pass over a struct.
+struct Thrift<R>(R);
+
+impl<R: Read> Thrift<R> {
+    /// The first three fields of a struct, where they are whole numbers.
+    fn sizes(&mut self) -> Result<[Option<u64>; 3]> {
+        let (mut sizes, mut field) = ([None; 3], 0);
+        while let Some((next, kind)) = self.field(field)? {
+            field = next;
+            let place = usize::try_from(field - 1).ok();
+            match (place.and_then(|place| sizes.get_mut(place)), kind) {
+                (Some(size), I16..=I64) => {
+                    let value = self.varint()?;
+                    // Zigzag: the lowest bit is the sign.
+                    *size = (value & 1 == 0).then_some(value >> 1);
+                }
+                _ => self.skip(kind, 0)?,
+            }
+        }
+        Ok(sizes)
+    }
+
+    /// Number and type of the next field of a struct; none at its end.
+    fn field(&mut self, before: i64) -> Result<Option<(i64, u8)>> {
+        let byte = self.byte()?;
+        let (delta, kind) = (byte >> 4, byte & 15);
+        match (kind, delta) {
+            (0, _) => Ok(None),
+            (_, 0) => {
+                let value = self.varint()?;
+                let field = i64::try_from(value >> 1).unwrap_or(i64::MAX);
+                Ok(Some((if value & 1 == 0 { field } else { -1 }, kind)))
+            }
+            _ => Ok(Some((before.saturating_add(i64::from(delta)), kind))),
+        }
+    }
+
+    fn skip(&mut self, kind: u8, depth: usize) -> Result<()> {
+        match kind {
+            1 | 2 => Ok(()),
+            3 => self.byte().map(drop),
+            I16..=I64 => self.varint().map(drop),
+            7 => self.pass(8),
+            8 => {
+                let len = self.varint()?;
+                self.pass(len)
+            }
+            9 | 10 if depth < MAX_DEPTH => {
+                let byte = self.byte()?;
+                let len = match byte >> 4 {
+                    15 => self.varint()?,
+                    short => u64::from(short),
+                };
+                // In a list, a bool is a byte.
+                let kind = match byte & 15 {
+                    1 | 2 => 3,
+                    kind => kind,
+                };
+                (0..len).try_for_each(|_| self.skip(kind, depth + 1))
+            }
+            12 if depth < MAX_DEPTH => {
+                let mut field = 0;
+                while let Some((next, kind)) = self.field(field)? {
+                    field = next;
+                    self.skip(kind, depth + 1)?;
+                }
+                Ok(())
+            }
+            _ => Err(wrong("a header of a page is damaged")),
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8> {
+        let mut byte = [0];
+        self.0.read_exact(&mut byte)?;
+        Ok(byte[0])
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        Err(wrong("a header of a page is damaged"))
+    }
+
+    fn pass(&mut self, len: u64) -> Result<()> {
+        match io::copy(&mut (&mut self.0).take(len), &mut io::sink())? == len {
+            true => Ok(()),
+            false => Err(wrong("a header of a page is cut short")),
+        }
+    }
+}
+
+/// Types of thrift's whole numbers.
+const I16: u8 = 4;
+const I64: u8 = 6;
+
+fn wrong(what: &str) -> ParquetError {
+    ParquetError::General(what.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(bytes: &[u8]) -> Result<[Option<u64>; 3]> {
+        Thrift(bytes).sizes()
+    }
+
+    #[test]
+    fn sizes_are_found_and_the_rest_is_passed_over() {
+        // type 0, 300 bytes in 20, crc, a struct with a binary, a bool, a list of bools and a double.
+        let header = [
+            0x15, 0x00, 0x15, 0xd8, 0x04, 0x15, 0x28, 0x15, 0x09, 0x1c, 0x18, 0x02, 0xaa, 0xbb,
+            0x11, 0x19, 0x21, 0x01, 0x02, 0x17, 1, 2, 3, 4, 5, 6, 7, 8, 0x00, 0x00,
+        ];
+        let mut thrift = Thrift(&header[..]);
+        assert_eq!(thrift.sizes().unwrap(), [Some(0), Some(300), Some(20)]);
+        assert!(thrift.0.is_empty());
+        for len in 0..header.len() {
+            assert!(sizes(&header[..len]).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_makes_no_sense_is_an_error() {
+        assert_eq!(sizes(&[0x15, 0x01, 0x00]).unwrap(), [None; 3], "negative");
+        assert!(sizes(&[0x1c; 64]).is_err(), "too deep");
+        assert!(
+            sizes(&[
+                0x15, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff
+            ])
+            .is_err()
+        );
+        assert!(sizes(&[0x1f]).is_err(), "no such type");
+    }
+}

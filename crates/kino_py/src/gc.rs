@@ -1,0 +1,52 @@
+//! Garbage collection.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use kino_dataset::{Collect, Interrupted, StagedWork, WorkState, collect_garbage};
+use pyo3::prelude::*;
+
+use crate::errors::to_py;
+
+/// Bytes; files; folder, state, episodes, bytes and settings of all that is staged.
+type GarbageParts = (u64, Vec<PathBuf>, Vec<WorkParts>);
+type WorkParts = (PathBuf, &'static str, u64, u64, BTreeMap<String, String>);
+
+/// Lists what no version needs, or removes it.
+#[pyfunction]
+pub(crate) fn gc(
+    py: Python<'_>,
+    path: PathBuf,
+    delete: bool,
+    interrupted: bool,
+) -> PyResult<GarbageParts> {
+    let collect = if delete {
+        Collect::Remove
+    } else {
+        Collect::List
+    };
+    let interrupted = if interrupted {
+        Interrupted::GiveUp
+    } else {
+        Interrupted::Keep
+    };
+    let garbage = py
+        .detach(|| collect_garbage(&path, collect, interrupted))
+        .map_err(to_py)?;
+    let bytes = garbage.bytes();
+    let files = garbage.files.into_iter().map(|(path, _)| path).collect();
+    Ok((
+        bytes,
+        files,
+        garbage.writers.into_iter().map(parts).collect(),
+    ))
+}
+
+fn parts(work: StagedWork) -> WorkParts {
+    let state = match work.state {
+        WorkState::AtWork => "at work",
+        WorkState::Resumable => "can be resumed",
+        WorkState::Garbage => "garbage",
+    };
+    (work.path, state, work.episodes, work.bytes, work.settings)
+}

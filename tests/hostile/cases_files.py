@@ -1,0 +1,228 @@
+"""Things that are not files in the places of files, and links that lead out of the source, for every format."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import cases_lerobot
+from harness import PACK, Case, add
+
+ROOT = Path(__file__).resolve().parents[2]
+FIXTURES = ROOT / "crates/kino_import/tests/fixtures"
+FOLLOW = ((*PACK, "--follow-links", "--rate", "10"),)
+AT_10_HZ = ((*PACK, "--rate", "10"),)
+
+
+def copied(fixture: Path) -> Callable[[Path], Path]:
+    """A copy of a good source."""
+
+    def copy(folder: Path) -> Path:
+        target = folder / fixture.name
+        if fixture.is_dir():
+            shutil.copytree(fixture, target)
+        else:
+            target.mkdir()
+            shutil.copy(fixture, target / fixture.name)
+            # A second file, so that one of them may be something else.
+            shutil.copy(fixture, target / f"second{fixture.suffix}")
+        return target
+
+    return copy
+
+
+def pipe(path: Path) -> None:
+    """Puts a named pipe in the place of a file; whoever opens it waits for ever."""
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def unix_socket(path: Path) -> None:
+    """Puts a socket in the place of a file."""
+    path.unlink(missing_ok=True)
+    here = Path.cwd()
+    # The address of a socket is short.
+    os.chdir(path.parent)
+    try:
+        socket.socket(socket.AF_UNIX).bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def device(path: Path) -> None:
+    """Puts a link to a device in the place of a file, which has no end."""
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+def link_out(path: Path) -> None:
+    """Moves a file out of the source and puts a link in its place."""
+    root = path
+    while root.parent.name != "attack":
+        root = root.parent
+    outside = root.parent / "outside" / path.name
+    outside.parent.mkdir(exist_ok=True)
+    path.rename(outside)
+    path.symlink_to(outside)
+
+
+def link_inside(path: Path) -> None:
+    """Moves a file to another name and puts a link in its place."""
+    other = path.with_name(f".moved-{path.name}")
+    path.rename(other)
+    path.symlink_to(other.name)
+
+
+def dangling(path: Path) -> None:
+    """Puts a link to nothing in the place of a file."""
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def sparse(path: Path) -> None:
+    """Makes a file a terabyte long, with nothing in it."""
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+
+
+#: A source of each format, and files of it.
+SOURCES: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
+    "lerobot": (
+        cases_lerobot.toy,
+        ("meta/info.json", "meta/episodes.jsonl", "meta/tasks.jsonl", cases_lerobot.DATA),
+    ),
+    "lerobot_v3": (
+        cases_lerobot.toy_v3,
+        ("meta/tasks.parquet", "meta/episodes/chunk-000/file-000.parquet"),
+    ),
+    "hdf5": (copied(FIXTURES / "robomimic.hdf5"), ("second.hdf5",)),
+    "zarr": (
+        copied(FIXTURES / "zarr/pusht.zarr"),
+        (".zgroup", "data/action/.zarray", "data/action/0.0"),
+    ),
+    "zarr_zip": (copied(FIXTURES / "zarr/umi.zarr.zip"), ("umi.zarr.zip",)),
+    "rlds": (
+        copied(FIXTURES / "rlds/toy"),
+        (
+            "1.0.0/features.json",
+            "1.0.0/dataset_info.json",
+            "1.0.0/toy-train.tfrecord-00000-of-00002",
+        ),
+    ),
+    "mds": (copied(FIXTURES / "mds/steps"), ("index.json", "shard.00001.mds")),
+    "mcap": (copied(FIXTURES / "mcap/json.mcap"), ("second.mcap",)),
+    "webdataset": (copied(FIXTURES / "webdataset/steps"), ("steps-000001.tar",)),
+    "csv": (copied(FIXTURES / "folders/csv"), ("episode_1.csv",)),
+    "npz": (copied(FIXTURES / "folders/npz"), ("episode_1.npz",)),
+    "images": (copied(FIXTURES / "folders/images"), ("episode_0/depth/frame_0006.png",)),
+}
+
+ATTACKS: dict[str, tuple[Callable[[Path], None], tuple[int, ...], str]] = {
+    "pipe": (pipe, (1, 3), ""),
+    "socket": (unix_socket, (1, 3), ""),
+    "device": (device, (1,), "--follow-links"),
+    "link_out": (link_out, (1,), "--follow-links"),
+    "dangling": (dangling, (1, 3), ""),
+    "sparse": (sparse, (1, 3), ""),
+}
+
+
+def attacked(
+    source: Callable[[Path], Path], name: str, attack: Callable[[Path], None]
+) -> Callable[[Path], Path]:
+    """Builds a source and attacks one of its files."""
+
+    def build(folder: Path) -> Path:
+        inner = folder / "attack"
+        inner.mkdir()
+        root = source(inner)
+        attack(root / name)
+        return root
+
+    return build
+
+
+for source_name, (source, names) in SOURCES.items():
+    for number, name in enumerate(names):
+        case_name = source_name if number == 0 else f"{source_name}_{number}"
+        for attack_name, (attack, codes, says) in ATTACKS.items():
+            build = attacked(source, name, attack)
+            add(Case("files", f"{case_name}_{attack_name}", build, AT_10_HZ, codes, says))
+        follow = attacked(source, name, device)
+        add(Case("files", f"{case_name}_device_followed", follow, FOLLOW, (1, 3)))
+    for attack_name, attack, commands in (
+        ("link_followed", link_out, FOLLOW),
+        ("link_inside", link_inside, AT_10_HZ),
+    ):
+        build = attacked(source, names[-1], attack)
+        add(Case("files", f"{source_name}_{attack_name}", build, commands, (0, 1, 3)))
+
+
+def secret(folder: Path) -> Path:
+    """A link in a place that need not be there: its target would be in the manifest."""
+    (folder / "secret.json").write_text(json.dumps({"auth": "SECRET"}))
+    root = cases_lerobot.toy(folder)
+    (root / "meta/stats.json").symlink_to(folder / "secret.json")
+    return root
+
+
+add(Case("files", "lerobot_link_to_secret", secret, AT_10_HZ, (1,), "--follow-links"))
+add(Case("files", "lerobot_link_to_secret_followed", secret, FOLLOW, (0,)))
+
+
+def folder_link(folder: Path) -> Path:
+    """A folder that is a link to one outside."""
+    root = cases_lerobot.toy(folder)
+    shutil.move(root / "data", folder / "data")
+    (root / "data").symlink_to(folder / "data")
+    return root
+
+
+add(Case("files", "lerobot_folder_link", folder_link, AT_10_HZ, (1,), "--follow-links"))
+add(Case("files", "lerobot_folder_link_followed", folder_link, FOLLOW, (0,)))
+
+
+def circle(folder: Path) -> Path:
+    """Folders that contain themselves."""
+    root = cases_lerobot.toy(folder)
+    for name in ("data/again", "data/chunk-000/again", "meta/again"):
+        (root / name).symlink_to(root)
+    return root
+
+
+add(Case("files", "lerobot_circle", circle, AT_10_HZ, (0, 1, 3)))
+
+
+def named(folder: Path) -> Path:
+    """A link that the user names is followed."""
+    root = cases_lerobot.toy(folder)
+    (folder / "named").symlink_to(root)
+    return folder / "named"
+
+
+add(Case("files", "lerobot_named_link", named, AT_10_HZ, (0,)))
+
+
+def bare(name: str, attack: Callable[[Path], None]) -> None:
+    """Registers a path that is no file, given as the source."""
+
+    def build(folder: Path) -> Path:
+        path = folder / name
+        attack(path)
+        return path
+
+    add(
+        Case(
+            "files", f"named_{name.replace('.', '_')}", build, AT_10_HZ, (1,), "not a regular file"
+        )
+    )
+
+
+for ending in ("hdf5", "mcap", "tar", "npz", "csv", "zarr.zip", "tfrecord"):
+    bare(f"pipe.{ending}", pipe)
+bare("socket.hdf5", unix_socket)
+bare("device.mcap", device)
