@@ -142,7 +142,8 @@ fn long_text(
                 )));
             }
         }
-        start = end;
+        // Fewer may come than were asked for.
+        start += (texts.len() as u64).clamp(1, end - start);
     }
     Ok(None)
 }

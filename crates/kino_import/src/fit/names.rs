@@ -6,6 +6,8 @@
 
 use std::collections::HashSet;
 
+use kino_dataset::is_unprintable;
+
 /// The longest name, in bytes.
 const MAX_BYTES: usize = 255;
 
@@ -16,7 +18,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 /// Whether an episode can have this id.
 pub(crate) fn is_id(id: &str) -> bool {
-    id.len() <= MAX_BYTES && !id.contains(char::is_control)
+    id.len() <= MAX_BYTES && !id.contains(is_unprintable)
 }
 
 /// A name of a stream that is as near to `name` as can be.
@@ -33,7 +35,7 @@ pub(crate) fn fit_name(name: &str) -> String {
 
 /// An id that is as near to `id` as can be.
 pub(crate) fn fit_id(id: &str) -> String {
-    cut(&id.replace(char::is_control, "_"), MAX_BYTES)
+    cut(&id.replace(is_unprintable, "_"), MAX_BYTES)
 }
 
 /// `name`, or with a number where that is taken already; takes it.
@@ -55,7 +57,7 @@ fn is_part(part: &str) -> bool {
 }
 
 fn is_odd(c: char) -> bool {
-    c.is_control() || c == '\\'
+    is_unprintable(c) || c == '\\'
 }
 
 /// As much of a text as has at most `len` bytes.
@@ -78,6 +80,7 @@ mod tests {
             ("/a//b/", "_/a/_/b/_"),
             ("a\nb\\c", "a_b_c"),
             ("..", "_"),
+            ("gpj\u{202e}.exe", "gpj_.exe"),
             ("Größe/x y", "Größe/x y"),
         ] {
             assert_eq!(fit_name(name), expected, "{name:?}");
@@ -87,7 +90,7 @@ mod tests {
             assert!(is_name(&fit_name(&long)), "{}", fit_name(&long));
             assert!(is_id(&fit_id(&long)));
         }
-        assert_eq!(fit_id("a\nb"), "a_b");
+        assert_eq!(fit_id("a\nb\u{2066}"), "a_b_");
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Found {
 
     fn array(&mut self, path: &Path, name: String) {
         let header = read_range(path, 0, Header::ENOUGH_BYTES as u64, Ending::MayBeNear);
-        let header = header.map_err(|error| error.to_string());
+        let header = header.map_err(|error| error.what());
         let len = fs::metadata(path).map_or(0, |file| file.len());
         let header = header.and_then(|start| whole_header(&start, len));
         self.push(name, header, |header| Place::Array {
@@ -149,7 +149,7 @@ impl Found {
         for (member, about) in zip.members() {
             let name = format!("{prefix}{}", member.trim_end_matches(".npy"));
             let start = zip.read_start(member, Header::ENOUGH_BYTES);
-            let start = start.map_err(|error| error.to_string());
+            let start = start.map_err(|error| error.what());
             let header = start.and_then(|start| whole_header(&start, about.len));
             self.push(name, header, |header| Place::Array {
                 path: path.to_owned(),
@@ -207,30 +207,36 @@ impl Found {
     pub(crate) fn finish(mut self) -> (Vec<Field>, Vec<(String, String, Action)>) {
         let mut fields = Vec::new();
         for part in self.parts {
-            let (prefix, table) = match part {
-                Part::Table(prefix, table) => (prefix, Arc::new(table)),
+            let (prefix, mut table) = match part {
+                Part::Table(prefix, table) => (prefix, table),
                 Part::Field(field) => {
                     fields.push(field);
                     continue;
                 }
             };
-            for (number, column) in table.columns.iter().enumerate() {
+            let mut kept = Vec::new();
+            for (number, column) in table.columns.iter_mut().enumerate() {
                 let name = format!("{prefix}{}", column.name);
                 let fault = column.seen.fault(column.cell);
-                let is_lost = matches!(fault, Some((_, Action::Skipped)));
+                match fault {
+                    // It is read with its neighbours, and no number of it would be one.
+                    Some((_, Action::Skipped)) => column.cell = Cell::Text,
+                    _ => kept.push((number, name.clone())),
+                }
                 if let Some((what, action)) = fault {
-                    self.faults.push((name.clone(), what, action));
+                    self.faults.push((name, what, action));
                 }
-                if is_lost {
-                    continue;
-                }
+            }
+            let table = Arc::new(table);
+            for (number, name) in kept {
+                let cell = table.columns[number].cell;
                 fields.push(Field {
                     name,
                     rows: Some(table.rows),
                     place: Place::Columns {
                         table: Arc::clone(&table),
                         columns: vec![number],
-                        cell: column.cell,
+                        cell,
                         is_vector: false,
                     },
                 });

@@ -30,7 +30,7 @@ use crate::formats::{files_ending, has_ending};
 use crate::open::ImportOptions;
 use crate::plans;
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use crate::zip::Forward;
 use cell::Cell;
 use fields::{Found, Place, Reading};
@@ -206,12 +206,17 @@ impl FolderSource {
         let mut kept = |key: GroupKey, load: &dyn Fn() -> Result<Group>| {
             self.groups.get((Arc::as_ptr(table).addr(), key), load)
         };
+        let mut text_bytes = 0;
         let mut push = |found: table::Found<'_>| {
             match found {
-                table::Found::Text(text) => texts.push(text.as_bytes().to_vec()),
+                table::Found::Text(text) => {
+                    text_bytes += text.len();
+                    texts.push(text.as_bytes().to_vec());
+                }
                 table::Found::Number(own, bytes) => values.extend(cell.widen(own, bytes)?),
             }
-            Some(())
+            // Texts may be of any length: the rest is for the next read.
+            Some(text_bytes < BLOCK_BYTES)
         };
         table.read(columns, frames, &mut kept, &mut push)?;
         Ok(match cell {

@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
+use crate::hdf5::attributes;
 use crate::hdf5::frames::{nest, number};
 use crate::npy::{self, Array, Npy};
 use crate::source::{FrameBuf, SourceFile};
@@ -14,6 +15,9 @@ use crate::{picture, zip};
 
 /// No array of an npz is larger than this when it is unpacked (1 GiB), whatever its zip says.
 const MAX_MEMBER_BYTES: u64 = 128 << 20;
+
+/// No more JSON is parsed.
+const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// Where a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +51,15 @@ impl Reader {
         (&mut file).take(place.len).read_to_end(&mut bytes)?;
         self.0 = Some((place.file, file));
         Ok(bytes)
+    }
+}
+
+/// What JSON or text says as an attribute: a long one stays text, because a value of each of its numbers would be many
+/// times as long.
+pub(crate) fn attribute(text: &str) -> Value {
+    match text.len() <= MAX_JSON_BYTES {
+        true => attributes::text(text),
+        false => Value::from(text),
     }
 }
 

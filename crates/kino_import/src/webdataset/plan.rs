@@ -19,7 +19,6 @@ use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::about::About;
-use crate::hdf5::attributes;
 use crate::hdf5::plan::kind_of;
 use crate::npy::Npy;
 use crate::picture::Encoded;
@@ -275,7 +274,7 @@ impl Planned {
                     });
                 }
                 Ok(Cell::Text(text)) => {
-                    let value = attributes::text(&text);
+                    let value = cell::attribute(&text);
                     self.look_for_task(&name, &Cell::Text(text));
                     self.attributes.insert(name, value);
                 }

@@ -8,11 +8,10 @@ use serde_json::{Map, Value};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::formats::starts_with;
-use crate::hdf5::attributes;
 use crate::source::SourceFile;
 use crate::tar;
 use crate::webdataset::ABOUT;
-use crate::webdataset::cell::{Place, Reader};
+use crate::webdataset::cell::{self, Place, Reader};
 use crate::webdataset::names;
 use crate::webdataset::plan::Fields;
 
@@ -112,7 +111,7 @@ impl Samples {
                     path: path.to_owned(),
                     source,
                 })?;
-            let mut value = attributes::text(&String::from_utf8_lossy(&bytes));
+            let mut value = cell::attribute(&String::from_utf8_lossy(&bytes));
             // `env_args.json` has an object with the one key `env_args`.
             if let Some(object) = value.as_object_mut()
                 && object.len() == 1
