@@ -48,7 +48,8 @@ def unix_socket(path: Path) -> None:
     # The address of a socket is short.
     os.chdir(path.parent)
     try:
-        socket.socket(socket.AF_UNIX).bind(path.name)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path.name)
     finally:
         os.chdir(here)
 

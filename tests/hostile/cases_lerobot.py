@@ -606,7 +606,7 @@ def v3_episodes_alternate(root: Path) -> None:
 
 @case(base=toy_v3, codes=(1,))
 def v3_file_index_huge(root: Path) -> None:
-    """Files that are not there."""
+    """Files that are not there; those that are say which episodes they hold."""
     rows = of_episodes(3) | {"data/file_index": pa.array([1 << 60] * 3, pa.int64())}
     table(root / "meta/episodes/chunk-000/file-000.parquet", rows)
 
@@ -697,7 +697,7 @@ images("good_png", lambda: [small("PNG")] * ROWS, codes=(0,))
 images("good_jpeg", lambda: [small("JPEG")] * ROWS, codes=(0,))
 images("png_16000", lambda: [png(16_000, 16_000, "L")] * 2)
 images("png_20000_rgb", lambda: [png(20_000, 3000)] * 2)
-images("png_4000", lambda: [png(4000, 4000)] * 4, codes=ANY)
+images("png_3200", lambda: [png(3200, 3200)] * 4, codes=ANY)
 images("png_65535_tall", lambda: [png(1, 65_535, "L")] * ROWS, codes=ANY)
 images("png_two_sizes", lambda: [small("PNG"), small("PNG", (9, 8))] * 5)
 images("png_two_modes", lambda: [small("PNG"), small("PNG", mode="L")] * 5)

@@ -12,6 +12,9 @@ use crate::plans::is_rate;
 use crate::source::Source;
 use crate::video::Videos;
 
+/// No mapping is longer than this.
+const MAX_MAPPING_BYTES: u64 = 16 << 20;
+
 /// The formats that leave open which part of a source is which stream, and read a mapping.
 const MAPPED: [&str; 2] = ["mcap", "folder"];
 
@@ -41,10 +44,7 @@ impl ImportOptions {
             settings.insert("rate_hz".to_owned(), rate_hz.to_string());
         }
         if let Some(mapping) = &self.mapping {
-            let text = fs::read(mapping).map_err(|source| ImportError::Io {
-                path: mapping.clone(),
-                source,
-            })?;
+            let text = files::read_limited(mapping, MAX_MAPPING_BYTES)?;
             let hash = blake3::hash(&text).to_hex();
             let name = format!("{} {}", mapping.display(), &hash[..16]);
             settings.insert("mapping".to_owned(), name);

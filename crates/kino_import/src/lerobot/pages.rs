@@ -53,7 +53,8 @@ impl Iterator for CheckedPages {
 
 impl PageReader for CheckedPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
-        if self.handed >= self.limit.load(Ordering::Relaxed) {
+        // A row ends where the next begins, so the page after the last one that is asked for is looked at too.
+        if self.handed > self.limit.load(Ordering::Relaxed) {
             return Err(wrong("it has more values than its rows"));
         }
         self.headers.as_mut().map_or(Ok(()), Headers::check)?;

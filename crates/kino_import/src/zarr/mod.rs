@@ -63,6 +63,10 @@ impl ZarrSource {
         walked.arrays = others;
         let data: std::collections::BTreeMap<String, Array> = data;
         let data: Vec<_> = data.into_values().collect();
+        let next = "check that this is a replay buffer with arrays under `data`";
+        if data.is_empty() {
+            return Err(plans::nothing_left(path, &walked.defects, next));
+        }
         let rows = plan::common_rows(&data);
         let ranges = plan::episodes(&store, &mut walked, rows)?;
         walked.take_asides(&store)?;
@@ -80,7 +84,6 @@ impl ZarrSource {
             })
             .collect();
         if episodes.is_empty() || streams.is_empty() {
-            let next = "check that this is a replay buffer with arrays under `data`";
             return Err(plans::nothing_left(path, &walked.defects, next));
         }
         let file = SourceFile::new(path.to_owned(), store.len(&walked.keys));
