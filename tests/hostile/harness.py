@@ -47,7 +47,8 @@ class Case:
     name: str
     #: Makes the source inside the folder and returns its path.
     build: Callable[[Path], Path]
-    #: Commands to run one after the other; `{src}` is what `build` returned, `{out}` a path that does not exist.
+    #: Commands to run one after the other; `{src}` is what `build` returned, `{out}` a path that does not exist. One that
+    #: starts with `python` is a program instead of `kinograph`.
     commands: tuple[tuple[str, ...], ...] = (PACK,)
     #: Exit codes that are right for the last command: 0 done, 1 refused, 2 wrong usage, 3 done but something was lost.
     codes: tuple[int, ...] = (1,)
@@ -99,9 +100,10 @@ def kinograph() -> str:
 
 
 def run(arguments: list[str]) -> Outcome:
-    """Runs the command and measures it."""
+    """Runs the command, or a Python program if the first argument is `python`, and measures it."""
+    program = [sys.executable] if arguments[0] == "python" else [kinograph(), arguments[0]]
     process = subprocess.Popen(
-        [kinograph(), *arguments],
+        [*program, *arguments[1:]],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
