@@ -1,6 +1,6 @@
 //! The bytes of every shard: its hash, and where that is wrong, which parts are damaged.
 
-use kino_format::Shard;
+use kino_format::{DirectoryEntry, Shard};
 
 use super::{Check, PIECE_BYTES};
 use crate::dataset::open_shard;
@@ -31,8 +31,8 @@ impl Check<'_> {
                 return None;
             }
         };
-        let is_whole = match self.hash(&key, listed.bytes) {
-            Ok(hash) => hash == listed.blake3,
+        let is_whole = match self.hash(&key, listed.bytes, &shard) {
+            Ok((hash, is_whole)) => hash == listed.blake3 && is_whole,
             Err(error) => {
                 self.report(error);
                 return None;
@@ -53,17 +53,22 @@ impl Check<'_> {
         Some(Checked { shard, is_whole })
     }
 
-    fn hash(&mut self, key: &str, len: u64) -> Result<Hash> {
+    /// The hash of the file, and whether every episode has the hash that the directory says.
+    fn hash(&mut self, key: &str, len: u64, shard: &Shard) -> Result<(Hash, bool)> {
         let mut hasher = blake3::Hasher::new();
+        let mut episodes = EpisodeHashes::new(shard);
         let mut position = 0;
         while position < len && !self.is_stopped {
             let end = (position + PIECE_BYTES).min(len);
-            hasher.update(&self.store.read_range(key, position..end)?);
+            let bytes = self.store.read_range(key, position..end)?;
+            hasher.update(&bytes);
+            episodes.update(position, &bytes);
             self.found.bytes += end - position;
             self.advance(end - position);
             position = end;
         }
-        Ok(Hash::from(*hasher.finalize().as_bytes()))
+        let hash = Hash::from(*hasher.finalize().as_bytes());
+        Ok((hash, episodes.are_right))
     }
 
     /// Finds out which part of a shard is damaged.
@@ -109,6 +114,42 @@ impl Check<'_> {
         {
             Some(id) => format!("episode `{id}`"),
             None => "an episode that is not in the table".to_owned(),
+        }
+    }
+}
+
+/// The hashes of a shard's episodes, computed piece by piece.
+struct EpisodeHashes<'s> {
+    /// The episodes that are not over yet.
+    left: &'s [DirectoryEntry],
+    hasher: blake3::Hasher,
+    are_right: bool,
+}
+
+impl<'s> EpisodeHashes<'s> {
+    fn new(shard: &'s Shard) -> Self {
+        Self {
+            left: shard.episodes(),
+            hasher: blake3::Hasher::new(),
+            are_right: true,
+        }
+    }
+
+    /// Takes the bytes of the file from `position` on.
+    fn update(&mut self, position: u64, bytes: &[u8]) {
+        let at = |offset: u64| {
+            let offset = usize::try_from(offset.saturating_sub(position)).unwrap_or(usize::MAX);
+            offset.min(bytes.len())
+        };
+        while let Some((first, rest)) = self.left.split_first() {
+            let range = first.range();
+            self.hasher.update(&bytes[at(range.start)..at(range.end)]);
+            if range.end > position + bytes.len() as u64 {
+                return;
+            }
+            self.are_right &= *self.hasher.finalize().as_bytes() == first.hash;
+            self.hasher.reset();
+            self.left = rest;
         }
     }
 }
