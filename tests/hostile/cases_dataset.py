@@ -377,7 +377,9 @@ def more_frames(f: Forge) -> None:
 
 use("more_frames", "loader", more_frames, says="CorruptDataError")
 use("fifo", "loader", special("shards", os.mkfifo), says="CorruptDataError")
-use("without_q01", "statistics", lambda f: f.stats["joints"]["quantiles"].pop("q01"), says="Corrupt")
+use(
+    "without_q01", "statistics", lambda f: f.stats["joints"]["quantiles"].pop("q01"), says="Corrupt"
+)
 use("fifo", "statistics", special("stats", os.mkfifo), says="CorruptDataError")
 use("version_2_64", "append", renamed(f"{(1 << 64) - 1}.json", (1 << 64) - 1))
 use("last_version", "append", renamed(f"{(1 << 53) - 1}.json", (1 << 53) - 1), says="version")

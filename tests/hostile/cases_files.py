@@ -103,7 +103,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], tuple[str, ...]]] = {
     "hdf5": (copied(FIXTURES / "robomimic.hdf5"), ("second.hdf5",)),
     "zarr": (
         copied(FIXTURES / "zarr/pusht.zarr"),
-        (".zgroup", "data/action/.zarray", "data/action/0.0"),
+        ("meta/episode_ends/.zarray", "data/action/.zarray", "data/action/0.0"),
     ),
     "zarr_zip": (copied(FIXTURES / "zarr/umi.zarr.zip"), ("umi.zarr.zip",)),
     "rlds": (
