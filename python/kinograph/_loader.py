@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,6 +134,8 @@ class BaseLoader(Measured, Generic[_Array]):
         self._is_resumed = False
         # The `for` that goes on. It keeps its turn alive, so one that was left is forgotten.
         self._turn: weakref.ref[_Turn] | None = None
+        # Who begins a turn or takes a batch: threads that share a loader get an error, never each other's batches.
+        self._taking = threading.Lock()
         # Whether the core stands elsewhere than the order.
         self._is_lost = False
         self._measure()
@@ -176,9 +179,15 @@ class BaseLoader(Measured, Generic[_Array]):
         >>> sum(1 for batch in loader) == len(loader.order.steps(1))
         True
         """
-        turn = self._begin()
+        self._check_process()
+        with self._taking:
+            turn = self._begin()
         while turn.steps:
-            yield self._hand_out(turn)
+            # A forked process must not wait for a lock that a thread of its parent holds.
+            self._check_process()
+            with self._taking:
+                batch = self._hand_out(turn)
+            yield batch
         if self._turn is not None and self._turn() is turn:
             # Asked for the next batch, there is none: what comes until the next epoch is no part of a step.
             self._loop.end(time.perf_counter())
@@ -224,10 +233,17 @@ class BaseLoader(Measured, Generic[_Array]):
 
     def __getstate__(self) -> dict[str, Any]:
         # Threads stay where they are; the copy starts its own when it is iterated.
-        return self.__dict__ | {"_core": None, "_loop": None, "_tracing": None, "_turn": None}
+        return self.__dict__ | {
+            "_core": None,
+            "_loop": None,
+            "_tracing": None,
+            "_turn": None,
+            "_taking": None,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._taking = threading.Lock()
         self._loop = Loop(self._to_clock())
 
     def __repr__(self) -> str:
@@ -259,7 +275,6 @@ class BaseLoader(Measured, Generic[_Array]):
 
     def _hand_out(self, turn: _Turn) -> dict[str, _Array]:
         """Take the next batch of an epoch, and count it."""
-        self._check_process()
         self._check(turn)
         asked = time.perf_counter()
         try:

@@ -200,31 +200,26 @@ fn find(whole: &Whole, window: &Window, t: i64) -> Found {
         let slack = if times[late] - t > SAME { SAME } else { 0 };
         (t - times[early]) - (times[late] - t) > slack
     };
-    let (mut found, mut nearer) = (alone(held, None), held);
-    match window.resolve {
-        Resolve::Hold { .. } => {}
-        Resolve::Nearest { .. } => {
-            let early = (0..=last).rev().find(|&idx| times[idx] <= t);
-            let late = (0..=last).find(|&idx| times[idx] > t);
-            let late = late.map(|first| {
-                (0..=last)
-                    .rev()
-                    .find(|&idx| times[idx] == times[first])
-                    .unwrap()
-            });
-            nearer = match (early, late) {
-                (Some(early), Some(late)) if is_nearer(late, early) => late,
-                (Some(early), _) => early,
-                (None, late) => late.unwrap(),
-            };
-            found = alone(nearer, None);
+    let early = (0..=last).rev().find(|&idx| times[idx] <= t);
+    let late = (0..=last).find(|&idx| times[idx] > t);
+    let last_of = |idx: usize| (0..=last).rev().find(|&other| times[other] == times[idx]);
+    let mut nearer = match (early, late.and_then(last_of)) {
+        (Some(early), Some(late)) if is_nearer(late, early) => late,
+        (Some(early), _) => early,
+        (None, late) => late.unwrap(),
+    };
+    let mut found = alone(nearer, None);
+    match (window.resolve, early, late) {
+        (Resolve::Hold { .. }, ..) => {
+            nearer = held;
+            found = alone(held, None);
         }
-        _ if held < last && t - times[held] > SAME => {
-            let gap = (times[held + 1] - times[held]) as f64;
-            found.other = Some((held + 1, (t - times[held]) as f64 / gap));
-            if is_nearer(held + 1, held) {
-                nearer = held + 1;
-            }
+        (Resolve::Linear { .. } | Resolve::Slerp { .. }, Some(low), Some(high))
+            if (times[nearer] - t).abs() > SAME && t > times[0] =>
+        {
+            let gap = (times[high] - times[low]) as f64;
+            found = alone(low, None);
+            found.other = Some((high, (t - times[low]) as f64 / gap));
         }
         _ => {}
     }

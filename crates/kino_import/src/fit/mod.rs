@@ -5,7 +5,7 @@
 //! ```
 //!
 //! One odd thing costs that thing only: a name that the format refuses is replaced, a stream of another type than
-//! in most episodes or over a limit is skipped, an episode of which nothing is left is dropped. Each is a defect with
+//! in most episodes or over a limit is skipped (everywhere, if no type is that of most episodes), an episode of which nothing is left is dropped. Each is a defect with
 //! its place, so that the default policy lists all of them and writes nothing.
 
 mod metadata;
@@ -118,12 +118,14 @@ impl Source for Fitted<'_> {
 /// Fits the episodes of a source into the target.
 pub(crate) fn fit<'a>(source: &'a dyn Source, target: &Target) -> Result<Fitted<'a>> {
     let names = new_names(source.episodes());
+    let (types, mixed) = usual_types(source.episodes(), &names, target);
     let mut fitting = Fitting {
         source,
-        types: usual_types(source.episodes(), &names, target),
+        defects: mixed.iter().map(mixed_defect).collect(),
+        mixed: mixed.into_iter().map(|(name, _)| name).collect(),
+        types,
         names,
         rates: HashMap::new(),
-        defects: Vec::new(),
     };
     let mut fitted = Fitted {
         source,
@@ -158,12 +160,16 @@ fn new_names(episodes: &[EpisodePlan]) -> HashMap<String, String> {
     refused.into_iter().map(fit).collect()
 }
 
-/// The type of each stream: the dataset's, or else that of most episodes (the first of those that are as frequent).
+/// Streams by name, with their type and in how many episodes they have it.
+type Types = HashMap<String, (Type, usize)>;
+
+/// The type of each stream: the dataset's, or else that of most episodes (the first of those that are as frequent). Then the
+/// streams that have many types and none in most episodes, with how many: those are no streams of one type.
 fn usual_types(
     episodes: &[EpisodePlan],
     names: &HashMap<String, String>,
     target: &Target,
-) -> HashMap<String, (Type, usize)> {
+) -> (Types, Vec<(String, usize)>) {
     let mut found: HashMap<&str, Vec<(&StreamPlan, usize)>> = HashMap::new();
     for stream in episodes.iter().flat_map(|episode| &episode.streams) {
         let types = found.entry(new_name(names, &stream.name)).or_default();
@@ -175,18 +181,31 @@ fn usual_types(
             None => types.push((stream, 1)),
         }
     }
-    let usual = |(name, types): (&str, Vec<(&StreamPlan, usize)>)| {
-        if let Some(known) = target.types.get(name) {
-            return Some((name.to_owned(), (known.clone(), 0)));
-        }
+    let (mut usual, mut mixed) = (Types::new(), Vec::new());
+    for (name, types) in found {
+        let total: usize = types.iter().map(|(_, count)| count).sum();
+        let different = types.len();
         // The last of equal maxima is taken: go backwards to take the first.
-        let (stream, count) = types.into_iter().rev().max_by_key(|(_, count)| *count)?;
-        Some((
-            name.to_owned(),
-            ((stream.kind, stream.frame.clone()), count),
-        ))
-    };
-    found.into_iter().filter_map(usual).collect()
+        let most = types.into_iter().rev().max_by_key(|(_, count)| *count);
+        let ty = match (target.types.get(name), most) {
+            (Some(known), _) => (known.clone(), 0),
+            (None, Some((_, count))) if different > 2 && count * 2 <= total => {
+                mixed.push((name.to_owned(), different));
+                continue;
+            }
+            (None, Some((stream, count))) => ((stream.kind, stream.frame.clone()), count),
+            (None, None) => continue,
+        };
+        usual.insert(name.to_owned(), ty);
+    }
+    mixed.sort_unstable();
+    (usual, mixed)
+}
+
+/// The defect of a stream that is skipped in every episode.
+fn mixed_defect((name, types): &(String, usize)) -> Defect {
+    let what = format!("has {types} types or sizes, and none of them in most episodes");
+    Defect::new(format!("stream `{name}`"), what, Action::Skipped)
 }
 
 fn new_name<'a>(names: &'a HashMap<String, String>, name: &'a str) -> &'a str {
@@ -197,7 +216,9 @@ struct Fitting<'a> {
     source: &'a dyn Source,
     names: HashMap<String, String>,
     /// The type of each stream by its new name, and in how many episodes it has it (0: in the dataset).
-    types: HashMap<String, (Type, usize)>,
+    types: Types,
+    /// Streams that are skipped in every episode.
+    mixed: HashSet<String>,
     /// Why a rate cannot be one, by its bits.
     rates: HashMap<u64, Option<String>>,
     defects: Vec<Defect>,
@@ -294,6 +315,9 @@ impl Fitting<'_> {
         let mut kept = Vec::new();
         for (idx, stream) in episode.streams.iter().enumerate() {
             let name = new_name(&self.names, &stream.name).to_owned();
+            if self.mixed.contains(&name) {
+                continue;
+            }
             let refused = match names.insert(name.clone()) {
                 true => self.refuse_stream(stream, &name),
                 false => Some("is there twice; the first is kept".to_owned()),

@@ -104,7 +104,7 @@ impl Seen {
             first(&mut self.bools);
         } else if is_number && has_leading_zero(digits) && cell.parse::<f64>().is_ok() {
             first(&mut self.zeros);
-        } else if is_number && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        } else if is_number && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
             first(&mut self.wholes);
             self.look_whole(cell, line);
         } else if let Ok(number) = cell.parse::<f64>() {

@@ -287,7 +287,7 @@ fn malformed_arrays_tables_and_pictures_are_named() {
     // A table with a row of another length is no table, and its episode is left out.
     fs::write(take.join("t.csv"), "a,b\n1,2\n3\n").unwrap();
     let error = open_at(folder.path(), 10.0).err().unwrap().to_string();
-    assert!(error.contains("is no sound table"), "{error}");
+    assert!(error.contains("is not a valid table"), "{error}");
 }
 
 #[test]
