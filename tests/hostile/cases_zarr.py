@@ -168,7 +168,11 @@ case("dtype_of_2_gib", x(dtype="|S2147483647"))
 case("dtype_is_odd", x(dtype="<f16"))
 case("dtype_is_records", x(dtype="[('a', '<f4')]"))
 case("fill_is_text", x(fill_value="zero"))
-case("fill_nan", lambda store: (x(fill_value="NaN")(store), store.pop("data/x/0.0")), says="none of its pieces")
+case(
+    "fill_nan",
+    lambda store: (x(fill_value="NaN")(store), store.pop("data/x/0.0")),
+    says="none of its pieces",
+)
 case("piece_is_absent", lambda store: store.pop("data/x/0.0"), says="none of its pieces")
 case("piece_is_absent_kept", lambda store: store.pop("data/x/0.0"), (1,), KEEP)
 case("order_f", x(body=np.asfortranarray(X).tobytes("F"), order="F"), (0,))

@@ -223,7 +223,7 @@ fn absurd_lengths_bombs_and_strangers_are_named() {
     assert!(
         only_loss(&block(100, "zstd", &bomb)).contains("says that it has 100 bytes and has more")
     );
-    assert!(only_loss(&block(u64::MAX, "zstd", &bomb)).contains("at most 134217728 are read"));
+    assert!(only_loss(&block(u64::MAX, "zstd", &bomb)).contains("far more than the file"));
     assert!(only_loss(&block(10, "brotli", &[1, 2])).contains("compressed by \"brotli\""));
     let inner = block(5, "", &[5, 0xff, 0xff, 0xff, 0xff]);
     assert!(only_loss(&inner).contains("ends too early"));
