@@ -20,6 +20,7 @@ __all__ = [
     "doctor",
     "doctor_html",
     "doctor_text",
+    "escape",
     "export",
     "gc",
     "jpeg_shape",

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let Some(name) = &args.episode else {
         for row in 0..dataset.len() {
             let id = dataset.table().id(row).unwrap_or_default();
-            print(&format!("{}\n", one_line(&id)))?;
+            print(&format!("{}\n", one_line(id)))?;
         }
         return Ok(Outcome::Done);
     };
