@@ -27,9 +27,7 @@ class Garbage(NamedTuple):
     writers: list[StagedWork]
 
 
-def gc(
-    path: str | os.PathLike[str], *, delete: bool = False, interrupted: bool = False
-) -> Garbage:
+def gc(path: str | os.PathLike[str], *, delete: bool = False, interrupted: bool = False) -> Garbage:
     """List what no version of a dataset needs, and remove it with ``delete=True``.
 
     Writers that were killed leave files behind, and episodes that ``Writer(mode="resume")`` could still add. Every version
