@@ -33,6 +33,19 @@ def to_word(name: str, value: object, words: tuple[str, ...]) -> str:
     return value
 
 
+def to_text(name: str, value: object) -> str:
+    """Take text that can be stored: half of a surrogate pair is no character."""
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} is {value!r}; give text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"{name} is {value!r}, which is not valid Unicode: {error}"
+        ) from None
+    return value
+
+
 def to_number(name: str, value: object) -> float:
     """Take a number, which may have a fraction; text, truth values and times are none, nor is what a mask hides."""
     is_other = isinstance(value, str | bytes | bool | np.bool_ | np.datetime64 | np.timedelta64)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import to_number, unmasked
+from kinograph._arguments import to_number, to_text, unmasked
 from kinograph._errors import InvalidArgumentError
 
 # Kind of number and bytes, as numpy has them, to the name in a schema.
@@ -77,13 +77,14 @@ def to_streams(
 
 def to_frames(name: str, value: object, kind: str | None) -> Frames:
     """Turn one stream's values into packed frames."""
+    to_text("the name of a stream", name)
     if isinstance(value, str | bytes):
         raise InvalidArgumentError(
             f"stream `{name}` is one {type(value).__name__} and not one per frame; what holds for a whole episode goes into task=, labels= or attributes="
         )
     if not isinstance(value, list | tuple):
         value = _to_array(name, value)
-        if value.dtype.kind in "OUT":
+        if value.dtype.kind in "OUT" and value.ndim > 0:
             value = list(value)
     if isinstance(value, list | tuple) and value:
         if all(isinstance(item, str) for item in value):

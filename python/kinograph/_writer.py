@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import U64, to_number, to_whole
+from kinograph._arguments import U64, to_list, to_number, to_text, to_whole
 from kinograph._arrays import Times, to_streams
 from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
 from kinograph._table import BUILT_IN_COLUMNS
@@ -165,13 +165,13 @@ class Writer:
         if isinstance(splits, str):
             raise InvalidArgumentError(f"splits is a list of names, not one: [{splits!r}]")
         episode: _core.EpisodeArgs = {
-            "id": id,
-            "splits": list(splits),
-            "task": task,
+            "id": _to_optional_text("id", id),
+            "splits": [to_text("a split", split) for split in to_list("splits", splits, "names")],
+            "task": _to_optional_text("task", task),
             "success": _to_success(success),
-            "licence": licence,
-            "consent": consent,
-            "source": source,
+            "licence": _to_optional_text("licence", licence),
+            "consent": _to_optional_text("consent", consent),
+            "source": _to_optional_text("source", source),
             "attributes": _to_json("attributes of the episode", attributes or {}),
             "labels": {name: _to_label(name, value) for name, value in (labels or {}).items()},
             "protect": [_to_stretch(stretch) for stretch in protect],
@@ -293,9 +293,25 @@ def _read_plan(path: str | os.PathLike[str]) -> str:
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:
     try:
-        return json.dumps(dict(value), default=_to_plain, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        text = json.dumps(dict(value), default=_to_plain, allow_nan=False)
+        # What the core would take for something else: it rounds larger numbers, and keeps the last of two values.
+        json.loads(text, parse_int=_check_integer, object_pairs_hook=_check_keys)
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{what}: cannot be stored as JSON: {error}") from None
+    return text
+
+
+def _check_integer(digits: str) -> None:
+    if not -(1 << 63) <= int(digits) <= U64:
+        raise ValueError(f"{digits} does not fit into 64 bits; store it as text")
+
+
+def _check_keys(pairs: list[tuple[str, object]]) -> None:
+    seen = set()
+    for key, _ in pairs:
+        if key in seen:
+            raise ValueError(f"two keys are {key!r} as text")
+        seen.add(key)
 
 
 def _to_plain(value: object) -> object:
@@ -304,6 +320,10 @@ def _to_plain(value: object) -> object:
         plain: object = value.tolist()
         return plain
     raise TypeError(f"{type(value).__name__} is not a number, text, list or dict")
+
+
+def _to_optional_text(name: str, value: object) -> str | None:
+    return None if value is None else to_text(name, value)
 
 
 def _to_success(success: object) -> bool | None:
@@ -329,6 +349,7 @@ def _to_stretch(stretch: object) -> tuple[str, float, float]:
 
 def _to_label(name: str, value: object) -> Label:
     """Turn a label into one of Python's own types."""
+    to_text("the name of a label", name)
     if name in BUILT_IN_COLUMNS:
         raise InvalidArgumentError(f"label `{name}` has the name of a column that every table has")
     # The item of a time is a whole number or a date of Python's, by its unit.
@@ -340,4 +361,4 @@ def _to_label(name: str, value: object) -> Label:
         )
     if isinstance(plain, int) and not -(1 << 63) <= plain < 1 << 63:
         raise InvalidArgumentError(f"label `{name}` is {value!r}, which 64 bits cannot hold")
-    return plain
+    return to_text(f"label `{name}`", plain) if isinstance(plain, str) else plain

@@ -1,8 +1,10 @@
 """Writing: modes, plans, what is refused, and that nothing half-written is ever seen."""
 
+import functools
 import io
 import os
 import pickle
+import shutil
 import textwrap
 
 import numpy as np
@@ -642,3 +644,47 @@ def test_a_dataset_that_is_moved_while_it_is_written_is_not_committed_to(
         moved = tmp_path / "elsewhere.kino"
         assert [episode.id for episode in kinograph.open(moved)] == ["old"]
         assert kinograph.verify(moved, decode=True) == []
+
+
+NESTED = {"x": functools.reduce(lambda inner, _: [inner], range(100_000), 1)}
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        ("does not fit into 64 bits", {"attributes": {"x": [1, {"y": 2**64}]}}),
+        ("does not fit into 64 bits", {"attributes": {"x": -(2**63) - 1}}),
+        ("two keys are '1'", {"attributes": {"x": {1: "a", "1": "b"}}}),
+        ("cannot be stored as JSON", {"attributes": NESTED}),
+        ("id is 5; give text", {"id": 5}),
+        ("splits is None", {"splits": None}),
+        ("a split is 1; give text", {"splits": [1]}),
+        ("not valid Unicode", {"id": "\ud800"}),
+        ("not valid Unicode", {"task": "\udfff"}),
+        ("not valid Unicode", {"splits": ["a", "\ud800"]}),
+        ("not valid Unicode", {"labels": {"\ud800": 1}}),
+        ("not valid Unicode", {"labels": {"x": "\ud800"}}),
+    ],
+)
+def test_what_would_be_stored_as_something_else_is_refused(tmp_path, message, options):
+    refuse(tmp_path, message, VECTOR, **options)
+
+
+@pytest.mark.parametrize("value", [None, {"a": 1}, {1, 2}, (number for number in range(3))])
+def test_a_stream_that_is_no_array_is_refused(tmp_path, value):
+    refuse(tmp_path, "its first axis must be time", {"a": value})
+
+
+def test_a_stream_name_that_is_no_text_is_refused(tmp_path):
+    refuse(tmp_path, "give text", {5: np.zeros(3)})
+    shutil.rmtree(tmp_path / "d.kino")
+    refuse(tmp_path, "not valid Unicode", {"\ud800": np.zeros(3)})
+
+
+def test_integers_of_64_bits_come_back_in_attributes(tmp_path):
+    known = {"least": -(2**63), "most": 2**64 - 1, "nested": [{"a": 2**63}]}
+    with kinograph.Writer(tmp_path / "d.kino") as writer:
+        writer.add_episode(VECTOR, rate_hz=20.0, attributes=known)
+    found = kinograph.open(tmp_path / "d.kino")[0].attributes
+    assert found == known
+    assert all(type(found[name]) is int for name in ("least", "most"))
