@@ -256,7 +256,7 @@ fn balance(bins: &mut [Bin], learnt: usize, total: u32) {
 /// The library's table of states: symbols are spread over it in steps of about three fifths.
 fn symbols(bins: &[Bin], size_log: u32) -> Vec<Symbol> {
     let size = 1_u32 << size_log;
-    let stride = 3 * size / 5 | 1;
+    let stride = (3 * size / 5) | 1;
     let mut of_state = vec![0; size as usize];
     let mut step = 0_u32;
     for (idx, bin) in bins.iter().enumerate() {

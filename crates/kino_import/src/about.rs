@@ -48,11 +48,11 @@ pub(crate) fn write_dataset(folder: &Path, attributes: &Map<String, Value>) -> R
     fs::write(&path, format!("{text:#}\n")).map_err(|error| unwritable(&path, error))
 }
 
+/// An object, and what is wrong with it.
+type Said = (Option<Map<String, Value>>, Option<Defect>);
+
 /// What the dataset said about itself that was exported to this folder, or what is to be said of a file that is none.
-pub(crate) fn read_dataset(
-    folder: &Path,
-    options: &ImportOptions,
-) -> Result<(Option<Map<String, Value>>, Option<Defect>)> {
+pub(crate) fn read_dataset(folder: &Path, options: &ImportOptions) -> Result<Said> {
     files::check_file(folder, DATASET, options)?;
     let path = folder.join(DATASET);
     let Some(text) = files::read_limited_if_there(&path, MAX_DATASET_BYTES)? else {

@@ -62,7 +62,7 @@ impl Check<'_> {
             let column = table.column(name);
             let is_wrong = match &column {
                 Ok(Column::Int(numbers)) if name == "episode" => {
-                    let stated = numbers.iter().map(|&number| number);
+                    let stated = numbers.iter().copied();
                     !stated.eq((0_i64..).take(table.len()).map(Some))
                 }
                 _ => false,

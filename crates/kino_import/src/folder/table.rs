@@ -97,6 +97,9 @@ impl Group {
 /// Which group: the number of its columns, the number of its rows.
 pub(crate) type GroupKey = (usize, u64);
 
+/// Gives the group of a key, kept from before or read now.
+type KeepGroup<'a, G> = dyn FnMut(GroupKey, &dyn Fn() -> Result<Group>) -> Result<G> + 'a;
+
 impl Table {
     /// Reads the whole file, and keeps what its columns are.
     pub(crate) fn scan(path: &Path) -> Result<Self> {
@@ -175,7 +178,7 @@ impl Table {
         &self,
         columns: &[usize],
         rows: Range<u64>,
-        kept: &mut dyn FnMut(GroupKey, &dyn Fn() -> Result<Group>) -> Result<G>,
+        kept: &mut KeepGroup<'_, G>,
         push: &mut dyn FnMut(Found<'_>) -> Option<bool>,
     ) -> Result<()> {
         let gone = || ImportError::corrupt(&self.path, "/", "changed while it was read");

@@ -34,6 +34,9 @@ const STATS_BUDGET: usize = 64 << 20;
 /// So many rows that cannot be used are listed one by one.
 const LISTED_ROWS: u64 = 1000;
 
+/// Takes a row; `None` ends the listing.
+type Hand<'a, T> = dyn FnMut(&mut T, Map<String, Value>) -> Option<()> + 'a;
+
 impl Meta {
     /// Reads `episodes.jsonl`, `tasks.jsonl` and `episodes_stats.jsonl`.
     pub(super) fn read_v2(&mut self, root: &Path) -> Result<()> {
@@ -75,12 +78,7 @@ impl Meta {
     }
 
     /// Hands on the object of every line, and lists the lines that have none. `None` says that it is too much to keep.
-    fn each_line(
-        &mut self,
-        root: &Path,
-        name: &str,
-        hand: &mut dyn FnMut(&mut Self, Map<String, Value>) -> Option<()>,
-    ) -> Result<()> {
+    fn each_line(&mut self, root: &Path, name: &str, hand: &mut Hand<'_, Self>) -> Result<()> {
         let path = root.join(name);
         let is_there = json::each_line(&path, &mut |line, found| {
             match found {
@@ -145,7 +143,7 @@ impl Meta {
         root: &Path,
         part: PathBuf,
         is_wanted: &dyn Fn(&Column) -> bool,
-        hand: &mut dyn FnMut(&mut Self, Map<String, Value>) -> Option<()>,
+        hand: &mut Hand<'_, Self>,
     ) -> Result<()> {
         let (path, mut is_too_much) = (root.join(&part), false);
         let read = Table::open(&path).and_then(|table| {
@@ -236,12 +234,12 @@ impl Meta {
             self.lose_row(place, what);
             return Some(());
         }
-        let row = self.to_row(index, said)?;
+        let row = self.take_row(index, said)?;
         self.episodes.push(row);
         Some(())
     }
 
-    fn to_row(&mut self, index: u64, mut said: Map<String, Value>) -> Option<EpisodeRow> {
+    fn take_row(&mut self, index: u64, mut said: Map<String, Value>) -> Option<EpisodeRow> {
         said.remove("episode_index");
         let tasks = match said.remove("tasks") {
             Some(Value::Array(tasks)) => tasks,

@@ -128,7 +128,9 @@ fn longest_row<T: DataType>(
     let (mut longest, mut left) = (Longest::default(), rows);
     let (mut defs, mut reps, mut values) = (Vec::new(), Vec::new(), Vec::new());
     while left > 0 {
-        (defs.clear(), reps.clear(), values.clear());
+        defs.clear();
+        reps.clear();
+        values.clear();
         let (read, _, _) = reader.read_records(
             left.min(ROWS),
             Some(&mut defs),
