@@ -109,8 +109,8 @@ case(
     says="128 MiB",
 )
 case(
-    "piece_of_100_mib_of_zeros",
-    x((10, 5 << 19), (10, 5 << 19), lambda: zeros(100), compressor=ZLIB),
+    "piece_of_65_mib_of_zeros",
+    x((10, 13 << 17), (10, 13 << 17), lambda: zeros(65), compressor=ZLIB),
     (0, 1),
 )
 case("piece_longer_than_it_says", x(body=lambda: zeros(64), compressor=ZLIB))
