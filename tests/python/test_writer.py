@@ -688,3 +688,17 @@ def test_integers_of_64_bits_come_back_in_attributes(tmp_path):
     found = kinograph.open(tmp_path / "d.kino")[0].attributes
     assert found == known
     assert all(type(found[name]) is int for name in ("least", "most"))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"task": "x" * 65_537},
+        {"source": "x" * 65_537},
+        {"labels": {"note": "x" * 65_537}},
+        {"splits": [f"split {number}" for number in range(257)]},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_the_table_cannot_hold_costs_its_own_episode_only(tmp_path, options):
+    refuse(tmp_path, "at most", VECTOR, **options)

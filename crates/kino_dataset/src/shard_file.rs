@@ -247,15 +247,7 @@ impl ShardFile {
             shard: [0; 32],
             slot: u32::try_from(summary.slot).unwrap_or(u32::MAX),
             hash: summary.hash,
-            id: draft.info.id,
-            splits: draft.info.splits,
-            task: draft.info.task,
-            success: draft.info.success,
-            licence: draft.info.licence,
-            consent: draft.info.consent,
-            source: draft.info.source,
-            source_hash: draft.info.source_hash,
-            labels: draft.info.labels,
+            ..row_of(draft.info)
         };
         self.contents.rows.push((position, row));
         self.begin_episode()
@@ -367,4 +359,19 @@ fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> Strea
 #[expect(clippy::cast_precision_loss, reason = "a duration for people")]
 fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
+}
+/// The row of an episode, as far as it is known before its frames.
+pub(crate) fn row_of(info: EpisodeInfo) -> EpisodeRow {
+    EpisodeRow {
+        id: info.id,
+        splits: info.splits,
+        task: info.task,
+        success: info.success,
+        licence: info.licence,
+        consent: info.consent,
+        source: info.source,
+        source_hash: info.source_hash,
+        labels: info.labels,
+        ..EpisodeRow::default()
+    }
 }

@@ -29,9 +29,10 @@ use crate::events::Protected;
 use crate::plan::Plan;
 use crate::receipts::{Receipt, Receipts};
 use crate::resume::{self, TakenUp};
+use crate::shard_file::row_of;
 use crate::staging::{Area, FoundArea, Settings};
 use crate::store::Store;
-use crate::table::{Label, refuse_name};
+use crate::table::{Label, check_texts, refuse_name};
 
 /// How to write a dataset.
 #[derive(Debug, Clone)]
@@ -245,6 +246,7 @@ impl DatasetWriter {
         }
         check_printable("episode id", &info.id)?;
         self.check_labels(&info)?;
+        check_texts(&row_of(info.clone()))?;
         self.begun += 1;
         Ok(EpisodeWriter::new(self, info))
     }

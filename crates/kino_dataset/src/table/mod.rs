@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 
 pub use read::EpisodeTable;
 pub(crate) use schema::refuse_name;
-pub(crate) use write::write_table;
+pub(crate) use write::{check_texts, write_table};
 
 /// No table has more rows than this.
 const MAX_ROWS: usize = 1 << 26;
@@ -49,7 +49,7 @@ const MAX_COLUMN_BYTES: usize = 1 << 31;
 const MAX_PAGE_BYTES: usize = 1 << 26;
 
 /// One row of the episode table.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeRow {
     /// The episode's name, unique in the table.
     pub id: String,

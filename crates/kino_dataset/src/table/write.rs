@@ -107,8 +107,8 @@ fn check_numbers(row: &EpisodeRow) -> Result<()> {
     }
 }
 
-/// Returns how many bytes of text the row has.
-fn check_texts(row: &EpisodeRow) -> Result<usize> {
+/// Refuses texts that the table cannot hold; returns how many bytes the row has of them.
+pub(crate) fn check_texts(row: &EpisodeRow) -> Result<usize> {
     if row.splits.len() > MAX_SPLITS {
         let len = row.splits.len();
         return Err(refuse(row, format!("{len} splits; at most {MAX_SPLITS}")));
