@@ -23,6 +23,7 @@ use crate::stats::StatsPart;
 use crate::store::Store;
 use crate::table::EpisodeRow;
 use crate::usage::Usage;
+use crate::writer::EpisodeInfo;
 
 /// Bytes are written to the file in pieces of at least this size.
 const FLUSH_BYTES: usize = 1 << 20;
@@ -360,6 +361,7 @@ fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> Strea
 fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }
+
 /// The row of an episode, as far as it is known before its frames.
 pub(crate) fn row_of(info: EpisodeInfo) -> EpisodeRow {
     EpisodeRow {

@@ -10,6 +10,10 @@ use super::cursor::Cursor;
 use super::table::{Column, Form, Table};
 use crate::error::{ImportError, Result};
 
+/// Places in columns of a table where reading stopped, by leaf: most episodes begin where the one before ended.
+#[derive(Default)]
+pub(super) struct Places(HashMap<usize, Cursor>);
+
 /// Where the rows of each episode are in a table of many, by `episode_index`.
 ///
 /// An episode that is there in two pieces is not in the answer.
@@ -19,23 +23,29 @@ pub(super) fn episodes(table: &Arc<Table>) -> Result<Option<HashMap<u64, Range<u
     };
     let mut found: HashMap<u64, Range<u64>> = HashMap::new();
     let mut torn = HashSet::new();
-    each(table, column, 0..table.rows(), &mut |row, value| {
-        let Some(index) = to_index(value) else {
-            return;
-        };
-        let run = found.entry(index).or_insert(row..row);
-        match run.end == row {
-            true => run.end = row + 1,
-            false => drop(torn.insert(index)),
-        }
-    })?;
+    let places = &mut Places::default();
+    each(
+        (table, places),
+        column,
+        0..table.rows(),
+        &mut |row, value| {
+            let Some(index) = to_index(value) else {
+                return;
+            };
+            let run = found.entry(index).or_insert(row..row);
+            match run.end == row {
+                true => run.end = row + 1,
+                false => drop(torn.insert(index)),
+            }
+        },
+    )?;
     found.retain(|index, _| !torn.contains(index));
     Ok(Some(found))
 }
 
 /// What is wrong with the numbering and the times of an episode, in words that follow the name of the column.
 pub(super) fn faults(
-    table: &Arc<Table>,
+    (table, places): (&Arc<Table>, &mut Places),
     rows: &Range<u64>,
     episode: u64,
     rate_hz: f64,
@@ -44,7 +54,7 @@ pub(super) fn faults(
     let mut off = Off::default();
     if let Some(column) = table.column("timestamp") {
         let mut before = f64::NEG_INFINITY;
-        each(table, column, rows.clone(), &mut |row, time| {
+        each((table, places), column, rows.clone(), &mut |row, time| {
             let frame = row - rows.start;
             let expected = frame as f64 / rate_hz;
             let by = (time - expected).abs();
@@ -66,7 +76,7 @@ pub(super) fn faults(
         let Some(column) = table.column(name) else {
             continue;
         };
-        each(table, column, rows.clone(), &mut |row, value| {
+        each((table, places), column, rows.clone(), &mut |row, value| {
             let frame = row - rows.start;
             let expected = start.map_or(episode, |start: u64| start + frame);
             if to_index(value) != Some(expected) {
@@ -105,12 +115,15 @@ impl Off {
 }
 
 /// Where each task of an episode begins, by `task_index`; none where there is no such column.
-pub(super) fn tasks(table: &Arc<Table>, rows: &Range<u64>) -> Result<Vec<(u64, i64)>> {
+pub(super) fn tasks(
+    (table, places): (&Arc<Table>, &mut Places),
+    rows: &Range<u64>,
+) -> Result<Vec<(u64, i64)>> {
     let mut runs: Vec<(u64, i64)> = Vec::new();
     let Some(column) = table.column("task_index") else {
         return Ok(runs);
     };
-    each(table, column, rows.clone(), &mut |row, value| {
+    each((table, places), column, rows.clone(), &mut |row, value| {
         let task = to_index(value)
             .and_then(|task| i64::try_from(task).ok())
             .unwrap_or(-1);
@@ -134,7 +147,7 @@ pub(super) fn to_index(value: f64) -> Option<u64> {
 
 /// Hands on the number in each row; a row may be a list of one.
 fn each(
-    table: &Arc<Table>,
+    (table, places): (&Arc<Table>, &mut Places),
     column: &Column,
     rows: Range<u64>,
     hand: &mut dyn FnMut(u64, f64),
@@ -149,7 +162,10 @@ fn each(
     };
     let ty = ValueType::new(dtype, &vec![1; depth])
         .map_err(|error| ImportError::corrupt(table.path(), &column.name, error.to_string()))?;
-    let mut cursor = Cursor::new(Arc::clone(table), &column.name, column.leaf, rows.start);
+    let known = places.0.remove(&column.leaf);
+    let mut cursor = known
+        .filter(|cursor| cursor.row() == rows.start)
+        .unwrap_or_else(|| Cursor::new(Arc::clone(table), &column.name, column.leaf, rows.start));
     while cursor.row() < rows.end {
         let start = cursor.row();
         let bytes = cursor.numbers(BATCH.min(rows.end - start), &ty)?;
@@ -157,6 +173,7 @@ fn each(
             hand(row, to_f64(value, dtype));
         }
     }
+    places.0.insert(column.leaf, cursor);
     Ok(())
 }
 

@@ -120,9 +120,10 @@ impl Meta {
         found.map(|(_, value)| *value)
     }
 
-    /// A count that v3.0 says about an episode.
+    /// A count that v3.0 says about an episode; one that is none is of no file.
     pub(super) fn count(&self, row: &EpisodeRow, name: &str) -> Option<u64> {
-        to_index(self.number(row, name)?)
+        let number = self.number(row, name)?;
+        Some(to_index(number).unwrap_or(u64::MAX))
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::cameras::Cameras;
+use super::checks::Places;
 use super::meta::{EpisodeRow, Meta, Version};
 use super::plan::{Origin, Planning};
 use super::table::Table;
@@ -40,6 +41,7 @@ struct OpenTable {
     table: Arc<Table>,
     /// Where its episodes are.
     episodes: Option<HashMap<u64, Range<u64>>>,
+    places: Places,
 }
 
 /// The files of a source, each once, in the order they were met.
@@ -120,7 +122,10 @@ impl<'a> Walk<'a> {
             );
             planning.note(place.clone(), what, Action::Kept);
         }
-        let runs = match numbering(&mut planning, &place) {
+        let mut elsewhere = Places::default();
+        let places = self.table.as_mut().map(|open| &mut open.places);
+        let places = places.unwrap_or(&mut elsewhere);
+        let runs = match numbering(&mut planning, places, &place) {
             Err(ImportError::Corrupt { object, what, .. }) => {
                 return Ok(self.lose(&place, format!("`{object}` {what}"), &id));
             }
@@ -174,6 +179,7 @@ impl<'a> Walk<'a> {
                 file: file.to_owned(),
                 table,
                 episodes,
+                places: Places::default(),
             });
         }
         let open = self
@@ -221,12 +227,17 @@ impl<'a> Walk<'a> {
 }
 
 /// Lists what is wrong with the columns that number frames; gives where each task begins.
-fn numbering(planning: &mut Planning<'_>, place: &str) -> Result<Vec<(u64, i64)>> {
+fn numbering(
+    planning: &mut Planning<'_>,
+    places: &mut Places,
+    place: &str,
+) -> Result<Vec<(u64, i64)>> {
     let (rows, rate) = (planning.rows.clone(), planning.meta.rate_hz);
-    for (column, what) in checks::faults(planning.table, &rows, planning.row.index, rate)? {
+    let table = planning.table;
+    for (column, what) in checks::faults((table, places), &rows, planning.row.index, rate)? {
         planning.note(format!("{place}:{column}"), what, Action::Kept);
     }
-    let runs = checks::tasks(planning.table, &rows)?;
+    let runs = checks::tasks((table, places), &rows)?;
     let unknown = runs
         .iter()
         .find(|(_, task)| !planning.meta.tasks.contains_key(task));
