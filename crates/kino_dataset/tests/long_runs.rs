@@ -87,7 +87,7 @@ fn a_long_stream_comes_back_whatever_wrote_it_and_its_bytes_are_the_same() {
         assert!(stream.read(0..FRAMES).unwrap() == original, "{idx}");
         let middle = stream.read(99_999..100_301).unwrap();
         assert!(middle == original[99_999 * ELEMENTS * 4..100_301 * ELEMENTS * 4]);
-        shards.push(dataset.manifest().shards[0].blake3.clone());
+        shards.push(dataset.manifest().shards[0].blake3);
         let staged = std::fs::read_dir(path.join("staging")).map_or(0, Iterator::count);
         assert_eq!(staged, 0, "nothing is left in staging");
     }
