@@ -80,13 +80,13 @@ pub trait Codec: Debug + Send + Sync {
     /// Learns from a sample of a run what its pages will share, so that they can be encoded without the rest.
     ///
     /// The sample is made of pieces of `piece_frames` frames, each of consecutive frames of the run: pages, or the
-    /// starts of long ones. Only for [`Scope::Run`].
+    /// starts of long ones. The run has `run_frames` frames. Only for [`Scope::Run`].
     fn learn(
         &self,
-        sample: &Frames<'_>,
-        piece_frames: NonZeroUsize,
+        _sample: &Frames<'_>,
+        _piece_frames: NonZeroUsize,
+        _run_frames: usize,
     ) -> Result<Box<dyn RunEncoder>> {
-        let (_, _) = (sample, piece_frames);
         Err(buffer(format!("pages of `{}` share nothing", self.spec())))
     }
 

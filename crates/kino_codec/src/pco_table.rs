@@ -26,6 +26,12 @@ pub(crate) const MAX_LEVEL: usize = 9;
 /// Offset bits of the escapes, of which those are used that are below what the last one needs.
 const ESCAPES: [u32; 7] = [4, 8, 12, 16, 24, 32, 44];
 
+/// Where all numbers are one, as far as anyone saw, and no other needs many bits, a smaller table with a single escape
+/// costs less: its size, as a power of two …
+const PLAIN_SIZE_LOG: u32 = 6;
+/// … and the offset bits of that escape.
+const PLAIN_BITS: u32 = 16;
+
 /// Every fourth number has the same ANS state.
 const STATES: usize = 4;
 
@@ -75,12 +81,18 @@ impl Table {
             |meta| (bins_of(&meta.bins), meta.ans_size_log),
         );
         bins.sort_by_key(|bin| bin.lower);
-        let size_log = log.max(SIZE_LOG);
+        let is_one = matches!(&*bins, [bin] if bin.offset_bits == 0);
+        let is_plain = is_one && escapes.widest <= PLAIN_BITS;
+        let size_log = match is_plain {
+            true => PLAIN_SIZE_LOG,
+            false => log.max(SIZE_LOG),
+        };
         for bin in &mut bins {
             bin.weight <<= size_log - log;
         }
         let learnt = bins.len();
-        let widths = ESCAPES.into_iter().filter(|width| *width < escapes.widest);
+        let is_used = |width: &u32| !is_plain && *width < escapes.widest;
+        let widths = ESCAPES.into_iter().filter(is_used);
         bins.extend(
             widths
                 .chain([escapes.widest])

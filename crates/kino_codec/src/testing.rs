@@ -36,12 +36,13 @@ pub(crate) fn encode_long(
 ) -> Encoded {
     let page_frames = NonZeroUsize::new(page_frames).unwrap();
     let sample = Frames::values(frame, sample).unwrap();
-    let encoder = codec(spec).unwrap().learn(&sample, page_frames).unwrap();
+    let frames = Frames::values(frame, bytes).unwrap();
+    let made = codec(spec).unwrap();
+    let encoder = made.learn(&sample, page_frames, frames.len()).unwrap();
     let mut out = Encoded {
         shared: encoder.shared().to_vec(),
         pages: Vec::new(),
     };
-    let frames = Frames::values(frame, bytes).unwrap();
     encoder.encode(&frames, page_frames, &mut out).unwrap();
     out
 }

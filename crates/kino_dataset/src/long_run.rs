@@ -113,7 +113,8 @@ fn learn(job: &Job, piece: NonZeroUsize) -> Result<Arc<dyn RunEncoder>> {
         let end = frames.min(first + piece.get());
         sample.append(&mut data.read(first * size..end * size)?);
     }
-    let learnt = Frames::values(frame, &sample).and_then(|sample| codec.learn(&sample, piece));
+    let learnt =
+        Frames::values(frame, &sample).and_then(|sample| codec.learn(&sample, piece, frames));
     learnt.map(Into::into).map_err(codec_at(job.place.clone()))
 }
 

@@ -100,16 +100,24 @@ fn learn_column<T: Element>(values: &[T], config: &ChunkConfig) -> Result<Column
         0 => split(values[values.len() / 2].latent(), base).0,
         _ => 1 << (bits - 1),
     };
-    let escapes = |middle| Escapes {
+    let escapes = Escapes {
         middle,
         widest: bits,
     };
-    let secondary = per_latent_var.secondary.as_ref().filter(|_| base.is_some());
+    // What is left is less than the base.
+    let secondary = per_latent_var.secondary.as_ref().zip(base);
+    let secondary = secondary.map(|(learnt, base)| {
+        let escapes = Escapes {
+            middle: 0,
+            widest: u64::BITS - (base.get() - 1).leading_zeros(),
+        };
+        Table::new(bits, Some(learnt), escapes)
+    });
     Ok(Column {
         order,
         base,
-        primary: Table::new(bits, Some(&per_latent_var.primary), escapes(middle)),
-        secondary: secondary.map(|learnt| Table::new(bits, Some(learnt), escapes(0))),
+        primary: Table::new(bits, Some(&per_latent_var.primary), escapes),
+        secondary,
     })
 }
 

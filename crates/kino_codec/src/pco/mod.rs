@@ -143,6 +143,7 @@ impl Codec for Pco {
         &self,
         sample: &Frames<'_>,
         piece_frames: NonZeroUsize,
+        _run_frames: usize,
     ) -> Result<Box<dyn RunEncoder>> {
         if sample.is_empty() {
             return Err(buffer("there is nothing to learn from no frames"));

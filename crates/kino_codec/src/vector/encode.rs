@@ -15,7 +15,7 @@ use super::class::ClassNumbers;
 use super::cost::Histogram;
 use super::fit::{Fit, best_predictor};
 use super::gates::Gates;
-use super::group::group;
+use super::group::{Seen, group};
 use super::layout::{Column, Layout, Start, Stored};
 use super::map::Map;
 use super::page::{Exception, put_exceptions};
@@ -50,7 +50,7 @@ impl Run<'_> {
         let plans = self.plans::<T>(&values);
         let exceptions = self.exceptions(&values, &plans);
         drop(values);
-        self.write(self.store(plans), &exceptions, out)
+        self.write(self.store(plans, 1.0), &exceptions, out)
     }
 
     /// How each column is stored.
@@ -89,8 +89,8 @@ impl Run<'_> {
         (0..self.frames.div_ceil(self.page_frames)).map(|page| self.page_range(page))
     }
 
-    /// Finds gates, predictors and classes.
-    pub(super) fn store<T: Value>(&self, plans: Vec<Plan<T>>) -> Columns<T> {
+    /// Finds gates, predictors and classes of a run that stands for one `times` as long.
+    pub(super) fn store<T: Value>(&self, plans: Vec<Plan<T>>, times: f64) -> Columns<T> {
         let columns: Vec<&[i64]> = plans.iter().map(Plan::numbers).collect();
         let gates = Gates::find(&columns, self.page_frames);
         let mut columns = Vec::with_capacity(plans.len());
@@ -114,7 +114,10 @@ impl Run<'_> {
             Column::Stored(stored) => Some(stored),
             _ => None,
         });
-        for (stream, class) in streams.iter_mut().zip(group(&histograms, pages)) {
+        for (stream, class) in streams
+            .iter_mut()
+            .zip(group(&histograms, Seen { pages, times }))
+        {
             stream.stored.class = class + first_class;
             classes = classes.max(stream.stored.class + 1);
             if let Some(stored) = stored.next() {

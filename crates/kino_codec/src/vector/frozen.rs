@@ -54,8 +54,8 @@ pub(super) struct Frozen<T> {
 }
 
 impl Run<'_> {
-    /// Decides by this run how to store a longer one.
-    pub(super) fn learn<T: Value>(&self) -> Result<Frozen<T>> {
+    /// Decides by this run how to store one of `run_frames` frames.
+    pub(super) fn learn<T: Value>(&self, run_frames: usize) -> Result<Frozen<T>> {
         let values = self.columns::<T>();
         let plans = self.plans(&values);
         drop(values);
@@ -64,7 +64,8 @@ impl Run<'_> {
             _ => Rounding::Nearest,
         };
         let roundings = plans.iter().map(rounding).collect();
-        let mut columns = self.store(plans);
+        let times = run_frames as f64 / self.frames as f64;
+        let mut columns = self.store(plans, times.max(1.0));
         for column in &mut columns.layout.columns {
             if let Column::Stored(stored) = column {
                 stored.starts = stored.starts.map(widened);

@@ -11,20 +11,28 @@ const PAGE_BITS: f64 = 44.0;
 /// The library takes no more numbers in a chunk.
 const MAX_NUMBERS: usize = 1 << 24;
 
+/// What the columns are of.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) pages: usize,
+    /// How many times as much they stand for: a table is paid once, numbers and pages as often as there are any.
+    pub(super) times: f64,
+}
+
 /// For each column of numbers the class it belongs to; classes are numbered from zero.
 ///
 /// Columns are put in order of the mean size of their numbers. Neighbours are joined, those that gain
 /// most first, until no pair gains.
-pub(super) fn group(columns: &[Histogram], pages: usize) -> Vec<usize> {
+pub(super) fn group(columns: &[Histogram], seen: Seen) -> Vec<usize> {
     let mut order: Vec<usize> = (0..columns.len()).collect();
     order.sort_by(|a, b| columns[*a].mean_size().total_cmp(&columns[*b].mean_size()));
     let mut groups: Vec<Group> = order
         .iter()
-        .map(|column| Group::new(vec![*column], columns[*column].clone(), pages))
+        .map(|column| Group::new(vec![*column], columns[*column].clone(), seen))
         .collect();
     let mut gains: Vec<f64> = groups
         .windows(2)
-        .map(|pair| pair[0].gain(&pair[1], pages))
+        .map(|pair| pair[0].gain(&pair[1], seen))
         .collect();
     loop {
         let best = gains.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
@@ -35,13 +43,13 @@ pub(super) fn group(columns: &[Histogram], pages: usize) -> Vec<usize> {
             break;
         }
         let right = groups.remove(left + 1);
-        groups[left] = groups[left].with(&right, pages);
+        groups[left] = groups[left].with(&right, seen);
         gains.remove(left);
         if left > 0 {
-            gains[left - 1] = groups[left - 1].gain(&groups[left], pages);
+            gains[left - 1] = groups[left - 1].gain(&groups[left], seen);
         }
         if left < gains.len() {
-            gains[left] = groups[left].gain(&groups[left + 1], pages);
+            gains[left] = groups[left].gain(&groups[left + 1], seen);
         }
     }
     let mut classes = vec![0; columns.len()];
@@ -60,9 +68,9 @@ struct Group {
 }
 
 impl Group {
-    fn new(columns: Vec<usize>, histogram: Histogram, pages: usize) -> Self {
-        let cost =
-            histogram.bits() + ENTRY_BITS * histogram.sizes() as f64 + PAGE_BITS * pages as f64;
+    fn new(columns: Vec<usize>, histogram: Histogram, seen: Seen) -> Self {
+        let entries = ENTRY_BITS * histogram.sizes() as f64 / seen.times;
+        let cost = histogram.bits() + entries + PAGE_BITS * seen.pages as f64;
         Self {
             columns,
             histogram,
@@ -70,17 +78,17 @@ impl Group {
         }
     }
 
-    fn with(&self, other: &Self, pages: usize) -> Self {
+    fn with(&self, other: &Self, seen: Seen) -> Self {
         let columns = [&*self.columns, &*other.columns].concat();
-        Self::new(columns, self.histogram.merged(&other.histogram), pages)
+        Self::new(columns, self.histogram.merged(&other.histogram), seen)
     }
 
     /// Bits that are gained if both are one class.
-    fn gain(&self, other: &Self, pages: usize) -> f64 {
+    fn gain(&self, other: &Self, seen: Seen) -> f64 {
         if self.histogram.len() + other.histogram.len() > MAX_NUMBERS {
             return f64::NEG_INFINITY;
         }
-        self.cost + other.cost - self.with(other, pages).cost
+        self.cost + other.cost - self.with(other, seen).cost
     }
 }
 
@@ -88,26 +96,30 @@ impl Group {
 mod tests {
     use super::*;
 
+    fn pages(pages: usize) -> Seen {
+        Seen { pages, times: 1.0 }
+    }
+
     #[test]
     fn like_columns_share_a_class() {
         let noise = |size: i64| -> Vec<i64> { (0..2000).map(|i| i * 7919 % size).collect() };
         let columns = [noise(5), noise(5000), noise(5), noise(5003)].map(|n| Histogram::of(&n));
-        assert_eq!(group(&columns, 8), [0, 1, 0, 1]);
+        assert_eq!(group(&columns, pages(8)), [0, 1, 0, 1]);
     }
 
     #[test]
     fn short_runs_get_few_classes() {
         let noise = |size: i64| -> Vec<i64> { (0..20).map(|i| i * 7919 % size).collect() };
         let columns = [noise(50), noise(60), noise(70)].map(|n| Histogram::of(&n));
-        assert_eq!(group(&columns, 1), [0, 0, 0]);
-        assert!(group(&[], 1).is_empty());
+        assert_eq!(group(&columns, pages(1)), [0, 0, 0]);
+        assert!(group(&[], pages(1)).is_empty());
     }
 
     #[test]
     fn there_are_never_too_many_classes() {
         let column = |i: i64| Histogram::of(&vec![i << 20; 100_000]);
         let columns: Vec<Histogram> = (0..300).map(column).collect();
-        let classes = group(&columns, 1);
+        let classes = group(&columns, pages(1));
         assert!(*classes.iter().max().unwrap() < MAX_CLASSES);
     }
 }

@@ -241,12 +241,13 @@ impl Codec for Vector {
         &self,
         sample: &Frames<'_>,
         piece_frames: NonZeroUsize,
+        run_frames: usize,
     ) -> Result<Box<dyn RunEncoder>> {
         if sample.is_empty() {
             return Err(buffer("there is nothing to learn from no frames"));
         }
         let run = self.run(sample, piece_frames)?;
-        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>()?)))
+        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>(run_frames)?)))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {

@@ -462,7 +462,7 @@ fn a_long_run_keeps_its_bound_and_its_protected_frames() {
     let piece = NonZeroUsize::new(256).unwrap();
     let sample = bytes_of_doubles(sample);
     let sample = Frames::values(&frame, &sample).unwrap();
-    let encoder = made.learn(&sample, piece).unwrap();
+    let encoder = made.learn(&sample, piece, 4000).unwrap();
     let bytes = bytes_of_doubles(all.iter().copied());
     let protected = [100..300, 1000..1001];
     let frames = Frames::values(&frame, &bytes).unwrap();
