@@ -16,6 +16,9 @@ pub(crate) const ROUNDING: f64 = 1e-6;
 /// Sums of numbers below this stay finite, and so do sums of their squares.
 const SUMMABLE: f64 = 1e140;
 
+/// The squares of smaller numbers are rounded away.
+const SQUARABLE: f64 = 1e-140;
+
 impl StreamStats {
     /// Refuses lists of different lengths and numbers that no data have.
     pub(crate) fn check(&self) -> Result<(), String> {
@@ -62,7 +65,9 @@ impl StreamStats {
         if !within(self.mean[channel], min, max) {
             return Err("`mean` is not between `min` and `max`");
         }
-        if self.std[channel] < 0.0 || !within(self.std[channel], 0.0, max / 2.0 - min / 2.0) {
+        let std = self.std[channel];
+        let is_spread = within(std, 0.0, max / 2.0 - min / 2.0) || std < SQUARABLE;
+        if std < 0.0 || !is_spread {
             return Err("`std` is negative or too large");
         }
         let mut below = min;
