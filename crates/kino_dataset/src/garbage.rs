@@ -20,7 +20,7 @@ use crate::error::{DatasetError, Result, io_at};
 use crate::lease::Holder;
 use crate::receipts::shards_of;
 use crate::staging::FoundArea;
-use crate::store::{FileKind, Store};
+use crate::store::{FileKind, Store, list_folder};
 
 /// What to do with garbage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,17 @@ pub enum WorkState {
     Resumable,
     /// Nobody needs it.
     Garbage,
+}
+
+impl WorkState {
+    /// The words for it in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AtWork => "at work",
+            Self::Resumable => "can be resumed",
+            Self::Garbage => "garbage",
+        }
+    }
 }
 
 impl Garbage {
@@ -169,13 +180,7 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
 fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     for folder in ["shards", "episodes", "stats", "versions"] {
-        let path = store.root().join(folder);
-        let entries = match fs::read_dir(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            entries => entries.map_err(io_at("list", path.display().to_string()))?,
-        };
-        for entry in entries {
-            let entry = entry.map_err(io_at("list", path.display().to_string()))?;
+        for entry in list_folder(&store.root().join(folder))? {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| is_ours(folder, name)) else {
                 continue;

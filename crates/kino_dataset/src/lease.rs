@@ -48,11 +48,7 @@ pub(crate) struct Lease {
 impl Lease {
     /// Takes hold of a folder that nobody holds.
     pub(crate) fn take(folder: &Path) -> io::Result<Self> {
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(folder.join(LOCK))?;
+        let lock = open_lock(folder)?;
         match lock.try_lock() {
             // Without locks the lease alone has to do.
             Ok(()) | Err(TryLockError::Error(_)) => Self::renewing(lock, folder.join(LEASE)),
@@ -123,12 +119,7 @@ pub(crate) struct Unwatched {
 
 /// Who holds a folder, as far as a look can tell.
 pub(crate) fn find(folder: &Path) -> io::Result<Holder> {
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(folder.join(LOCK));
-    let lock = match lock {
+    let lock = match open_lock(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Holder::Alive),
         lock => lock?,
     };
@@ -165,6 +156,14 @@ impl Holder {
             false => Self::Alive,
         }
     }
+}
+
+fn open_lock(folder: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join(LOCK))
 }
 
 fn write(path: &Path, text: &Text) -> io::Result<()> {

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, corrupt, io_at};
+use crate::error::{Result, corrupt};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
 use crate::staging::Area;
 use crate::stats::StreamStats;
-use crate::store::FileKind;
+use crate::store::{FileKind, list_folder};
 use crate::table::{EpisodeRow, EpisodeTable, write_table};
 use crate::usage::Usage;
 
@@ -179,16 +179,14 @@ pub(crate) fn shards_of(folder: &Path) -> Result<Vec<ShardRef>> {
 
 /// The numbers of the receipts in a folder, in rising order.
 fn numbers(folder: &Path) -> Result<Vec<u32>> {
-    let entries = match fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(io_at("list", folder.display().to_string()))?,
-    };
     let number = |path: &Path| {
         let is_json = path.extension().is_some_and(|ending| ending == "json");
         path.file_stem()?.to_str()?.parse().ok().filter(|_| is_json)
     };
+    let entries = list_folder(folder)?;
     let mut numbers: Vec<u32> = entries
-        .filter_map(|entry| number(&entry.ok()?.path()))
+        .iter()
+        .filter_map(|entry| number(&entry.path()))
         .collect();
     numbers.sort_unstable();
     Ok(numbers)

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{DatasetError, Result, corrupt, io_at};
 use crate::lease::{self, Holder, Lease};
-use crate::store::{Store, create_folder};
+use crate::store::{Store, create_folder, list_folder};
 
 /// How the names of unfinished shards begin.
 const SHARD_PREFIX: &str = "shard-";
@@ -113,15 +113,8 @@ impl Area {
 impl FoundArea {
     /// Every area of a dataset.
     pub(crate) fn all(store: &Store) -> Result<Vec<Self>> {
-        let folder = store.root().join("staging");
-        let error = || io_at("list", folder.display().to_string());
-        let entries = match fs::read_dir(&folder) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(error())?,
-        };
         let mut areas = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(error())?;
+        for entry in list_folder(&store.root().join("staging"))? {
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if let Some(name) = entry.file_name().to_str().filter(|_| is_folder) {
                 let key = format!("staging/{name}");

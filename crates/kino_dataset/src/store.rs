@@ -334,6 +334,14 @@ pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What a folder holds; nothing if it is missing.
+pub(crate) fn list_folder(folder: &Path) -> Result<Vec<fs::DirEntry>> {
+    match fs::read_dir(folder).and_then(Iterator::collect) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(io_at("list", folder.display().to_string())),
+    }
+}
+
 /// Makes the names in a folder durable.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) {

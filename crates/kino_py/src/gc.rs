@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use kino_dataset::{Collect, Interrupted, StagedWork, WorkState, collect_garbage};
+use kino_dataset::{Collect, Interrupted, StagedWork, collect_garbage};
 use pyo3::prelude::*;
 
 use crate::errors::to_py;
@@ -43,10 +43,6 @@ pub(crate) fn gc(
 }
 
 fn parts(work: StagedWork) -> WorkParts {
-    let state = match work.state {
-        WorkState::AtWork => "at work",
-        WorkState::Resumable => "can be resumed",
-        WorkState::Garbage => "garbage",
-    };
+    let state = work.state.name();
     (work.path, state, work.episodes, work.bytes, work.settings)
 }

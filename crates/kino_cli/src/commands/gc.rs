@@ -57,7 +57,7 @@ fn report(args: &Args, garbage: &Garbage) -> String {
         for work in &garbage.writers {
             table.row(vec![
                 work.path.display().to_string(),
-                state(work.state).to_owned(),
+                work.state.name().to_owned(),
                 work.episodes.to_string(),
                 bytes(work.bytes),
                 settings(work),
@@ -90,14 +90,6 @@ fn report(args: &Args, garbage: &Garbage) -> String {
     text
 }
 
-fn state(state: WorkState) -> &'static str {
-    match state {
-        WorkState::AtWork => "at work",
-        WorkState::Resumable => "can be resumed",
-        WorkState::Garbage => "garbage",
-    }
-}
-
 /// The settings that tell one pack from another; a plan is long, and in the JSON.
 fn settings(work: &StagedWork) -> String {
     let shown = work.settings.iter().filter(|(name, _)| *name != "plan");
@@ -113,7 +105,7 @@ fn to_json(garbage: &Garbage, deleted: bool) -> Value {
         .iter()
         .map(|work| {
             json!({
-                "path": work.path, "state": state(work.state), "episodes": work.episodes, "bytes": work.bytes,
+                "path": work.path, "state": work.state.name(), "episodes": work.episodes, "bytes": work.bytes,
                 "settings": work.settings,
             })
         })
