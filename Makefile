@@ -55,7 +55,7 @@ bench: build ## measure this machine; writes target/bench/*.csv
 	@python bench/run.py
 
 PEERS := target/peers/venv/bin/python
-peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large pictures, QUICK=1 is one round
+peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large images, QUICK=1 is one round
 	@python bench/peers/setup.py
 	@$(PEERS) bench/peers/data.py $(if $(ALOHA),--aloha $(ALOHA))
 	@$(PEERS) bench/peers/run.py $(if $(QUICK),--rounds 1 --seconds 1)

@@ -30,8 +30,8 @@ FAULTS: list[tuple[str, dict[str, object], set[str]]] = [
     ("latency", {**CAMERA, **LITTLE, "--step-ms": "20", "--emulate-storage": "30ms"}, {"storage"}),
     ("a heavy codec", {**CAMERA, **LITTLE, "--step-ms": "2"}, {"decode"}),
     ("frames decoded again", {**SEQUENCE, **LITTLE, "--step-ms": "10"}, {"memory"}),
-    ("floats of large pictures", {**SEQUENCE, "--image-dtype": "float32", "--step-ms": "4"}, {"collate"}),
-    ("a share of the processor", {**CAMERA, **LITTLE, "--step-ms": "20", "--cpu": "0.1"}, {"cpu_share"}),
+    ("floats of large images", {**SEQUENCE, "--image-dtype": "float32", "--step-ms": "4"}, {"collate"}),
+    ("a share of the cpu", {**CAMERA, **LITTLE, "--step-ms": "20", "--cpu": "0.1"}, {"cpu_share"}),
     (
         "stalls, two batches ahead",
         {**CAMERA, **LITTLE, "--batch-size": "8", "--step-ms": "40", "--prefetch": "2", "--emulate-storage": "stall=200ms"},
@@ -44,7 +44,7 @@ FAULTS: list[tuple[str, dict[str, object], set[str]]] = [
 
 
 def write(path: pathlib.Path) -> None:
-    """Write episodes with a smooth picture and a camera's noise."""
+    """Write episodes with a smooth image and a camera's noise."""
     rng = np.random.default_rng(7)
     rows, columns = np.indices((120, 160)) / 160
     with kinograph.Writer(path) as writer:
@@ -94,10 +94,10 @@ def applied(words: dict[str, object], remedy: object) -> dict[str, object] | Non
         "memory": "--memory",
         "pool": "--pool",
         "bytes": "--image-dtype",
-        "smaller_pictures": "--image-size",
+        "smaller_images": "--image-size",
     }
     word = words_of.get(name)
-    value = {"bytes": "uint8", "smaller_pictures": "60x80"}.get(name, value)
+    value = {"bytes": "uint8", "smaller_images": "60x80"}.get(name, value)
     if word is None:
         return None
     if value is None:

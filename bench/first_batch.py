@@ -40,13 +40,13 @@ import kinograph, kinograph.numpy
 path, options = sys.argv[1], json.loads(sys.argv[2])
 cpu = time.process_time()
 begin = time.perf_counter(); ds = kinograph.open(path); opened = time.perf_counter()
-windows = ds.windows({"camera": [-1, 0], "actions": range(8)}); bound = time.perf_counter()
+windows = ds.samples({"camera": [-1, 0], "actions": range(8)}); bound = time.perf_counter()
 loader = kinograph.numpy.Loader(windows, batch_size=64, seed=3, **options); made = time.perf_counter()
 batch = next(iter(loader)); first = time.perf_counter()
 used = time.process_time() - cpu
 places = loader.order.batch(0)
 for slot, place in enumerate(places):
-    item = windows[int(place["window"])]
+    item = windows[int(place["sample"])]
     assert all(np.array_equal(batch[key][slot], item[key]) for key in item)
 print(json.dumps([opened - begin, bound - opened, made - bound, first - made, used, len(windows)]))
 """
@@ -89,7 +89,7 @@ def main() -> None:
                 "make ms": f"{made * 1e3:.0f}",
                 "first batch ms": f"{first * 1e3:.0f}",
                 "best first batch ms": f"{min(columns[3]) * 1e3:.0f}",
-                "processor ms": f"{cpu * 1e3:.0f}",
+                "cpu ms": f"{cpu * 1e3:.0f}",
                 "load": f"{os.getloadavg()[0]:.1f}",
             }
         )

@@ -1,6 +1,6 @@
 """How long does the GPU wait? `python bench/gpu.py` on a machine with CUDA.
 
-A network of ResNet's size is trained on robomimic's window of ten steps with two cameras (20 pictures of 84 × 84 per sample), of the
+A network of ResNet's size is trained on robomimic's window of ten steps with two cameras (20 images of 84 × 84 per sample), of the
 sample recording 24 times over, as JPEG and lossless, with a tenth of the decoded dataset shuffled at a time.
 
     compute ratio    the time of a step on a batch that lies on the GPU already / the time of a step fed by the loader
@@ -37,7 +37,7 @@ WIDTHS = (16, 32, 64)
 
 
 class Network(nn.Module):
-    """Residual layers over every picture, and one action per step."""
+    """Residual layers over every image, and one action per step."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -48,15 +48,15 @@ class Network(nn.Module):
             layers += [nn.Conv2d(size, larger, 3, stride=stride, padding=1)]
             layers += [nn.BatchNorm2d(larger), nn.ReLU()]
             layers += [nn.Conv2d(larger, larger, 3, padding=1), nn.BatchNorm2d(larger), nn.ReLU()]
-        self.pictures = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.images = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
         self.actions = nn.Linear(2 * sizes[-1] + 10, 7)
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Give the loss of a batch."""
         found = []
         for camera in CAMERAS:
-            pictures = batch[camera].flatten(0, 1).movedim(-1, 1)
-            found.append(self.pictures(pictures.to(torch.bfloat16) / 255 - 0.5))
+            images = batch[camera].flatten(0, 1).movedim(-1, 1)
+            found.append(self.images(images.to(torch.bfloat16) / 255 - 0.5))
         state = batch["obs/object"].flatten(0, 1).to(torch.bfloat16)
         actions = self.actions(torch.cat([*found, state], dim=1))
         return (actions - batch["actions"].flatten(0, 1).to(torch.bfloat16)).square().mean()
@@ -72,11 +72,11 @@ def pack(quality: int | None) -> pathlib.Path:
     return target
 
 
-def check(loader: kinograph.torch.Loader, windows: kinograph.Windows) -> None:
+def check(loader: kinograph.torch.Loader, windows: kinograph.Samples) -> None:
     """Compare a batch with the samples that the plain reader gives."""
     batch = next(iter(loader))
     for row, place in enumerate(loader.order.batch(0)):
-        sample = windows[int(place["window"])]
+        sample = windows[int(place["sample"])]
         for key in WINDOWS:
             if not (batch[key][row].cpu().numpy() == sample[key]).all():
                 sys.exit(f"error: row {row} of `{key}` is not what the plain reader gives")
@@ -138,7 +138,7 @@ def main() -> None:
     rows = []
     for plan, quality in (("JPEG 95", 95), ("lossless", None)):
         dataset = pack(quality)
-        windows = kinograph.open(dataset).windows(WINDOWS)
+        windows = kinograph.open(dataset).samples(WINDOWS)
         with kinograph.torch.Loader(windows, batch_size=64, seed=7, pool=0.1, device="cuda") as one:
             check(one, windows)
         for width in WIDTHS:

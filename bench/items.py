@@ -2,7 +2,7 @@
 
 Repeats the sample recording to 72 demonstrations, as HDF5 and packed, and reads items in a shuffled order: ten steps, two cameras of 84 × 84,
 four observations, actions, rewards and dones. Every item that is timed was compared with the recording before. robomimic's own class is
-measured where it is installed. Processor time of the reading thread, best of five rounds. Writes bench/results/items.csv.
+measured where it is installed. CPU time of the reading thread, best of five rounds. Writes bench/results/items.csv.
 """
 
 import csv

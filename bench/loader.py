@@ -2,7 +2,7 @@
 
 Packs a robomimic recording several times over into one dataset, lossless and as JPEG, and runs the example `measure_loader`
 on it: robomimic's window of ten steps, two cameras, state and actions, with a pool of a tenth of the decoded dataset and with
-one that holds all. Every number is the processor time of all threads. Writes bench/results/loader.csv.
+one that holds all. Every number is the CPU time of all threads. Writes bench/results/loader.csv.
 """
 
 import csv
@@ -60,7 +60,7 @@ def measure(dataset: pathlib.Path, batch: int, pool: float) -> dict[str, str]:
     )
     print(answer.stdout)
     found = {
-        "cpu_us_per_sample": r"([\d.]+) µs of processor",
+        "cpu_us_per_sample": r"([\d.]+) µs of cpu",
         "samples_per_s": r"([\d.]+) samples/s",
         "first_batch_ms": r"first batch ([\d.]+) ms",
         "floor_decode_us": r"decode once ([\d.]+) µs",

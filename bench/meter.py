@@ -4,9 +4,9 @@
     least    the counters that the loader steers itself by, and nothing of the rest
 
 Two loaders live in one process and work in turns of some hundred batches, so that whatever else the machine does meets both.
-A turn is timed by the processor time of all threads, and by the clock. The last row has the cheapest samples that there are,
+A turn is timed by the CPU time of all threads, and by the clock. The last row has the cheapest samples that there are,
 of which the meter's share is the largest. Both loaders must give the same batches. Writes target/bench/meter.csv; with `--save`
-also bench/results/meter.csv. Fails if the meter takes more than 1 % of the processor time.
+also bench/results/meter.csv. Fails if the meter takes more than 1 % of the CPU time.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def main() -> int:
             table = csv.DictWriter(file, rows[0], lineterminator="\n")
             table.writeheader()
             table.writerows(rows)
-    return int(any(float(row["processor overhead"]) > MOST for row in rows))
+    return int(any(float(row["cpu overhead"]) > MOST for row in rows))
 
 
 def pack() -> pathlib.Path:
@@ -105,9 +105,9 @@ def measure(name: str, dataset: pathlib.Path, turns: int, **options: Any) -> dic
             found = turn(loaders[kind], batches[kind], count, is_marked=kind == "all")
             times[kind].append(found)
     pairs = list(zip(times["all"], times["least"], strict=True))
-    by_processor = [full[0] / least[0] - 1 for full, least in pairs]
+    by_cpu = [full[0] / least[0] - 1 for full, least in pairs]
     by_clock = [full[1] / least[1] - 1 for full, least in pairs]
-    low, _, high = statistics.quantiles(by_processor, n=4)
+    low, _, high = statistics.quantiles(by_cpu, n=4)
     rate = {
         kind: count * options["batch_size"] / statistics.median(one[1] for one in of_kind)
         for kind, of_kind in times.items()
@@ -118,7 +118,7 @@ def measure(name: str, dataset: pathlib.Path, turns: int, **options: Any) -> dic
         "batches per turn": count,
         "samples/s with all": f"{rate['all']:.0f}",
         "samples/s with the least": f"{rate['least']:.0f}",
-        "processor overhead": f"{statistics.median(by_processor):.4f}",
+        "cpu overhead": f"{statistics.median(by_cpu):.4f}",
         "its quartiles": f"{low:.4f} {high:.4f}",
         "clock overhead": f"{statistics.median(by_clock):.4f}",
     }
@@ -137,14 +137,14 @@ def endless(loader: kinograph.numpy.Loader) -> Iterator[dict[str, Any]]:
 def turn(
     loader: kinograph.numpy.Loader, batches: Iterator[Any], count: int, *, is_marked: bool
 ) -> tuple[float, float]:
-    """Take so many batches; the processor's seconds and the clock's."""
-    processor, clock = time.process_time(), time.perf_counter()
+    """Take so many batches; the CPU's seconds and the clock's."""
+    cpu, clock = time.process_time(), time.perf_counter()
     for _ in range(count):
         next(batches)
         if is_marked:
             loader.compute_begin()
             loader.compute_end()
-    return time.process_time() - processor, time.perf_counter() - clock
+    return time.process_time() - cpu, time.perf_counter() - clock
 
 
 def compare(one: kinograph.numpy.Loader, other: kinograph.numpy.Loader) -> None:

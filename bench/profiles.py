@@ -7,7 +7,7 @@ Needs the packages of tests/python/peers/train_robomimic.py, and lerobot==0.4.4;
     robomimic   train_utils.run_epoch over a DataLoader(SequenceDataset): the stopwatch is robomimic's own, `Time_Data_Loading`
     LeRobot     lerobot_train.train over the DataLoader it makes: the stopwatch lies around `next` in the iterator of its loop
 
-Both train a real policy on the processor. Each row is one run; `difference` is profile / stopwatch − 1, and the command fails above 2 %.
+Both train a real policy on the CPU. Each row is one run; `difference` is profile / stopwatch − 1, and the command fails above 2 %.
 """
 
 # ruff: noqa: PLC0415 (a library is imported where it is measured: none has to be there)

@@ -35,7 +35,7 @@ METHODS = ("fork", "forkserver", "spawn")
 ENDINGS = ("close", "break", "exception", "collect", "cycle", "exit")
 # A child with more to do than this has hung.
 LIMIT_S = 120
-WISH = {"camera": range(-1, 1), "actions": range(4)}
+REQUEST = {"camera": range(-1, 1), "actions": range(4)}
 
 
 def write(path: pathlib.Path) -> None:
@@ -50,7 +50,7 @@ def write(path: pathlib.Path) -> None:
 
 def make(path: pathlib.Path, **options: float) -> kinograph.numpy.Loader:
     """Make a loader; its first batch is always the same."""
-    return kinograph.numpy.Loader(path, windows=WISH, batch_size=8, seed=3, pool=0.5, **options)
+    return kinograph.numpy.Loader(path, windows=REQUEST, batch_size=8, seed=3, pool=0.5, **options)
 
 
 def own_threads() -> int:
@@ -143,7 +143,7 @@ for turn in range(times):
     try:
         print("ready", flush=True)
         if turn % 2:
-            # So little of the processor that the loop waits for batches.
+            # So little of the CPU that the loop waits for batches.
             slow = starts.make(path, cpu=0.01)
             while True:
                 for batch in slow: pass

@@ -28,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RATE_HZ = 20.0
 SHORTEST_S, LONGEST_S, EPISODES = 3.0, 45.0, 14
 SMALL, LARGE = 56, 250
-WISH = {"large": [0], "small": [-1, 0], "actions": range(8)}
+REQUEST = {"large": [0], "small": [-1, 0], "actions": range(8)}
 # A fifth of the dataset is shuffled at a time: every frame is decoded in every epoch.
 POOL = 0.2
 ROUNDS = 3
@@ -38,17 +38,17 @@ QUIET = 0.2
 MARGIN = 1.5
 
 
-def picture(frames: int, side: int, seed: int) -> np.ndarray:
-    """Make a smooth picture that moves, with the noise of a camera: neither flat nor random."""
+def image(frames: int, side: int, seed: int) -> np.ndarray:
+    """Make a smooth image that moves, with the noise of a camera: neither flat nor random."""
     rng = np.random.default_rng(seed)
     rows, columns = np.indices((side, side + frames)) / side
     scene = 128 + 90 * np.sin(7 * rows + seed) * np.cos(5 * columns)
-    colours = np.stack([scene, scene * 0.8 + 20, 220 - scene * 0.7], axis=-1)
+    channels = np.stack([scene, scene * 0.8 + 20, 220 - scene * 0.7], axis=-1)
     noise = rng.normal(0, 1.5, (side, side, 3))
     out = np.empty((frames, side, side, 3), np.uint8)
     for frame in range(frames):
         shifted = np.roll(noise, frame * 7, axis=(0, 1))
-        out[frame] = np.clip(colours[:, frame : frame + side] + shifted, 0, 255)
+        out[frame] = np.clip(channels[:, frame : frame + side] + shifted, 0, 255)
     return out
 
 
@@ -62,8 +62,8 @@ def write(path: pathlib.Path) -> None:
             actions = number * 1000.0 + np.arange(frames)[:, None] + np.zeros(7)
             streams = {
                 "actions": actions,
-                "small": picture(frames, SMALL, number),
-                "large": picture(frames, LARGE, number),
+                "small": image(frames, SMALL, number),
+                "large": image(frames, LARGE, number),
             }
             writer.add_episode(streams, rate_hz=RATE_HZ)
 
@@ -112,15 +112,15 @@ def wait_for_quiet(limit_s: float = 20.0) -> None:
 
 def make(path: pathlib.Path, **options: object) -> kinograph.numpy.Loader:
     """Make a loader with the defaults but for the pool."""
-    return kinograph.numpy.Loader(path, windows=WISH, seed=7, pool=POOL, **options)  # type: ignore[arg-type]
+    return kinograph.numpy.Loader(path, windows=REQUEST, seed=7, pool=POOL, **options)  # type: ignore[arg-type]
 
 
 def check(loader: kinograph.numpy.Loader, kept: dict[int, np.ndarray]) -> None:
     """Compare the actions of some batches with those of the plain reader."""
-    windows = loader.order.sources[0].windows
+    windows = loader.order.sources[0].samples
     for step, actions in kept.items():
         for place, found in list(zip(loader.order.batch(step), actions, strict=True))[:3]:
-            if not np.array_equal(windows[int(place["window"])]["actions"], found):
+            if not np.array_equal(windows[int(place["sample"])]["actions"], found):
                 sys.exit(f"error: batch {step} is not the order's")
 
 
@@ -273,12 +273,12 @@ def accelerator(path: pathlib.Path) -> None:
 
 def main() -> None:
     """Run what was asked for; the dataset is kept under target/bench."""
-    wished = sys.argv[1:] or ["straggler", "accelerator"]
+    requested = sys.argv[1:] or ["straggler", "accelerator"]
     path = ROOT / "target" / "bench" / "straggler.kino"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path)
-    for name in wished:
+    for name in requested:
         {"straggler": straggler, "accelerator": accelerator}[name](path)
 
 

@@ -1,4 +1,4 @@
-"""Installs torch into the environment of the Python that runs this, for the processor alone.
+"""Installs torch into the environment of the Python that runs this, for the CPU alone.
 
     python scripts/install_torch.py                  does nothing if torch is there, or if KINOGRAPH_NO_TORCH=1 is set
     python scripts/install_torch.py torch==2.13.0    that one
@@ -66,7 +66,7 @@ def install(torch: str) -> None:
         raise NotInstalledError(
             f"{sys.prefix} has {free / 1e9:.1f} GB of room, and torch needs {ROOM_BYTES / 1e9:.0f}"
         )
-    print("setup: installing torch, for the processor alone", file=sys.stderr)
+    print("setup: installing torch, for the CPU alone", file=sys.stderr)
     try:
         if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
             install_without_cuda(torch)

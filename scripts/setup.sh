@@ -140,7 +140,7 @@ install_nasm() {
     cp "$1" "$TOOLS/bin/nasm"
 }
 
-# libjpeg-turbo's x86 kernels are nasm source; on other processors they are C.
+# libjpeg-turbo's x86 kernels are nasm source; on other CPUs they are C.
 setup_nasm() {
     case $(uname -m) in x86_64 | amd64 | i?86) ;; *) return ;; esac
     if have nasm || have yasm || "$TOOLS/bin/nasm" -v >/dev/null 2>&1; then

@@ -65,8 +65,8 @@ CANDIDATES: dict[str, list[str]] = {
 
 # The tables for people: a title, and the lossy codecs beside the smallest lossless one.
 TABLES: list[tuple[str, str, list[str]]] = [
-    ("image", "Pictures", ["jpeg:q=95,sub=444", "jpeg:psnr=42,sub=420", "av1:psnr=40"]),
-    ("bitstream", "Pictures that are JPEG already", []),
+    ("image", "Images", ["jpeg:q=95,sub=444", "jpeg:psnr=42,sub=420", "av1:psnr=40"]),
+    ("bitstream", "Images that are JPEG already", []),
     ("depth", "Distances", ["depth:abs=1"]),
     ("vector", "Vectors", ["vector:abs=1e-4"]),
     ("time", "Times", []),

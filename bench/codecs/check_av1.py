@@ -39,17 +39,17 @@ def units(page: bytes, frames: int) -> bytes:
     return page[at:]
 
 
-def pictures(stream: bytes, height: int, width: int) -> list[np.ndarray]:
+def images(stream: bytes, height: int, width: int) -> list[np.ndarray]:
     """Decode a stream with dav1d, without the padding at the edges."""
     decoded = []
     with av.open(io.BytesIO(stream), format="obu") as video:
         for frame in video.decode(video=0):
-            y, *colours = [plane_of(plane) for plane in frame.planes]
+            y, *channels = [plane_of(plane) for plane in frame.planes]
             half = frame.format.name.endswith("420p")
-            colours = [
-                c.repeat(2, 0).repeat(2, 1)[: len(y), : y.shape[1]] if half else c for c in colours
+            channels = [
+                c.repeat(2, 0).repeat(2, 1)[: len(y), : y.shape[1]] if half else c for c in channels
             ]
-            decoded.append((to_rgb(y, *colours) if colours else y)[:height, :width])
+            decoded.append((to_rgb(y, *channels) if channels else y)[:height, :width])
     return decoded
 
 
@@ -64,7 +64,7 @@ def main() -> None:
         if not all(parts):
             print(f"{path.name}: has exact frames, which are pages of `predict`")
             continue
-        decoded = np.stack([picture for part in parts for picture in pictures(part, *shape[:2])])
+        decoded = np.stack([image for part in parts for image in images(part, *shape[:2])])
         recorded = np.frombuffer(bytes.fromhex(fields["values"]), np.uint8).reshape(-1, *shape)
         assert np.array_equal(decoded.reshape(recorded.shape), recorded), path
         print(f"{path.name}: {len(recorded)} frames are dav1d's to the bit")

@@ -31,7 +31,7 @@ SHUFFLED = [
 
 TABLES = [
     (
-        "Photographs: Kodak, uint8, one picture per page",
+        "Photographs: Kodak, uint8, one image per page",
         *("real/kodak", "*.png × 4"),
         ["raw", *DEFLATE, *ZSTD, "lz4", "predict:level=3", "camera"],
     ),

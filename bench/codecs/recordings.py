@@ -112,17 +112,17 @@ def scalar(arrow_type: object) -> np.dtype:
     return np.dtype(inner.to_pandas_dtype())
 
 
-def pictures(folder: pathlib.Path, pattern: str, label: str) -> Iterator[Stream | None]:
-    """Pictures of a folder, those of one shape together."""
+def images(folder: pathlib.Path, pattern: str, label: str) -> Iterator[Stream | None]:
+    """Images of a folder, those of one shape together."""
     by_shape: dict[tuple, list[np.ndarray]] = {}
     for path in sorted(folder.glob(pattern)):
-        picture = np.asarray(Image.open(path))
-        if picture.dtype == np.int32:  # how Pillow opens 16-bit PNG
-            picture = picture.astype(np.uint16)
+        image = np.asarray(Image.open(path))
+        if image.dtype == np.int32:  # how Pillow opens 16-bit PNG
+            image = image.astype(np.uint16)
         # All in one shape: a photograph on its side is turned.
-        if picture.ndim == 3 and picture.shape[0] > picture.shape[1]:
-            picture = np.rot90(picture)
-        by_shape.setdefault((picture.shape, picture.dtype), []).append(picture)
+        if image.ndim == 3 and image.shape[0] > image.shape[1]:
+            image = np.rot90(image)
+        by_shape.setdefault((image.shape, image.dtype), []).append(image)
     for found in by_shape.values():
         yield stream(
             label, f"{pattern} × {len(found)}", np.stack(found * (2 if len(found) < 2 else 1))
@@ -171,8 +171,8 @@ def jpegs(label: str, name: str, values: list[bytes]) -> Stream:
     """JPEG files as a stream; those of another shape than the first are left out."""
 
     def shape(value: bytes) -> str:
-        picture = Image.open(io.BytesIO(value))
-        return f"uint8[{picture.height},{picture.width},{len(picture.getbands())}]"
+        image = Image.open(io.BytesIO(value))
+        return f"uint8[{image.height},{image.width},{len(image.getbands())}]"
 
     first = shape(values[0])
     same = [value for value in values if shape(value) == first]
@@ -243,10 +243,10 @@ READERS: list[tuple[str, Callable[[pathlib.Path, str], Iterator[Stream | None]]]
     ("real/g1_lerobot/videos/**/*.mp4", video),
     ("real/video/*.mp4", video),
     ("real/bridge/*.tfrecord*", tfrecord),
-    ("real/depth", lambda path, label: pictures(path, "redwood_depth*.png", label)),
-    ("real/depth", lambda path, label: pictures(path, "TUM_depth.png", label)),
-    ("real/depth/*.jpg", lambda path, label: iter([jpegs(label, "colour", [path.read_bytes()])])),
-    ("real/kodak", lambda path, label: pictures(path, "*.png", label)),
+    ("real/depth", lambda path, label: images(path, "redwood_depth*.png", label)),
+    ("real/depth", lambda path, label: images(path, "TUM_depth.png", label)),
+    ("real/depth/*.jpg", lambda path, label: iter([jpegs(label, "channel", [path.read_bytes()])])),
+    ("real/kodak", lambda path, label: images(path, "*.png", label)),
 ]
 
 

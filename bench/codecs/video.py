@@ -110,7 +110,7 @@ class Ours:
         _, size = self.process.stdout.readline().split()
         self.bytes, self.fps = (
             int(size) / len(frames),
-            len(frames) / processor_seconds(self.process.pid),
+            len(frames) / cpu_seconds(self.process.pid),
         )
         self.ask(f"write {work / 'back.bin'}")
         back = np.fromfile(work / "back.bin", dtype=np.uint8).reshape(frames.shape)
@@ -143,7 +143,7 @@ class Ours:
         return float(self.ask(f"random {seed}"))
 
 
-def processor_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """Seconds that a process has used so far, all its threads together."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -159,8 +159,10 @@ def plane_of(plane: av.video.plane.VideoPlane) -> np.ndarray:
 def to_rgb(y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Convert as spec/codecs/av1.md says."""
     y, u, v = 64 * y.astype(np.int32), u.astype(np.int32) - 128, v.astype(np.int32) - 128
-    colours = [y + (22970 * v >> 8), y - (5638 * u >> 8) - (11700 * v >> 8), y + (29032 * u >> 8)]
-    return np.stack([np.clip(colour + 32 >> 6, 0, 255).astype(np.uint8) for colour in colours], -1)
+    channels = [y + (22970 * v >> 8), y - (5638 * u >> 8) - (11700 * v >> 8), y + (29032 * u >> 8)]
+    return np.stack(
+        [np.clip(channel + 32 >> 6, 0, 255).astype(np.uint8) for channel in channels], -1
+    )
 
 
 def main() -> None:

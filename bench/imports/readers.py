@@ -1,6 +1,6 @@
 """Read a whole recording with its format's own library: `python readers.py FORMAT PATH`, under a Python that has it.
 
-Prints how many bytes of decoded frames it got, so that nobody mistakes opening for reading. Pictures are decoded; what a
+Prints how many bytes of decoded frames it got, so that nobody mistakes opening for reading. Images are decoded; what a
 library decodes by itself is left to it.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 
-def picture(data: bytes) -> np.ndarray:
+def image(data: bytes) -> np.ndarray:
     """Decode a PNG or JPEG file."""
     from PIL import Image
 
@@ -74,8 +74,8 @@ def rlds(path: pathlib.Path) -> Iterator[np.ndarray]:
             for feature in example.features.feature.values():
                 if feature.HasField("bytes_list"):
                     for value in feature.bytes_list.value:
-                        is_picture = value[:4] == b"\x89PNG"
-                        yield picture(value) if is_picture else np.frombuffer(value, np.uint8)
+                        is_image = value[:4] == b"\x89PNG"
+                        yield image(value) if is_image else np.frombuffer(value, np.uint8)
                 elif feature.HasField("float_list"):
                     yield np.array(feature.float_list.value, np.float32)
                 else:
@@ -83,7 +83,7 @@ def rlds(path: pathlib.Path) -> Iterator[np.ndarray]:
 
 
 def lerobot(path: pathlib.Path) -> Iterator[np.ndarray]:
-    """Read every parquet file with pyarrow, and decode what it holds of pictures."""
+    """Read every parquet file with pyarrow, and decode what it holds of images."""
     import pyarrow.parquet as pq
 
     for file in sorted((path / "data").rglob("*.parquet")):
@@ -92,7 +92,7 @@ def lerobot(path: pathlib.Path) -> Iterator[np.ndarray]:
             column = table[name].combine_chunks()
             if str(column.type).startswith("struct"):
                 for cell in column.field("bytes"):
-                    yield picture(cell.as_py())
+                    yield image(cell.as_py())
             elif hasattr(column, "values"):
                 yield column.values.to_numpy(zero_copy_only=False)
             else:
@@ -100,7 +100,7 @@ def lerobot(path: pathlib.Path) -> Iterator[np.ndarray]:
 
 
 def mcap(path: pathlib.Path) -> Iterator[np.ndarray]:
-    """Decode every message, and its picture if it has one."""
+    """Decode every message, and its image if it has one."""
     from mcap.reader import make_reader
     from mcap_ros2.decoder import DecoderFactory
 
@@ -110,7 +110,7 @@ def mcap(path: pathlib.Path) -> Iterator[np.ndarray]:
             for _schema, _channel, _message, decoded in reader.iter_decoded_messages():
                 data = getattr(decoded, "data", None)
                 if hasattr(decoded, "format"):
-                    yield picture(bytes(data))  # type: ignore[arg-type]
+                    yield image(bytes(data))  # type: ignore[arg-type]
                 elif data is not None:
                     yield np.asarray(data)
 

@@ -46,7 +46,7 @@ print(json.dumps(figures))
 
 
 def run(command: list[str]) -> tuple[dict[str, float], str]:
-    """Run a process; its seconds, its processor's, its largest memory, and what it printed."""
+    """Run a process; its seconds, its CPU's, its largest memory, and what it printed."""
     with tempfile.NamedTemporaryFile("r") as out:
         starting = [sys.executable, "-S", "-c", START, out.name, *command]
         done = subprocess.run(starting, capture_output=True, text=True, check=True)

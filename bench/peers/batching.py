@@ -93,12 +93,12 @@ def in_workers(  # noqa: PLR0913 (what one DataLoader takes)
     )
 
 
-def encode_jpeg(picture: Values) -> bytes:
+def encode_jpeg(image: Values) -> bytes:
     """Encode as every JPEG store of this comparison does."""
     import simplejpeg  # noqa: PLC0415 (only where something is built)
 
     return simplejpeg.encode_jpeg(
-        np.ascontiguousarray(picture),
+        np.ascontiguousarray(image),
         quality=JPEG_QUALITY,
         colorspace="RGB",
         colorsubsampling="420",
@@ -115,10 +115,9 @@ def decode_jpeg(data: Any) -> Values:  # noqa: ANN401 (anything with bytes in it
 def read_as_jpeg(
     recording: Recording, episode: int
 ) -> tuple[dict[str, Values], dict[str, list[bytes]]]:
-    """Read an episode: its vectors, and its pictures encoded."""
+    """Read an episode: its vectors, and its images encoded."""
     found = recording.read(episode)
-    pictures = {
-        camera: [encode_jpeg(picture) for picture in found.pop(camera)]
-        for camera in recording.cameras
+    images = {
+        camera: [encode_jpeg(image) for image in found.pop(camera)] for camera in recording.cameras
     }
-    return found, pictures
+    return found, images

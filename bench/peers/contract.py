@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORK = pathlib.Path(os.environ.get("PEERS_WORK", ROOT / "target" / "peers"))
-# Of every system that stores JPEG, ours included: quality 95, colour at half the resolution.
+# Of every system that stores JPEG, ours included: quality 95, channel at half the resolution.
 JPEG_QUALITY = 95
 
 Values = npt.NDArray[Any]
@@ -63,13 +63,13 @@ class Recording:
 
     @property
     def decoded_bytes(self) -> int:
-        """Bytes of all pictures and 32-bit vectors."""
+        """Bytes of all images and 32-bit vectors."""
         pixels = len(self.cameras) * self.size[0] * self.size[1] * 3
         return self.steps * (pixels + 4 * (sum(self.vectors.values()) + self.action_dim))
 
     @property
     def vector_keys(self) -> list[str]:
-        """What is no picture."""
+        """What is no image."""
         return [*self.vectors, "actions"]
 
     def place(self, index: int) -> tuple[int, int]:
@@ -78,9 +78,9 @@ class Recording:
         return episode, int(index - self.starts[episode])
 
     def read(
-        self, episode: int, at: slice = slice(None), *, pictures: bool = True
+        self, episode: int, at: slice = slice(None), *, images: bool = True
     ) -> dict[str, Values]:
-        """Read an episode: uint8 pictures, float32 vectors."""
+        """Read an episode: uint8 images, float32 vectors."""
         import h5py  # noqa: PLC0415 (not every process reads the truth)
 
         name = self.episodes[episode]
@@ -99,7 +99,7 @@ class Recording:
             found = {key: source[inner + vectors + key][at] for key in self.vectors}
             found["actions"] = source[inner + actions][at]
             found = {key: value.astype(np.float32) for key, value in found.items()}
-            if pictures:
+            if images:
                 found |= {camera: source[inner + images + camera][at] for camera in self.cameras}
         return found
 
@@ -126,7 +126,7 @@ class Workload:
     seed: int = 0
 
     def frame_steps(self, last: int, step: int) -> Whole:
-        """Which steps of an episode the pictures of a sample are of."""
+        """Which steps of an episode the images of a sample are of."""
         if self.kind == "window":
             return np.minimum(np.arange(step, step + self.length), last)
         if self.kind == "chunk":
@@ -177,7 +177,7 @@ def truth(recording: Recording, workload: Workload, episode: int, step: int) -> 
     if workload.kind == "chunk":
         sample |= {key: found[key][step - low] for key in recording.vectors}
         taken, is_pad = workload.action_steps(last, step)
-        actions = recording.read(episode, pictures=False)["actions"]
+        actions = recording.read(episode, images=False)["actions"]
         sample |= {"actions": actions[taken], "is_pad": is_pad}
     return sample
 
@@ -224,8 +224,8 @@ def verify(
             expected["actions"] = expected["actions"][~expected["is_pad"]]
             sample["actions"] = sample["actions"][~expected["is_pad"]]
         for camera in recording.cameras:
-            pictures = to_bytes(sample[camera], workload, verdict)
-            apart = _apart(pictures, expected[camera], camera, verdict)
+            images = to_bytes(sample[camera], workload, verdict)
+            apart = _apart(images, expected[camera], camera, verdict)
             squares[camera].append(float(np.mean(apart**2)))
         for key in recording.vector_keys:
             apart = _apart(sample[key], expected[key], key, verdict)
@@ -246,13 +246,13 @@ def _apart(given: Values, expected: Values, key: str, verdict: Verdict) -> Value
     return given.astype(np.float64) - expected
 
 
-def to_bytes(pictures: Values, workload: Workload, verdict: Verdict) -> Values:
-    """Bring pictures of any allowed form into uint8, colours last."""
+def to_bytes(images: Values, workload: Workload, verdict: Verdict) -> Values:
+    """Bring images of any allowed form into uint8, channels last."""
     wanted = np.uint8 if workload.output == "u8" else np.float32
-    problem = f"pictures are {pictures.dtype}, not {np.dtype(wanted)}"
-    verdict.expect(problem, pictures.dtype == wanted)
-    if pictures.shape[-1] != 3:
-        pictures = np.moveaxis(pictures, -3, -1)
-    if pictures.dtype == np.uint8:
-        return pictures
-    return np.rint(pictures * 255.0).clip(0, 255).astype(np.uint8)
+    problem = f"images are {images.dtype}, not {np.dtype(wanted)}"
+    verdict.expect(problem, images.dtype == wanted)
+    if images.shape[-1] != 3:
+        images = np.moveaxis(images, -3, -1)
+    if images.dtype == np.uint8:
+        return images
+    return np.rint(images * 255.0).clip(0, 255).astype(np.uint8)

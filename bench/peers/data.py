@@ -5,7 +5,7 @@
     target/peers/data/{lift,aloha}.json    what is in them: see `contract.Recording`
 
 Both are written without compression, as robomimic and ACT write theirs. Lift is the sample that ships with this repository
-unless another file is given. No recording with pictures of 480 × 640 ships here, so without `--aloha` W2 is left out.
+unless another file is given. No recording with images of 480 × 640 ships here, so without `--aloha` W2 is left out.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def main() -> None:
         make_aloha(arguments.aloha)
     elif not (WORK / "data" / "aloha.json").exists():
         print(
-            "data: no recording with pictures of 480 × 640, so W2 is left out and W1 and W3 go on; "
+            "data: no recording with images of 480 × 640, so W2 is left out and W1 and W3 go on; "
             "`make peers ALOHA=episode_0.hdf5` (`data.py --aloha`) adds it",
             file=sys.stderr,
         )

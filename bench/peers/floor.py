@@ -14,12 +14,12 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "target" / "peers"
 FIGURES = {
-    "cpu_us": r"([\d.]+) µs of processor",
+    "cpu_us": r"([\d.]+) µs of cpu",
     "floor_decode_us": r"decode once ([\d.]+) µs",
     "floor_copy_us": r"copy ([\d.]+) µs",
     "floor_ratio": r"([\d.]+) of what was measured",
 }
-# Workload → batch, first and last step of a picture, steps of the actions, plans, parts of the dataset in the pool.
+# Workload → batch, first and last step of an image, steps of the actions, plans, parts of the dataset in the pool.
 CASES = {
     "W1 batch 16": ("lift", 16, range(10), range(10), ("jpeg", "lossless"), (0.1, 1.0)),
     "W1 batch 64": ("lift", 64, range(10), range(10), ("jpeg", "lossless"), (0.1, 1.0)),

@@ -157,7 +157,7 @@ def touch(batch: dict[str, Any], recording: Recording) -> int:
 
 
 def cpu_s() -> float:
-    """Sum up the processor time of this process and of its descendants, dead or alive."""
+    """Sum up the CPU time of this process and of its descendants, dead or alive."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     dead = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = own.ru_utime + own.ru_stime + dead.ru_utime + dead.ru_stime

@@ -140,7 +140,7 @@ def short_table(slots: Slots) -> list[str]:
     workload = "W1:lift:b16:u8"
     base = next(system for system in BASES if slots.has(workload, system))
     lines = [
-        f"| windows of ten steps, two cameras | CPU ms per sample | ÷ {base.removeprefix('kinograph ')} | MB on disk | pictures |",
+        f"| windows of ten steps, two cameras | CPU ms per sample | ÷ {base.removeprefix('kinograph ')} | MB on disk | images |",
         "|---|---|---|---|---|",
     ]
     for system in slots.systems(workload):

@@ -4,7 +4,7 @@
     target/peers/robodm    robodm and the PyAV that it needs, which is not LeRobot's
     target/peers/sysroot   the libraries that FFCV is compiled against, where the machine has none (`sysroot.py`)
 
-Everything is compared on the processor, so torch comes without the 7 GB of its CUDA libraries (`scripts/install_torch.py`); with
+Everything is compared on the CPU, so torch comes without the 7 GB of its CUDA libraries (`scripts/install_torch.py`); with
 `--cuda` they are installed. torchcodec, which LeRobot decodes with, needs FFmpeg's shared libraries (Debian: `apt install ffmpeg`).
 A loader that cannot be installed here is named, and the comparison goes on without it.
 """

@@ -42,7 +42,7 @@ class Policy:
 
     @property
     def cameras(self) -> tuple[str, ...]:
-        """The streams of pictures."""
+        """The streams of images."""
         return tuple(self.model.cameras)  # type: ignore[arg-type]
 
 
@@ -92,7 +92,7 @@ def repeat(source: pathlib.Path, target: pathlib.Path, times: int) -> None:
 
 
 class Hdf5Windows(torch.utils.data.Dataset[Batch]):
-    """Windows of a policy, read with h5py: steps outside of the episode are its first or last frame."""
+    """Samples of a policy, read with h5py: steps outside of the episode are its first or last frame."""
 
     def __init__(self, path: pathlib.Path, policy: Policy) -> None:
         self.path, self.policy = path, policy
@@ -151,7 +151,7 @@ def ours(path: pathlib.Path, policy: Policy) -> kinograph.torch.Loader:
         windows=policy.windows,
         batch_size=policy.batch_size,
         seed=7,
-        # A part of the decoded recording; of pictures that are made smaller, all fit into it.
+        # A part of the decoded recording; of images that are made smaller, all fit into it.
         pool=0.04 if policy.resized else 0.1,
         device="cuda",
         image_size=(policy.resized, policy.resized) if policy.resized else None,
@@ -165,14 +165,14 @@ def endless(loader: kinograph.torch.Loader) -> Iterator[Batch]:
 
 
 def check(path: pathlib.Path, source: pathlib.Path, policy: Policy) -> float:
-    """Compare our first batch with HDF5: numbers exactly, pictures by their mean difference, which is given back."""
+    """Compare our first batch with HDF5: numbers exactly, images by their mean difference, which is given back."""
     by_place = Hdf5Windows(source, policy)
     worst = 0.0
     with ours(path, policy) as loader:
-        windows = loader.order.sources[0].windows
+        windows = loader.order.sources[0].samples
         batch = next(iter(loader))
         for row, drawn in enumerate(loader.order.batch(0)):
-            place = windows.locate(int(drawn["window"]))
+            place = windows.locate(int(drawn["sample"]))
             index = by_place.places.index((windows.dataset[place.episode].id, place.anchor))
             for key, value in by_place[index].items():
                 got = batch[key][row].cpu()

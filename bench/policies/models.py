@@ -4,7 +4,7 @@ bc          a small residual network per camera and an LSTM over ten steps      
 act         ResNet-18 per camera, a transformer that predicts 100 actions at once    480 × 640, two cameras
 diffusion   ResNet-18 per camera and step, a convolutional denoiser of 16 actions    224 × 224, two cameras, two steps
 
-Pictures come as bytes, by pixel, and become floats on the GPU.
+Images come as bytes, by pixel, and become floats on the GPU.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch.nn import functional
 Batch = dict[str, Tensor]
 
 
-def pictures(frames: Tensor) -> Tensor:
-    """Turn bytes by pixel into floats by colour, on the GPU."""
+def images(frames: Tensor) -> Tensor:
+    """Turn bytes by pixel into floats by channel, on the GPU."""
     return frames.movedim(-1, -3).to(torch.bfloat16) / 255 - 0.5
 
 
@@ -65,7 +65,7 @@ class Bc(nn.Module):
         """Give the loss of a batch."""
         samples, steps = batch["actions"].shape[:2]
         seen = [
-            eye(pictures(batch[name]).flatten(0, 1)).mean((2, 3)).unflatten(0, (samples, steps))
+            eye(images(batch[name]).flatten(0, 1)).mean((2, 3)).unflatten(0, (samples, steps))
             for eye, name in zip(self.eyes, self.cameras, strict=True)
         ]
         state = batch["obs/object"].to(torch.bfloat16)
@@ -89,9 +89,7 @@ class Act(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         """Give the loss of a batch."""
-        seen = [
-            self.eye(pictures(batch[name]).flatten(0, 1)).flatten(2).mT for name in self.cameras
-        ]
+        seen = [self.eye(images(batch[name]).flatten(0, 1)).flatten(2).mT for name in self.cameras]
         state = self.state(batch["observations/qpos"].to(torch.bfloat16))
         tokens = torch.cat([*seen, state], dim=1) + self.places
         found = self.transformer(tokens, self.queries.expand(len(tokens), -1, -1))
@@ -134,7 +132,7 @@ class Diffusion(nn.Module):
         actions = batch["actions"].to(torch.bfloat16).mT
         samples = len(actions)
         seen = [
-            eye(pictures(batch[name]).flatten(0, 1)).mean((2, 3)).reshape(samples, -1)
+            eye(images(batch[name]).flatten(0, 1)).mean((2, 3)).reshape(samples, -1)
             for eye, name in zip(self.eyes, self.cameras, strict=True)
         ]
         level = torch.randint(0, 100, (samples,), device=actions.device)

@@ -7,7 +7,7 @@ steps, and what a feed had ready before its turn is used up first. Written to be
     wait             how long the loop stood in `next`: median, 95th and 99th percentile
     gpu              the driver's utilisation, the mean of samples taken ten times a second
 
-Numbers are compared with HDF5 exactly before anything is timed; pictures are JPEG 95 on our side, and their mean difference is printed.
+Numbers are compared with HDF5 exactly before anything is timed; images are JPEG 95 on our side, and their mean difference is printed.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def measure(
     large, packed = prepare(policy.recording, source)
     difference = feeds.check(packed, large, policy)
     print(
-        f"{policy.name}: numbers equal HDF5's, pictures differ by {difference:.2f} of 255 on the mean"
+        f"{policy.name}: numbers equal HDF5's, images differ by {difference:.2f} of 255 on the mean"
     )
     torch.manual_seed(7)
     model = policy.model().to("cuda", torch.bfloat16)

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use kino_codec::{Encoded, FrameType, Frames, Scratch, codec};
-use kino_fuzz::{distances, picture, shuffle, vector};
+use kino_fuzz::{distances, image, shuffle, vector};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     for kind in 0..=u8::MAX {
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 write(&format!("codec_{name}"), &text, kind, &frames, 280)?;
             }
         }
-        let ty = picture(kind);
+        let ty = image(kind);
         let bytes = smooth(ty.frame_bytes(), 1);
         let frame = FrameType::Values(ty);
         let frames = Frames::values(&frame, &bytes)?;

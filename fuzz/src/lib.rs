@@ -181,7 +181,7 @@ pub fn put_length(mut len: usize, page: &mut Vec<u8>) {
     page.push(u8::try_from(len).expect("seven bits"));
 }
 
-/// A type of pictures of distances for every `kind`.
+/// A type of images of distances for every `kind`.
 pub fn distances(kind: u8) -> ValueType {
     let shapes: [&[usize]; 5] = [&[8, 8], &[1, 1], &[9, 7, 1], &[16, 24], &[33, 1]];
     let dtypes = [Dtype::U16, Dtype::F32, Dtype::F16, Dtype::F64];
@@ -209,8 +209,8 @@ pub fn shuffle(kind: u8) -> String {
     }
 }
 
-/// A picture type for every `kind`.
-pub fn picture(kind: u8) -> ValueType {
+/// An image type for every `kind`.
+pub fn image(kind: u8) -> ValueType {
     let shapes: [&[usize]; 8] = [
         &[16, 16, 3],
         &[1, 1, 3],

@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use kino_codec::Scratch;
-use kino_fuzz::{Input, picture};
+use kino_fuzz::{Input, image};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -17,5 +17,5 @@ fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else { return };
     let text = "av1";
     let codec = kino_codec::codec(text).expect("a known codec");
-    SCRATCH.with_borrow_mut(|scratch| input.decode(&*codec, &picture(input.kind), scratch));
+    SCRATCH.with_borrow_mut(|scratch| input.decode(&*codec, &image(input.kind), scratch));
 });

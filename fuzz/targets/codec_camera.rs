@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use kino_codec::Scratch;
-use kino_fuzz::{Input, picture, put_length, zstd_frame};
+use kino_fuzz::{Input, image, put_length, zstd_frame};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -16,7 +16,7 @@ thread_local! {
 fuzz_target!(|data: &[u8]| {
     let Some(mut input) = Input::new(data) else { return };
     let codec = kino_codec::codec("camera").expect("a known codec");
-    let ty = picture(input.kind);
+    let ty = image(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
         input.frames %= 9;

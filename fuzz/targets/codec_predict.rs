@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use kino_codec::Scratch;
-use kino_fuzz::{Input, picture};
+use kino_fuzz::{Input, image};
 use libfuzzer_sys::fuzz_target;
 
 thread_local! {
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else { return };
     let text = "predict";
     let codec = kino_codec::codec(text).expect("a known codec");
-    let ty = picture(input.kind);
+    let ty = image(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
         input.wrapped(1, Some(ty.frame_bytes()), scratch, |input, scratch| {

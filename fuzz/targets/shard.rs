@@ -40,7 +40,7 @@ static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         streams: vec![
             values("a", Dtype::U8, &[]),
             values("b", Dtype::U8, &[]),
-            values("picture", Dtype::U8, &[1 << 14, 1 << 10, 3]),
+            values("image", Dtype::U8, &[1 << 14, 1 << 10, 3]),
             values("nothing", Dtype::F32, &[0]),
             text,
         ],

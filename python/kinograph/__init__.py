@@ -19,11 +19,11 @@ Writing:
 
 Training samples, and the order in which they come:
 
-    >>> windows = ds.windows({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
-    >>> windows[0]["actions"].shape
+    >>> samples = ds.samples({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
+    >>> samples[0]["actions"].shape
     (8, 7)
-    >>> order = ds.order(windows, batch_size=32, seed=7)
-    >>> order[0:32]["window"].shape
+    >>> order = ds.order(samples, batch_size=32, seed=7)
+    >>> order[0:32]["sample"].shape
     (32,)
 
 Every error about data or values is a ``KinographError``; a wrong Python type may also raise ``TypeError``.
@@ -48,9 +48,9 @@ from kinograph._lengths import LengthOrder
 from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._profile import Profile, profile
+from kinograph._samples import Samples, Window
 from kinograph._stream import Stream
 from kinograph._verify import verify
-from kinograph._windows import Window, Windows
 from kinograph._writer import Writer
 
 __version__ = _core.VERSION
@@ -66,12 +66,12 @@ __all__ = [
     "NotFoundError",
     "Order",
     "Profile",
+    "Samples",
     "Source",
     "StorageError",
     "Stream",
     "UnsupportedError",
     "Window",
-    "Windows",
     "Writer",
     "__version__",
     "doctor",

@@ -28,7 +28,7 @@ _DTYPES = {
     **{f"f{size}": f"float{size * 8}" for size in (2, 4, 8)},
 }
 
-_PICTURES = ("depth", "image")
+_IMAGES = ("depth", "image")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Times:
 def to_streams(
     streams: Mapping[str, Any], times: Times, kinds: Mapping[str, str]
 ) -> list[_core.StreamArgs]:
-    """Turn an episode's streams into what the core takes: small streams first, pictures last."""
+    """Turn an episode's streams into what the core takes: small streams first, images last."""
     if not isinstance(streams, Mapping):
         raise InvalidArgumentError(
             f"the streams of an episode are a dict of arrays by name, not {type(streams).__name__}"
@@ -71,7 +71,7 @@ def to_streams(
                 )
     frames = {name: to_frames(name, value, kinds.get(name)) for name, value in streams.items()}
     _check_lengths(frames, times)
-    ordered = sorted(frames, key=lambda name: frames[name].kind in _PICTURES)
+    ordered = sorted(frames, key=lambda name: frames[name].kind in _IMAGES)
     return [_stream_args(name, frames[name], times) for name in ordered]
 
 
@@ -167,7 +167,7 @@ def _file_frames(name: str, files: Sequence[bytes], kind: str | None) -> Frames:
         shape = _core.jpeg_shape(files[0])
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"stream `{name}` is bytes, and not JPEG files that can be carried: {error}; decode pictures to arrays, and bytes of text to str"
+            f"stream `{name}` is bytes, and not JPEG files that can be carried: {error}; decode images to arrays, and bytes of text to str"
         ) from None
     return Frames("image", "uint8", shape, len(files), None, [bytes(file) for file in files])
 

@@ -26,9 +26,9 @@ from kinograph._requests import (
     to_request,
     to_selection,
 )
+from kinograph._samples import Masks, Samples, WindowSpec
 from kinograph._stream import is_number, to_dtype
 from kinograph._table import EpisodeTable
-from kinograph._windows import Masks, Windows, Wish
 
 _Value = TypeVar("_Value")
 
@@ -130,9 +130,9 @@ class Dataset:
             )
         return self._stats
 
-    def windows(  # noqa: PLR0913 (each is a keyword of its own)
+    def samples(  # noqa: PLR0913 (each is a keyword of its own)
         self,
-        windows: Mapping[str, Wish] | None = None,
+        windows: Mapping[str, WindowSpec] | None = None,
         *,
         anchor: str | float | None = None,
         drop_first: int = 0,
@@ -150,33 +150,33 @@ class Dataset:
         split: str | Sequence[str] | None = None,
         episodes: Iterable[int | str] | None = None,
         filter: str | None = None,  # noqa: A002 (the word of the episode table)
-    ) -> Windows:
+    ) -> Samples:
         """Say what a training sample is; gives the list of all samples, of which each is read when asked for.
 
         In seconds around the anchor (floats), in steps of it (whole numbers, such as a ``range``), or as a
         :class:`Window` that says more:
 
-        >>> windows = ds.windows({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
-        >>> sample = windows[0]
+        >>> samples = ds.samples({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
+        >>> sample = samples[0]
         >>> sample["obs/agentview_image"].shape, sample["obs/agentview_image_is_pad"]
         ((2, 32, 24, 3), array([ True, False]))
 
         ``anchor`` is the stream whose frames are the samples (by default that of the first window with steps, or
         else with seconds), a rate in Hz, or ``"episode"`` for whole episodes:
 
-        >>> len(ds.windows({"actions": kinograph.Window(whole=True)}))
+        >>> len(ds.samples({"actions": kinograph.Window(whole=True)}))
         2
 
         In LeRobot's words, or in robomimic's; ``keys`` are the streams that are wanted:
 
-        >>> windows = ds.windows(delta_timestamps={"actions": [0.0, 0.05]}, keys=["obs/joints", "actions"])
-        >>> windows = ds.windows(seq_length=10, frame_stack=2, keys=["obs/joints", "actions"], masks="pad_mask")
-        >>> windows[0]["pad_mask"].shape
+        >>> samples = ds.samples(delta_timestamps={"actions": [0.0, 0.05]}, keys=["obs/joints", "actions"])
+        >>> samples = ds.samples(seq_length=10, frame_stack=2, keys=["obs/joints", "actions"], masks="pad_mask")
+        >>> samples[0]["pad_mask"].shape
         (11, 1)
 
         ``split``, ``episodes`` and ``filter`` choose the episodes:
 
-        >>> len(ds.windows({"actions": [0.0]}, split="train", filter="frames >= 20"))
+        >>> len(ds.samples({"actions": [0.0]}, split="train", filter="frames >= 20"))
         40
 
         What cannot be served is refused here, with the stream, the value and the nearest legal one.
@@ -223,11 +223,11 @@ class Dataset:
             "drop_last": to_whole("drop_last", drop_last),
             "masks": to_word("masks", masks, get_args(Masks)),
         }
-        return Windows(self, request, to_selection(self, split, episodes, filter))
+        return Samples(self, request, to_selection(self, split, episodes, filter))
 
     def order(  # noqa: PLR0913 (each is a keyword of its own)
         self,
-        windows: Mapping[str, Wish] | Windows | None = None,
+        samples: Mapping[str, WindowSpec] | Samples | None = None,
         *,
         batch_size: int,
         seed: int = 0,
@@ -239,7 +239,7 @@ class Dataset:
         episode_weights: Sequence[float] | None = None,
         **request: Any,  # noqa: ANN401 (the words of `windows`)
     ) -> Order:
-        """Say which sample comes when; takes the words of :meth:`windows`, or windows that are there.
+        """Say which sample comes when; takes the words of :meth:`samples`, or samples that exist already.
 
         >>> order = ds.order({"actions": range(8)}, batch_size=16, seed=7, split="train")
         >>> order.batch(0, rank=0, world_size=2).shape
@@ -247,12 +247,12 @@ class Dataset:
 
         See :class:`Order` for what it promises, and for mixtures of datasets.
         """
-        if not isinstance(windows, Windows):
-            windows = self.windows(windows, **request)
+        if not isinstance(samples, Samples):
+            samples = self.samples(samples, **request)
         elif request:
             raise said_twice(request)
         return Order(
-            Source(windows=windows, episode_weights=episode_weights),
+            Source(samples=samples, episode_weights=episode_weights),
             batch_size=batch_size,
             seed=seed,
             shuffle=shuffle,
@@ -344,7 +344,7 @@ class StreamSummary:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StreamStats:
-    """Statistics of a stream: one number per element of a vector or per colour of a picture.
+    """Statistics of a stream: one number per element of a vector or per channel of an image.
 
     The arrays broadcast against frames, so ``(frames - stats.mean) / np.maximum(stats.std, 1e-6)`` works as it stands.
     Values that are not finite are counted in ``nonfinite`` and otherwise left out.
@@ -366,7 +366,7 @@ class StreamStats:
     @classmethod
     def _from_arrays(cls, stats: dict[str, Any], shape: tuple[int, ...]) -> StreamStats:
         names = [field.name for field in dataclasses.fields(cls) if field.name != "frames"]
-        # One number per element has the shape of a frame; one per colour, or one in all, lines up with its end.
+        # One number per element has the shape of a frame; one per channel, or one in all, lines up with its end.
         per_element = len(stats["mean"]) == math.prod(shape)
         arrays = {name: stats[name].reshape(shape if per_element else -1) for name in names}
         # Unsigned 64-bit numbers turn into floats when they meet others.

@@ -1,6 +1,6 @@
 """Batches of whole episodes: of similar length, or under a budget of frames.
 
-    order = kinograph.LengthOrder(windows, frames=2000, seed=7)
+    order = kinograph.LengthOrder(samples, frames=2000, seed=7)
     for batch in order.batches(): ...            positions of episodes, by rising length
 
 The same promises as of :class:`kinograph.Order`: a function of the seed, the same on any number of ranks, resumable.
@@ -19,7 +19,7 @@ from kinograph import _core
 from kinograph._arguments import LAST_INDEX, U32, U64, to_whole, to_word
 from kinograph._errors import InvalidArgumentError
 from kinograph._order import Tail, to_json
-from kinograph._windows import Windows
+from kinograph._samples import Samples
 
 
 class LengthOrder:
@@ -29,18 +29,18 @@ class LengthOrder:
     ``ranks`` batches of similar cost, one or more for each rank: give the largest number of ranks that will ever train. ``spread``
     episodes are sorted together: more waste less, fewer mix better.
 
-    >>> windows = ds.windows({"actions": kinograph.Window(whole=True)})
-    >>> order = kinograph.LengthOrder(windows, frames=100, seed=7)
+    >>> samples = ds.samples({"actions": kinograph.Window(whole=True)})
+    >>> order = kinograph.LengthOrder(samples, frames=100, seed=7)
     >>> batch = next(order.batches())
-    >>> sorted(windows[i]["actions"].shape for i in batch)
+    >>> sorted(samples[i]["actions"].shape for i in batch)
     [(40, 7), (50, 7)]
     """
 
-    __slots__ = ("_core", "_place", "_settings", "_windows")
+    __slots__ = ("_core", "_place", "_samples", "_settings")
 
     def __init__(  # noqa: PLR0913 (each is a keyword of its own)
         self,
-        windows: Windows,
+        samples: Samples,
         *,
         batch_size: int | None = None,
         frames: int | None = None,
@@ -54,9 +54,9 @@ class LengthOrder:
             raise InvalidArgumentError(
                 "give `batch_size` (episodes) or `frames` (a budget), one of them"
             )
-        if not isinstance(windows, Windows) or (windows.counts != 1).any():
+        if not isinstance(samples, Samples) or (samples.counts != 1).any():
             raise InvalidArgumentError(
-                "an order by length takes windows with one sample per episode: ds.windows({'actions': kinograph.Window(whole=True)})"
+                "an order by length takes samples with one sample per episode: ds.samples({'actions': kinograph.Window(whole=True)})"
             )
         self._settings = {
             "seed": to_whole("seed", seed, most=U64),
@@ -66,14 +66,14 @@ class LengthOrder:
             "tail": to_word("tail", tail, get_args(Tail)),
             "oversize": "alone" if oversize_alone else "refuse",
         }
-        self._windows = windows
-        self._core = _core.LengthOrder(windows._core, json.dumps(self._settings))
+        self._samples = samples
+        self._core = _core.LengthOrder(samples._core, json.dumps(self._settings))
         self._place = (0, 0)
 
     @property
-    def windows(self) -> Windows:
+    def samples(self) -> Samples:
         """What is ordered: one sample per episode."""
-        return self._windows
+        return self._samples
 
     @property
     def epoch(self) -> int:
@@ -85,7 +85,7 @@ class LengthOrder:
         return self._core.batches_in(to_whole("epoch", epoch, most=LAST_INDEX))
 
     def batches(self, *, rank: int = 0, world_size: int = 1) -> Iterator[npt.NDArray[np.int64]]:
-        """Go through a rank's batches, endlessly: the positions of the episodes among the windows."""
+        """Go through a rank's batches, endlessly: the positions of the episodes among the samples."""
         ranks = to_whole("world_size", world_size, least=1)
         own = to_whole("rank", rank, most=ranks - 1)
         while True:
@@ -111,10 +111,10 @@ class LengthOrder:
         self._settings["seed"] = self._core.seed()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reorder, (self._windows, self._settings, self._place)
+        return _reorder, (self._samples, self._settings, self._place)
 
     def __repr__(self) -> str:
-        return f"LengthOrder({len(self._windows.episodes)} episodes, seed {self._core.seed()})"
+        return f"LengthOrder({len(self._samples.episodes)} episodes, seed {self._core.seed()})"
 
 
 def _to_batching(batch_size: int | None, frames: int | None) -> dict[str, dict[str, int]]:
@@ -123,9 +123,9 @@ def _to_batching(batch_size: int | None, frames: int | None) -> dict[str, dict[s
     return {"budget": {"frames": to_whole("frames", frames, least=1, most=U64)}}
 
 
-def _reorder(windows: Windows, settings: dict[str, Any], place: tuple[int, int]) -> LengthOrder:
+def _reorder(samples: Samples, settings: dict[str, Any], place: tuple[int, int]) -> LengthOrder:
     """Make an order again that was pickled."""
     order = LengthOrder.__new__(LengthOrder)
-    order._windows, order._settings, order._place = windows, settings, place
-    order._core = _core.LengthOrder(windows._core, json.dumps(settings))
+    order._samples, order._settings, order._place = samples, settings, place
+    order._core = _core.LengthOrder(samples._core, json.dumps(settings))
     return order

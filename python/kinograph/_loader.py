@@ -6,7 +6,7 @@
     loader.state_dict()                            resume at the very next batch, on any number of ranks
     print(loader.report())                         which stage is slow, and by how much
 
-What is a sample is said as in ``ds.windows``, which one comes when as in ``ds.order``. ``kinograph.numpy`` and
+What is a sample is said as in ``ds.samples``, which one comes when as in ``ds.order``. ``kinograph.numpy`` and
 ``kinograph.torch`` have it under their own arrays.
 """
 
@@ -32,7 +32,7 @@ from kinograph._loop import Loop
 from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import Order, Source, Tail, to_pool
-from kinograph._windows import Windows
+from kinograph._samples import Samples
 
 Layout: TypeAlias = Literal["hwc", "chw"]
 OnError: TypeAlias = Literal["raise", "skip"]
@@ -43,7 +43,7 @@ _Array = TypeVar("_Array")
 
 # What is trained on: a dataset or where it lies, windows of one, or a mixture.
 Trained: TypeAlias = (
-    "str | os.PathLike[str] | Dataset | Windows | Source | Sequence[Windows | Source]"
+    "str | os.PathLike[str] | Dataset | Samples | Source | Sequence[Samples | Source]"
 )
 
 
@@ -87,7 +87,7 @@ class BaseLoader(Measured, Generic[_Array]):
         image_crop: Sides | None = None,
         random_crop: bool = False,
         normalize: Normalize | None = None,
-        **request: Any,  # noqa: ANN401 (the words of `ds.windows`)
+        **request: Any,  # noqa: ANN401 (the words of `ds.samples`)
     ) -> None:
         self._rank = to_whole("rank", rank)
         self._world_size = to_whole("world_size", world_size, least=1)
@@ -308,7 +308,7 @@ class BaseLoader(Measured, Generic[_Array]):
             self._trace_with(self._tracing)
         return self._core
 
-    def _to_core(self) -> tuple[list[list[_core.Windows]], str]:
+    def _to_core(self) -> tuple[list[list[_core.Samples]], str]:
         """Write windows and options as the core reads them, for a start at the order's place."""
         windows = [
             [source.variant(number)._core for number in range(len(source.curriculum) + 1)]
@@ -337,14 +337,14 @@ class BaseLoader(Measured, Generic[_Array]):
             if "bytes" not in budget:
                 raise InvalidArgumentError(f"memory is {memory!r}; give bytes, such as '4GB'")
             return int(budget["bytes"])
-        sizes = np.concatenate([source.windows._core.sizes() for source in self._order.sources])
-        wish = {} if pool is None else to_pool(pool)
-        if "episodes" in wish:
-            largest = np.sort(sizes)[::-1][: int(wish["episodes"])]
+        sizes = np.concatenate([source.samples._core.sizes() for source in self._order.sources])
+        request = {} if pool is None else to_pool(pool)
+        if "episodes" in request:
+            largest = np.sort(sizes)[::-1][: int(request["episodes"])]
             return two_of(int(largest.sum()))
-        if "fraction" in wish:
-            return two_of(int(sizes.sum() * wish["fraction"]) + int(sizes.max()))
-        return two_of(int(wish.get("bytes", 1 << 30)))
+        if "fraction" in request:
+            return two_of(int(sizes.sum() * request["fraction"]) + int(sizes.max()))
+        return two_of(int(request.get("bytes", 1 << 30)))
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
         raise NotImplementedError
@@ -374,25 +374,25 @@ def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN40
     return array
 
 
-def to_windows(
-    dataset: str | os.PathLike[str] | Dataset | Windows, request: dict[str, Any]
-) -> Windows:
+def to_samples(
+    dataset: str | os.PathLike[str] | Dataset | Samples, request: dict[str, Any]
+) -> Samples:
     """Make windows by the words of a request, or take those that are there."""
-    if isinstance(dataset, Windows):
+    if isinstance(dataset, Samples):
         if request:
             raise said_twice(request)
         return dataset
     if isinstance(dataset, Dataset):
-        return dataset.windows(**request)
-    return Dataset(dataset).windows(**request)
+        return dataset.samples(**request)
+    return Dataset(dataset).samples(**request)
 
 
 def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:
-    if isinstance(dataset, str | os.PathLike | Dataset | Windows):
-        return [Source(windows=to_windows(dataset, request))]
+    if isinstance(dataset, str | os.PathLike | Dataset | Samples):
+        return [Source(samples=to_samples(dataset, request))]
     if request:
         raise said_twice(request)
     one = isinstance(dataset, Source)
     listed = [dataset] if one else to_list("dataset", dataset, "windows")
     # What is neither is refused by the order.
-    return [Source(windows=each) if isinstance(each, Windows) else each for each in listed]  # type: ignore[misc]
+    return [Source(samples=each) if isinstance(each, Samples) else each for each in listed]  # type: ignore[misc]

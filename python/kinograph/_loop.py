@@ -6,7 +6,7 @@
 A step goes from asking for a batch to asking for the next; the first one is kept apart, because everyone waits for the first
 batch. Compute is what the loop marks; if it marks nothing, all that is not waiting.
 
-Waits are times of the processor. Compute is timed by a clock: the processor's, or that of a GPU, whose marks are times only
+Waits are times of the CPU. Compute is timed by a clock: the CPU's, or that of a GPU, whose marks are times only
 when it has come to them. Nobody waits for that: marks are looked at when it costs nothing.
 """
 
@@ -48,10 +48,10 @@ class Clock(Protocol):
         """From one mark to a later one; both are past."""
 
 
-class ProcessorClock:
-    """The processor's own clock, on which every mark is past."""
+class CpuClock:
+    """The CPU's own clock, on which every mark is past."""
 
-    name = "processor"
+    name = "cpu"
 
     def mark(self) -> float:
         """Take the time."""
@@ -93,7 +93,7 @@ class LoopReport:
     compute_ratio: float = 1.0
     utilisation: float = 1.0
     is_marked: bool = False
-    clock: str = "processor"
+    clock: str = "cpu"
     pending: int = 0
     wait: Spread = Spread()
     compute: Spread = Spread()
@@ -110,7 +110,7 @@ class Loop:
     """Measures a training loop; whoever hands batches over calls :meth:`took`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._clock: Clock = clock or ProcessorClock()
+        self._clock: Clock = clock or CpuClock()
         # A report may be asked for by another thread.
         self._lock = threading.Lock()
         #: Where the times of marks go as well, while a trace is made: name, start, end.

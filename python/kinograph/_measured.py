@@ -104,7 +104,7 @@ class Measured:
             tracing.begin(self._core)
 
     def _to_clock(self) -> Clock | None:
-        """Make what times compute; the processor's clock if nothing else does."""
+        """Make what times compute; the CPU's clock if nothing else does."""
         return None
 
     def _caller(self) -> str | None:

@@ -46,10 +46,10 @@ def to_scales(
     """Find what each key is normalised with; statistics are those of all frames of all datasets together."""
     if normalize is None:
         return {}
-    streams = {window["key"]: window["stream"] for window in sources[0].windows.request["windows"]}
+    streams = {window["key"]: window["stream"] for window in sources[0].samples.request["windows"]}
     if isinstance(normalize, str):
         method = to_word("normalize", normalize, get_args(Method))
-        known = sources[0].windows.dataset.streams
+        known = sources[0].samples.dataset.streams
         keys = [
             key
             for key, stream in streams.items()
@@ -71,7 +71,7 @@ def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[st
     if key not in streams:
         raise InvalidArgumentError(f"no key `{key}` to normalise; there are {', '.join(streams)}")
     place = f"normalize of `{key}`"
-    stream = sources[0].windows.dataset.streams[streams[key]]
+    stream = sources[0].samples.dataset.streams[streams[key]]
     if stream.dtype is None:
         raise InvalidArgumentError(f"{place}: it is text, which has no numbers")
     if isinstance(how, tuple | list) and len(how) == 2:
@@ -103,8 +103,8 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
     """Merge the statistics of a key over the datasets of all sources, each frame of each dataset once."""
     parts: dict[str, StreamStats] = {}
     for source in sources:
-        dataset: Dataset = source.windows.dataset
-        windows = source.windows.request["windows"]
+        dataset: Dataset = source.samples.dataset
+        windows = source.samples.request["windows"]
         # A key that another source lacks is refused when the loader starts, in the words of that check.
         for stream in (window["stream"] for window in windows if window["key"] == key):
             parts[dataset.id] = dataset.stats[stream]
@@ -129,9 +129,9 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
 
 
 def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArray[np.float64]:
-    """Take a number per colour of a camera, or per element; one number stands for all."""
+    """Take a number per channel of a camera, or per element; one number stands for all."""
     shape = stream.shape[-1:] if _is_camera(stream) else stream.shape
-    what = "colours" if _is_camera(stream) else "elements"
+    what = "channels" if _is_camera(stream) else "elements"
     try:
         array: npt.NDArray[np.float64] = np.broadcast_to(
             np.asarray(numbers, dtype=np.float64), shape

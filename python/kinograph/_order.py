@@ -1,7 +1,7 @@
 """The order: which sample comes when, as a function of the seed alone.
 
     order = ds.order({"actions": range(10)}, batch_size=64, seed=7)
-    order[0:64]["window"]                      the windows of the first global batch
+    order[0:64]["sample"]                      the samples of the first global batch
     order.batch(3, rank=1, world_size=4)       what rank 1 of 4 sees at step 3
     order.state_dict()                         a few hundred bytes, the same on every rank
 
@@ -24,13 +24,13 @@ import numpy.typing as npt
 from kinograph import _core
 from kinograph._arguments import LAST_INDEX, U64, to_list, to_number, to_whole, to_word
 from kinograph._errors import InvalidArgumentError, NotFoundError
+from kinograph._samples import Field, Samples
 from kinograph._stream import is_number
-from kinograph._windows import Field, Windows
 
 Tail: TypeAlias = Literal["carry", "drop", "pad"]
 
-# One sample of an order: which source, which packing of it, the source's epoch, the window's number.
-SAMPLE_DTYPE = np.dtype([("source", "i4"), ("variant", "i4"), ("epoch", "i8"), ("window", "i8")])
+# One sample of an order: which source, which packing of it, the source's epoch, the sample's index.
+SAMPLE_DTYPE = np.dtype([("source", "i4"), ("variant", "i4"), ("epoch", "i8"), ("sample", "i8")])
 
 # The largest batch.
 _MOST_SAMPLES = 1 << 20
@@ -50,41 +50,41 @@ _UNITS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
-    """One dataset of a mixture: its windows, its share of the samples, and how it changes with time.
+    """One dataset of a mixture: its samples, its share of the samples, and how it changes with time.
 
-    ``episode_weights`` has a number per chosen episode: 2.0 shows each of its windows twice per epoch, 0.0 never.
-    ``curriculum`` maps epochs, from 1 on, to windows of other packings of the same episodes: from that epoch on,
-    samples are read there. A sample's ``variant`` is 0 for ``windows`` and counts on through the curriculum.
+    ``episode_weights`` has a number per chosen episode: 2.0 shows each of its samples twice per epoch, 0.0 never.
+    ``curriculum`` maps epochs, from 1 on, to samples of other packings of the same episodes: from that epoch on,
+    samples are read there. A sample's ``variant`` is 0 for ``samples`` and counts on through the curriculum.
     """
 
-    windows: Windows
+    samples: Samples
     weight: float = 1.0
     episode_weights: Sequence[float] | npt.NDArray[Any] | None = None
-    curriculum: Mapping[int, Windows] = dataclasses.field(default_factory=dict)
+    curriculum: Mapping[int, Samples] = dataclasses.field(default_factory=dict)
 
-    def variant(self, number: SupportsIndex) -> Windows:
-        """Give the windows that a sample's ``variant`` stands for."""
+    def variant(self, number: SupportsIndex) -> Samples:
+        """Give the samples that a sample's ``variant`` stands for."""
         epochs = sorted(self.curriculum)
         place = to_whole("variant", number, most=len(epochs))
-        return self.curriculum[epochs[place - 1]] if place else self.windows
+        return self.curriculum[epochs[place - 1]] if place else self.samples
 
 
 class Order:
-    """Which window comes at which global index; endless, and never in need of a reset.
+    """Which sample comes at which global index; endless, and never in need of a reset.
 
     ``batch_size`` counts the samples of all ranks together. ``pool`` bounds what has to be decoded at a time: bytes
     (``"4GB"``, or a whole number), a fraction of the dataset (``0.25``) or ``"200 episodes"``; without one, or with one that holds everything,
-    all windows are shuffled exactly. ``by_shard`` fills a pool with whole shards, so that few files are open. ``lanes`` cuts a batch into parts that read episodes of their own, so that with as many ranks no two
+    all samples are shuffled exactly. ``by_shard`` fills a pool with whole shards, so that few files are open. ``lanes`` cuts a batch into parts that read episodes of their own, so that with as many ranks no two
     decode the same episode. ``tail`` says what happens where an epoch does not end with a batch: ``"carry"`` goes on
-    with the next epoch, ``"drop"`` leaves the last windows out, ``"pad"`` repeats some.
+    with the next epoch, ``"drop"`` drops the last samples, ``"pad"`` repeats some.
 
     >>> order = ds.order({"actions": range(10)}, batch_size=32, seed=7)
     >>> order
     Order(90 samples per epoch in batches of 32, seed 7, global shuffle)
-    >>> sorted(order[0:90]["window"]) == list(range(90))
+    >>> sorted(order[0:90]["sample"]) == list(range(90))
     True
-    >>> whole = order.batch(1)["window"]
-    >>> ranks = [order.batch(1, rank=rank, world_size=4)["window"] for rank in range(4)]
+    >>> whole = order.batch(1)["sample"]
+    >>> ranks = [order.batch(1, rank=rank, world_size=4)["sample"] for rank in range(4)]
     >>> np.array_equal(np.concatenate(ranks), whole)
     True
     >>> order.read(0)["actions"].shape
@@ -105,7 +105,7 @@ class Order:
 
     def __init__(  # noqa: PLR0913 (each is a keyword of its own)
         self,
-        sources: Windows | Source | Sequence[Windows | Source],
+        sources: Samples | Source | Sequence[Samples | Source],
         *,
         batch_size: int,
         seed: int = 0,
@@ -116,8 +116,8 @@ class Order:
         tail: Tail = "carry",
         epoch_size: int | None = None,
     ) -> None:
-        listed = [sources] if isinstance(sources, Windows | Source) else sources
-        self._sources = [_to_source(one) for one in to_list("sources", listed, "windows")]
+        listed = [sources] if isinstance(sources, Samples | Source) else sources
+        self._sources = [_to_source(one) for one in to_list("sources", listed, "samples")]
         self._settings = {
             "seed": to_whole("seed", seed, most=U64),
             "batch": to_whole("batch_size", batch_size, least=1, most=_MOST_SAMPLES),
@@ -206,8 +206,8 @@ class Order:
     def read(self, index: SupportsIndex) -> dict[str, Field]:
         """Read the sample at a global index, from its source and its packing."""
         sample = self[index]
-        windows = self._sources[sample["source"]].variant(sample["variant"])
-        return windows[sample["window"]]
+        samples = self._sources[sample["source"]].variant(sample["variant"])
+        return samples[sample["sample"]]
 
     def draw(self, index: int, operation: str) -> int:
         """Draw 64 random bits for an operation on the sample at an index: the same whoever asks, and after a restart.
@@ -280,15 +280,15 @@ def to_json(state: Mapping[str, Any]) -> str:
 
 
 def _to_source(one: object) -> Source:
-    source = Source(windows=one) if isinstance(one, Windows) else one
+    source = Source(samples=one) if isinstance(one, Samples) else one
     if not isinstance(source, Source):
         raise InvalidArgumentError(
-            f"a source is kinograph.Windows or kinograph.Source, not {type(one).__name__}; `ds.windows(...)` makes windows"
+            f"a source is kinograph.Samples or kinograph.Source, not {type(one).__name__}; `ds.samples(...)` makes them"
         )
-    for windows in (source.windows, *source.curriculum.values()):
-        if not isinstance(windows, Windows):
+    for samples in (source.samples, *source.curriculum.values()):
+        if not isinstance(samples, Samples):
             raise InvalidArgumentError(
-                f"a source has kinograph.Windows, not {type(windows).__name__}; `ds.windows(...)` makes them"
+                f"a source has kinograph.Samples, not {type(samples).__name__}; `ds.samples(...)` makes them"
             )
     return source
 
@@ -307,7 +307,7 @@ def _to_core_source(source: Source) -> tuple[Any, ...]:
         for epoch, other in sorted(source.curriculum.items())
     ]
     return (
-        source.windows._core,
+        source.samples._core,
         to_number("the weight of a source", source.weight),
         weights,
         curriculum,

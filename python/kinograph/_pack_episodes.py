@@ -82,7 +82,7 @@ def _add(writer: Writer, number: int, episode: Mapping[str, Any]) -> None:
 
 
 def _find_defects(name: str, streams: object, on_defect: OnDefect) -> list[Defect]:
-    """NaN in numbers; in depth pictures it is a hole, as everywhere."""
+    """NaN in numbers; in depth images it is a hole, as everywhere."""
     if not isinstance(streams, Mapping):
         return []
     dropped = on_defect == "drop-episode"

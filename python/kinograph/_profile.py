@@ -181,7 +181,7 @@ def _verdict(report: LoopReport) -> str:
 
 
 def _to_clock(device: object) -> Clock | None:
-    """Take the clock of a GPU; for all else the processor's will do."""
+    """Take the clock of a GPU; for all else the CPU's will do."""
     if not str(device).startswith("cuda"):
         return None
     # Here, because only those who have torch can have such a device.

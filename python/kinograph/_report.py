@@ -43,10 +43,10 @@ class Shown:
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Give one page with tables and plots, which needs nothing from elsewhere; written to a file too if a path is given."""
-        return _put(path, _core.report_page(json.dumps(self._measured()), True))
+        return _put(path, _core.report_html(json.dumps(self._measured()), True))
 
     def _repr_html_(self) -> str:
-        return _core.report_page(json.dumps(self._measured()), False)
+        return _core.report_html(json.dumps(self._measured()), False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +76,8 @@ class Report(Shown):
     frames_used: int = 0
     stored_bytes_used: int = 0
     substituted: int = 0
-    pool_hits: int = 0
-    pool_misses: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
     reads_queued: int = 0
     work_queued: int = 0
     pool_bytes: int = 0

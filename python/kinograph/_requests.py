@@ -12,8 +12,8 @@ import numpy as np
 from kinograph import _core
 from kinograph._arguments import to_list, to_number, to_whole
 from kinograph._errors import InvalidArgumentError, NotFoundError
+from kinograph._samples import Window, WindowSpec
 from kinograph._stream import is_number
-from kinograph._windows import Window, Wish
 
 if TYPE_CHECKING:
     from kinograph._dataset import Dataset
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 def to_request(
     dataset: Dataset,
-    windows: Mapping[str, Wish] | None,
+    windows: Mapping[str, WindowSpec] | None,
     anchor: str | float | None,
 ) -> dict[str, Any]:
-    """Write a request of ``ds.windows({...})`` in the core's words."""
+    """Write a request of ``ds.samples({...})`` in the core's words."""
     if not (windows is None or isinstance(windows, Mapping)):
         raise InvalidArgumentError(
             f"windows is {windows!r}; give a dict of moments by stream, such as {{'actions': range(8)}}"
@@ -33,9 +33,9 @@ def to_request(
         raise InvalidArgumentError(
             f"no windows are asked for; name streams, such as {{{next(iter(dataset.streams), 'actions')!r}: [0.0]}}"
         )
-    wishes = [_to_window(key, wish)._to_json(key) for key, wish in windows.items()]
+    requests = [_to_window(key, request)._to_json(key) for key, request in windows.items()]
     if anchor is None:
-        place: Any = _default_anchor(wishes)
+        place: Any = _default_anchor(requests)
     elif anchor == "episode":
         place = "episode"
     elif isinstance(anchor, str):
@@ -43,8 +43,8 @@ def to_request(
     else:
         place = {"rate_hz": _to_rate(anchor)}
     if place == "episode":
-        _refuse_steps(wishes)
-    return {"anchor": place, "windows": wishes}
+        _refuse_steps(requests)
+    return {"anchor": place, "windows": requests}
 
 
 def robomimic_request(
@@ -155,34 +155,34 @@ def check_words(ways: Mapping[str, bool], words: Mapping[str, bool]) -> None:
             )
 
 
-def _to_window(key: str, wish: Wish) -> Window:
-    if isinstance(wish, Window):
-        return wish
-    if isinstance(wish, Sequence | np.ndarray) and not isinstance(wish, str):
+def _to_window(key: str, request: WindowSpec) -> Window:
+    if isinstance(request, Window):
+        return request
+    if isinstance(request, Sequence | np.ndarray) and not isinstance(request, str):
         # As in `stream[10:20]` and `stream[0.5:1.0]`: whole numbers count, floats are seconds.
-        moments = list(wish)
+        moments = list(request)
         if all(is_number(moment) for moment in moments):
             return Window(steps=moments)
         return Window(seconds=_to_seconds(f"window `{key}`", moments))
     raise InvalidArgumentError(
-        f"window `{key}` is {wish!r}; give a list of seconds (floats), a range of steps, or a kinograph.Window"
+        f"window `{key}` is {request!r}; give a list of seconds (floats), a range of steps, or a kinograph.Window"
     )
 
 
-def _default_anchor(wishes: list[dict[str, Any]]) -> Any:  # noqa: ANN401 (a value of JSON)
+def _default_anchor(requests: list[dict[str, Any]]) -> Any:  # noqa: ANN401 (a value of JSON)
     """Take the stream whose frames the steps count: `{"camera": [-0.1, 0.0], "action": range(8)}` means actions."""
     for kind in ("steps", "times_ns"):
-        for wish in wishes:
-            if kind in wish["at"]:
-                return {"stream": wish["stream"]}
+        for request in requests:
+            if kind in request["at"]:
+                return {"stream": request["stream"]}
     return "episode"
 
 
-def _refuse_steps(wishes: list[dict[str, Any]]) -> None:
-    for wish in wishes:
-        if "steps" in wish["at"]:
+def _refuse_steps(requests: list[dict[str, Any]]) -> None:
+    for request in requests:
+        if "steps" in request["at"]:
             raise InvalidArgumentError(
-                f"window `{wish['key']}` has steps such as {wish['at']['steps'][:1]}, but the anchor is the episode, which has no "
+                f"window `{request['key']}` has steps such as {request['at']['steps'][:1]}, but the anchor is the episode, which has no "
                 "neighbours; give seconds (floats), or Window(whole=True) or Window(last=True)"
             )
 

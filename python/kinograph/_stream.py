@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kinograph import _core
     from kinograph._episode import Episode
 
-# What reading gives: an array for numbers and pictures, `str` or a list of `str` for text. One type for both, or
+# What reading gives: an array for numbers and images, `str` or a list of `str` for text. One type for both, or
 # every reader of numbers would first have to tell its type checker that they are no text.
 FrameData: TypeAlias = Any
 
@@ -35,7 +35,7 @@ _NEAR_FRAMES = 64
 class Stream:
     """One stream of one episode: an array with time as its first axis, on disk.
 
-    Indexing reads: numpy arrays for numbers and pictures, ``str`` and lists of ``str`` for text.
+    Indexing reads: numpy arrays for numbers and images, ``str`` and lists of ``str`` for text.
 
     >>> stream = ds[0]["actions"]
     >>> stream

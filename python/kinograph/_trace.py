@@ -1,11 +1,11 @@
-"""A picture of what each thread did when: a file that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""An image of what each thread did when: a file that Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
     training loop   ▐wait▌▐══ compute ══▌▐wait▌
     kino-plan         ▐plan▌
     kino-read 4          ▐fetch▌▐fetch▌
     kino-decode 7             ▐decode▌▐collate▌
 
-The newest 262,144 events of the loader's threads and 65,536 of the training loop are kept. Compute is drawn where the processor
+The newest 262,144 events of the loader's threads and 65,536 of the training loop are kept. Compute is drawn where the CPU
 asked for it; a GPU may do it later.
 """
 

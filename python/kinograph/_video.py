@@ -2,7 +2,7 @@
 
 Frames are found by number, never by a float time. A file's packets are listed once, without decoding; sorted by
 their times they are the frames in the order they are shown. To reach a frame, decoding starts at a key frame that is
-shown no later than it: whatever such a key frame's leading pictures lack (open groups of pictures), they are shown
+shown no later than it: whatever such a key frame's leading images lack (open groups of pictures), they are shown
 before it, and nobody asked for them. Every decoded frame must have the time that the list says.
 
 FFmpeg hides damage: it repairs what it can, marks the frame as corrupt and goes on. Here such a frame is an error, and so is
@@ -34,7 +34,7 @@ _THREADS = {"libdav1d": 4, "libaom-av1": 4, "av1": 4, "vp9": 4, "libvpx-vp9": 4}
 #: A file with another ending could be a playlist, which names other files and addresses for FFmpeg to open.
 _CONTAINERS = {"format_whitelist": "mov,mp4,matroska,webm,avi", "protocol_whitelist": "file"}
 
-#: What FFmpeg looks at only if it is told to: checksums of pictures, which HEVC may carry, and impossible codes in MPEG-4.
+#: What FFmpeg looks at only if it is told to: checksums of images, which HEVC may carry, and impossible codes in MPEG-4.
 _CHECKS = {
     "hevc": {"err_detect": "crccheck+explode"},
     "mpeg4": {"err_detect": "careful+explode"},
@@ -95,7 +95,7 @@ class Video:
         context = self._stream.codec_context
         context.options = _CHECKS.get(context.name, {})
         self._stream.thread_type = "AUTO"
-        # An import decodes many videos at once, and every thread of a decoder holds pictures.
+        # An import decodes many videos at once, and every thread of a decoder holds images.
         context.thread_count = _THREADS.get(context.name, 1)
 
     def _list_frames(self) -> None:
@@ -142,9 +142,9 @@ class Video:
         return self._read(first, stop)
 
     def _read(self, first: int, stop: int) -> npt.NDArray[np.uint8]:
-        colours = 1 if self.is_deep else 3
+        channels = 1 if self.is_deep else 3
         dtype = np.dtype("<u2") if self.is_deep else np.dtype("u1")
-        out = np.empty((stop - first, self.height, self.width, colours), dtype)
+        out = np.empty((stop - first, self.height, self.width, channels), dtype)
         try:
             if first < stop:
                 self._go_to(first)
@@ -220,7 +220,7 @@ class Video:
         expected = self._shown[number]
         assert self._frames is not None
         for frame in self._frames:
-            # Leading pictures of the key frame that decoding began with: they may lack what they refer to.
+            # Leading images of the key frame that decoding began with: they may lack what they refer to.
             if frame.pts is not None and frame.pts < expected:
                 continue
             if frame.pts != expected:
@@ -294,8 +294,8 @@ class NewVideo:
     def push(self, pixels: npt.NDArray[np.uint8]) -> None:
         """Add frames of RGB, packed."""
         try:
-            for picture in pixels.reshape(-1, *self._shape):
-                frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24")
+            for image in pixels.reshape(-1, *self._shape):
+                frame = self._av.VideoFrame.from_ndarray(image, format="rgb24")
                 frame.pts = self._frames
                 self._frames += 1
                 self._container.mux(self._stream.encode(frame))

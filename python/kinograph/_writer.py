@@ -58,7 +58,7 @@ class Writer:
         writers may append at the same time.
     :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Without one, all comes
         back bit for bit.
-    :param quality: pictures as JPEG of this quality (1 to 100) where the plan says nothing else.
+    :param quality: images as JPEG of this quality (1 to 100) where the plan says nothing else.
     :param shard_bytes: a shard file is closed at this size.
     :param memory_bytes: the most memory for frames on their way, with what encoding them takes.
     :param threads: worker threads; one per core if not given.
@@ -146,7 +146,7 @@ class Writer:
         1
 
         :param streams: arrays whose first axis is time; lists of ``str`` for text; lists of ``bytes`` for
-            pictures that are JPEG files already, which are kept as they are.
+            images that are JPEG files already, which are kept as they are.
         :param rate_hz: frames per second, one number for all streams or one for each. Their first frame is taken at the
             earliest of ``timestamps_ns``, at 0 if there are none.
         :param timestamps_ns: instead of a rate, the time of every frame in whole nanoseconds, never going back.

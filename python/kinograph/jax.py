@@ -4,7 +4,7 @@
     for batch in loader:
         loss, slopes = value_and_slopes(weights, batch)
 
-    batches on the processor     lent by DLPack, without a copy
+    batches on the CPU     lent by DLPack, without a copy
     device=, a device            sent by a thread, two batches ahead of the training loop
     device=, a sharding          the same; each process has its rank's part of the global array
 
@@ -43,7 +43,7 @@ class Loader(DeviceLoader):
     >>> next(iter(loader))["obs/joints"].shape
     (16, 10, 7)
 
-    On the processor an array is the loader's own memory, lent: jax never writes into an array, and while one is kept, its
+    On the CPU an array is the loader's own memory, lent: jax never writes into an array, and while one is kept, its
     memory is not used again. As everywhere in jax, numbers of 64 bits become numbers of 32, by a copy, unless
     ``jax_enable_x64`` is set.
 
@@ -71,7 +71,7 @@ class Loader(DeviceLoader):
     @property
     def device(self) -> jax.Device | jax.sharding.Sharding:
         """Where the arrays are."""
-        return _processor() if self._device is None else self._device
+        return _cpu() if self._device is None else self._device
 
     def __getstate__(self) -> dict[str, Any]:
         if self._device is not None:
@@ -115,7 +115,7 @@ def _to_array(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN4
     array = _to_numpy(dtype, shape, data)
     if dtype == "bfloat16":
         # Which numpy's side of DLPack does not know.
-        return jax.device_put(array, _processor())
+        return jax.device_put(array, _cpu())
     return jax.dlpack.from_dlpack(array)
 
 
@@ -125,5 +125,5 @@ def _to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN4
     return to_numpy(dtype, shape, data)
 
 
-def _processor() -> jax.Device:
+def _cpu() -> jax.Device:
     return jax.local_devices(backend="cpu")[0]

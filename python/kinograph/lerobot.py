@@ -27,8 +27,8 @@ import numpy.typing as npt
 
 from kinograph._dataset import TOLERANCE_S, Dataset, StreamSummary
 from kinograph._errors import InvalidArgumentError, NotFoundError
+from kinograph._samples import Samples
 from kinograph._stream import is_number
-from kinograph._windows import Windows
 
 __all__ = ["LeRobotDataset", "LeRobotDatasetMetadata"]
 
@@ -56,7 +56,7 @@ class LeRobotDataset:
 
     ``root`` is the dataset; without it ``repo_id`` is. Nothing is ever downloaded: ``revision``, ``force_cache_sync``,
     ``download_videos`` and ``video_backend`` mean nothing here. ``episodes`` chooses by place, ``episode_filter`` by a
-    function of an episode's row in ``meta.episodes``. ``return_uint8`` gives pictures as bytes from 0 to 255.
+    function of an episode's row in ``meta.episodes``. ``return_uint8`` gives images as bytes from 0 to 255.
     """
 
     def __init__(  # noqa: PLR0913 (LeRobot's own)
@@ -86,8 +86,8 @@ class LeRobotDataset:
         self.tolerance_s = tolerance_s
         self.return_uint8 = bool(return_uint8)
         self.episodes = self._to_episodes(episodes, episode_filter)
-        self._windows = self._to_windows()
-        steps = self._windows.request["windows"]
+        self._samples = self._to_samples()
+        steps = self._samples.request["windows"]
         #: The steps of every key of ``delta_timestamps``.
         self.delta_indices = (
             None
@@ -105,7 +105,7 @@ class LeRobotDataset:
     @property
     def num_frames(self) -> int:
         """How many items there are."""
-        return len(self._windows)
+        return len(self._samples)
 
     @property
     def num_episodes(self) -> int:
@@ -118,7 +118,7 @@ class LeRobotDataset:
         return self.meta.features
 
     def __len__(self) -> int:
-        return len(self._windows)
+        return len(self._samples)
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
         """Read an item."""
@@ -135,7 +135,7 @@ class LeRobotDataset:
         return [self[index] for index in indices]
 
     def read(self, index: SupportsIndex) -> dict[str, Any]:
-        """Read an item as numpy arrays, its pictures not yet transformed.
+        """Read an item as numpy arrays, its images not yet transformed.
 
         >>> dataset = LeRobotDataset("lift.kino")
         >>> item = dataset.read(41)
@@ -144,9 +144,9 @@ class LeRobotDataset:
         >>> item["episode_index"].item(), item["frame_index"].item(), item["task"]
         (1, 1, 'lift the cube')
         """
-        sample = self._windows[index]
+        sample = self._samples[index]
         item = {key: self._to_value(key, value) for key, value in sample.items()}
-        episode, frame = self._windows.locate(index)
+        episode, frame = self._samples.locate(index)
         row = self.meta.episodes[episode]
         task = row["tasks"][0]
         numbers = {
@@ -188,8 +188,8 @@ class LeRobotDataset:
             raise InvalidArgumentError("no episode is chosen by `episodes` and `episode_filter`")
         return kept
 
-    def _to_windows(self) -> Windows:
-        return self.meta.dataset.windows(
+    def _to_samples(self) -> Samples:
+        return self.meta.dataset.samples(
             delta_timestamps=self.delta_timestamps or {},
             tolerance_s=self.tolerance_s,
             keys=list(self.meta.streams),
@@ -233,7 +233,7 @@ class LeRobotDatasetMetadata:
         self._tasks = {task: number for number, task in enumerate(dict.fromkeys(texts))}
         #: A row per episode: ``episodes[3]``, or a column: ``episodes["length"]``.
         self.episodes = EpisodeRows(self._lengths(), texts)
-        #: Statistics by key, such as ``stats["action"]["mean"]``; pictures are ``[3, 1, 1]``, from 0 to 1.
+        #: Statistics by key, such as ``stats["action"]["mean"]``; images are ``[3, 1, 1]``, from 0 to 1.
         self.stats = {key: self._to_stats(key) for key in self.dataset.stats if key in self.streams}
 
     @property
@@ -246,12 +246,12 @@ class LeRobotDatasetMetadata:
 
     @property
     def camera_keys(self) -> list[str]:
-        """The streams of pictures."""
+        """The streams of images."""
         return [key for key, stream in self.streams.items() if stream.kind == "image"]
 
     @property
     def image_keys(self) -> list[str]:
-        """The streams of pictures: each frame can be read alone."""
+        """The streams of images: each frame can be read alone."""
         return self.camera_keys
 
     @property
@@ -316,7 +316,7 @@ class LeRobotDatasetMetadata:
         return int(rate) if rate == int(rate) else rate
 
     def _lengths(self) -> list[int]:
-        counts = self.dataset.windows({self.anchor: [0]})
+        counts = self.dataset.samples({self.anchor: [0]})
         found = dict(zip(counts.episodes.tolist(), counts.counts.tolist(), strict=True))
         return [found.get(row, 0) for row in range(len(self.dataset))]
 

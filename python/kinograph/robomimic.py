@@ -29,10 +29,10 @@ from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError, NotFoundError
 from kinograph._frame_cache import FrameCache
-from kinograph._robomimic_words import is_newer, to_words
+from kinograph._robomimic_options import is_newer, to_words
+from kinograph._samples import Samples
 from kinograph._scales import merged_stats, to_scale
 from kinograph._stream import is_number
-from kinograph._windows import Windows
 
 __all__ = ["SequenceDataset"]
 
@@ -54,9 +54,9 @@ class SequenceDataset:
     ((11, 7), (11, 32, 24, 3))
 
     The arguments are robomimic's, by place or by name, of version 0.3 or, with ``action_keys`` and ``action_config``, of
-    versions from 0.4 on. ``hdf5_path`` is the dataset. ``hdf5_cache_mode`` keeps numbers in memory (``"low_dim"``) or pictures
+    versions from 0.4 on. ``hdf5_path`` is the dataset. ``hdf5_cache_mode`` keeps numbers in memory (``"low_dim"``) or images
     too (``"all"``: each frame once), and makes float32 of what ``dataset_keys`` names, as it does there. Under ``"low_dim"`` up to
-    256 MiB of decoded pictures are kept as well, in each process. ``hdf5_use_swmr`` means nothing here.
+    256 MiB of decoded images are kept as well, in each process. ``hdf5_use_swmr`` means nothing here.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class SequenceDataset:
         self._dataset = _to_dataset(hdf5_path)
         #: The demonstrations by id, in the order of their numbers.
         self.demos = _to_demos(self._dataset, self.filter_by_attribute, self.demo_limit)
-        self._windows = self._to_windows()
-        self._to_window = self._find_windows()
+        self._samples = self._to_samples()
+        self._to_window = self._find_samples()
         self._cache = (
-            FrameCache(self._windows, self.hdf5_cache_mode) if self.hdf5_cache_mode else None
+            FrameCache(self._samples, self.hdf5_cache_mode) if self.hdf5_cache_mode else None
         )
         self._lang_emb = None if self.lang is None else _to_embedding(self.lang)
         self.obs_normalization_stats = self._to_obs_stats() if self.hdf5_normalize_obs else None
@@ -136,7 +136,7 @@ class SequenceDataset:
         if not is_number(index) or not -len(self) <= index < len(self):
             raise NotFoundError(f"no item {index!r}; there are {len(self)}")
         window = int(self._to_window[index])
-        sample = self._windows[window] if self._cache is None else self._cache.read(window)
+        sample = self._samples[window] if self._cache is None else self._cache.read(window)
         steps = self.n_frame_stack - 1 + self.seq_length
         mask = sample.pop("pad_mask", None)
         item: dict[str, Any] = {
@@ -241,14 +241,14 @@ class SequenceDataset:
             )
         return "actions" if "actions" in there else there[0]
 
-    def _to_windows(self) -> Windows:
+    def _to_samples(self) -> Samples:
         streams = self._dataset.streams
         self._anchor()
         missing = [key for key in self.dataset_keys if key not in streams]
         if missing and self.hdf5_cache_mode is None:
             # With a cache robomimic takes zeros for it.
             raise NotFoundError(f"no stream `{missing[0]}`; there are {', '.join(streams)}")
-        return self._dataset.windows(
+        return self._dataset.samples(
             keys=[
                 *(key for key in self.dataset_keys if key in streams),
                 *(f"obs/{key}" for key in self.obs_keys),
@@ -263,10 +263,10 @@ class SequenceDataset:
             episodes=self.demos,
         )
 
-    def _find_windows(self) -> npt.NDArray[np.int64]:
+    def _find_samples(self) -> npt.NDArray[np.int64]:
         """Find the window of every item: demonstrations follow each other by their numbers, not as they are stored."""
         counts = dict(
-            zip(self._windows.episodes.tolist(), self._windows.counts.tolist(), strict=True)
+            zip(self._samples.episodes.tolist(), self._samples.counts.tolist(), strict=True)
         )
         starts = dict(zip(counts, np.cumsum([0, *counts.values()]).tolist(), strict=False))
         rows = [self._dataset[demo].index for demo in self.demos]
@@ -302,7 +302,7 @@ class SequenceDataset:
         for key in self.obs_keys:
             if self._dataset.streams[f"obs/{key}"].kind in ("image", "depth"):
                 raise InvalidArgumentError(
-                    f"hdf5_normalize_obs: `{key}` is pictures, which are normalised later; leave them out of obs_keys or normalise in the policy"
+                    f"hdf5_normalize_obs: `{key}` is images, which are normalised later; leave them out of obs_keys or normalise in the policy"
                 )
         names = ("offset", "scale") if self._is_newer else ("mean", "std")
         found = {}

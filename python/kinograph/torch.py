@@ -26,10 +26,10 @@ from kinograph import _core, _dataset
 from kinograph._ahead import Batch
 from kinograph._device_loader import DeviceLoader
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import Trained, to_numpy, to_windows
+from kinograph._loader import Trained, to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
-from kinograph._windows import Windows
+from kinograph._samples import Samples
 
 try:
     import torch
@@ -114,7 +114,7 @@ class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, un
 
 
 class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
-    """Samples by number, for those who keep their ``DataLoader``: takes the words of ``ds.windows``, or windows.
+    """Samples by number, for those who keep their ``DataLoader``: takes the words of ``ds.samples``, or windows.
 
     >>> dataset = kinograph.torch.Dataset("lift.kino", windows={"actions": range(10)})
     >>> len(dataset), dataset[3]["actions"].shape
@@ -129,29 +129,29 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | _dataset.Dataset | Windows,
-        **request: Any,  # noqa: ANN401 (the words of `ds.windows`)
+        dataset: str | os.PathLike[str] | _dataset.Dataset | Samples,
+        **request: Any,  # noqa: ANN401 (the words of `ds.samples`)
     ) -> None:
-        self._windows = to_windows(dataset, request)
+        self._samples = to_samples(dataset, request)
 
     @property
-    def windows(self) -> Windows:
+    def samples(self) -> Samples:
         """What is read from."""
-        return self._windows
+        return self._samples
 
     def __len__(self) -> int:
-        return len(self._windows)
+        return len(self._samples)
 
     def __getitem__(self, index: SupportsIndex) -> dict[str, Any]:
         """Read one sample."""
-        return {key: to_tensor(field) for key, field in self._windows[index].items()}
+        return {key: to_tensor(field) for key, field in self._samples[index].items()}
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> list[dict[str, Any]]:
         """Read the samples of a batch; ``DataLoader`` asks for them in one call."""
         return [self[index] for index in indices]
 
     def __repr__(self) -> str:
-        return f"Dataset({self._windows!r})"
+        return f"Dataset({self._samples!r})"
 
 
 def to_tensor(field: Any) -> Any:  # noqa: ANN401 (an array, or texts)

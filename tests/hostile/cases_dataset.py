@@ -132,7 +132,7 @@ def unused_shard(f: Forge) -> None:
 
 
 add("shard_that_no_row_uses", unused_shard, says="no episode lies in")
-add("not_a_dataset", lambda f: f.manifest.update(kinograph="picture"))
+add("not_a_dataset", lambda f: f.manifest.update(kinograph="image"))
 add("reader_of_the_future", lambda f: f.manifest.update(min_reader=99), says="upgrade")
 add("another_version_number", lambda f: f.manifest.update(version=2), says="version 2")
 
@@ -343,7 +343,7 @@ for dtype in ("uint64", "int32", "float64"):
 for shape in ([2], [64]):
     use(f"shape_{shape[0]}", "loader", stream_member("shape", shape), says="CorruptDataError")
 use(
-    "a_picture",
+    "an_image",
     "loader",
     lambda f: f.stream("joints").update(kind="image", dtype="uint8", shape=[2, 2, 3]),
     says="CorruptDataError",

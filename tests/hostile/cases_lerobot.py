@@ -655,7 +655,7 @@ add(Case("lerobot", "good_v3_of_4000_episodes", good_v3_many, ((*PACK, "--dry-ru
 
 
 def png(width: int, height: int, mode: str = "RGB") -> bytes:
-    """A PNG file of one colour, which is very small."""
+    """A PNG file of one channel, which is very small."""
     kind, bytes_per_pixel = {"RGB": (2, 3), "L": (0, 1)}[mode]
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     packed = zlib.compressobj(9)

@@ -22,7 +22,7 @@ def load(path: str, on_error: str) -> bool:
     """Whether every batch holds frames of the episodes, and with `raise` all of them in order."""
     ds = kinograph.open(path)
     for name in ds.streams:
-        windows = ds.windows({name: [0]}, anchor=name)
+        windows = ds.samples({name: [0]}, anchor=name)
         loader = kinograph.numpy.Loader(windows, batch_size=1, shuffle=False, on_error=on_error)
         got = [batch[name][0][0] for batch in loader]
         held = []

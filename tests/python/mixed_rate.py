@@ -59,8 +59,8 @@ def make_episode(seed: int, duration_s: float = 1.5) -> Episode:
     for frame in rng.integers(2, len(gripper) - 2, 5):
         gripper[frame] = gripper[frame - 1]
     episode = {
-        "camera/front": explicit(times["camera/front"], _pictures(rng, times["camera/front"])),
-        "camera/wrist": explicit(times["camera/wrist"], _pictures(rng, times["camera/wrist"])),
+        "camera/front": explicit(times["camera/front"], _images(rng, times["camera/front"])),
+        "camera/wrist": explicit(times["camera/wrist"], _images(rng, times["camera/wrist"])),
         "ft": explicit(times["ft"], _walk(rng, times["ft"], 6, np.float32)),
         "gripper": explicit(gripper, _walk(rng, gripper, 2, np.float32)),
         "eef/pos": explicit(times["eef"], _walk(rng, times["eef"], 3, np.float64)),
@@ -86,7 +86,7 @@ def make_episode(seed: int, duration_s: float = 1.5) -> Episode:
 
 
 def read_recording(path: Path, duration_s: float = 1.5) -> Episode:
-    """Read the start of a recording, its pictures made small."""
+    """Read the start of a recording, its images made small."""
     end_ns = EPOCH_NS + int(duration_s * 1e9)
     names = {"cam_front/rgb": "camera/front", "cam_wrist/rgb": "camera/wrist"}
     episode = {}
@@ -169,5 +169,5 @@ def _turns(rng: np.random.Generator, times: list[int]) -> np.ndarray:
     return turns / np.linalg.norm(turns, axis=1, keepdims=True)
 
 
-def _pictures(rng: np.random.Generator, times: list[int]) -> np.ndarray:
+def _images(rng: np.random.Generator, times: list[int]) -> np.ndarray:
     return rng.integers(0, 256, (len(times), 12, 16, 3), dtype=np.uint8)

@@ -38,10 +38,10 @@ def numbers(dtype, shape, seed=0):
     return array
 
 
-def picture(frames, height=48, width=64, colours=3, seed=0):
-    """A textured picture that moves."""
+def image(frames, height=48, width=64, channels=3, seed=0):
+    """A textured image that moves."""
     rng = np.random.default_rng(seed)
-    texture = rng.integers(0, 256, (height, width + frames, colours), dtype=np.uint8)
+    texture = rng.integers(0, 256, (height, width + frames, channels), dtype=np.uint8)
     return np.stack([texture[:, step : step + width] for step in range(frames)])
 
 
@@ -54,7 +54,7 @@ def lift_like(frames=60, seed=0):
         "obs/joints": np.cumsum(rng.normal(size=(frames, 7)), axis=0).astype(np.float32),
         "rewards": np.linspace(0, 1, frames),
         "language": [f"step {step // 10}" for step in range(frames)],
-        "obs/agentview_image": picture(frames, seed=seed),
+        "obs/agentview_image": image(frames, seed=seed),
     }
 
 

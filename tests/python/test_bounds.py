@@ -91,20 +91,20 @@ def test_unit_quaternions_stay_unit_quaternions(tmp_path):
     assert np.abs(np.linalg.norm(found[:, 3:], axis=1) - 1).max() < 1e-12
 
 
-def test_pictures_and_depth_keep_their_bounds(tmp_path):
+def test_images_and_depth_keep_their_bounds(tmp_path):
     y, x = np.mgrid[:64, :80]
-    picture = (127 + 60 * np.sin(x / 9) * np.cos(y / 7)).astype(np.uint8)
-    pictures = np.stack([np.roll(np.dstack([picture] * 3), step, axis=1) for step in range(10)])
+    image = (127 + 60 * np.sin(x / 9) * np.cos(y / 7)).astype(np.uint8)
+    images = np.stack([np.roll(np.dstack([image] * 3), step, axis=1) for step in range(10)])
     depth = (900 + 3 * x + y + 7 * np.sin(x * y)).astype(np.uint16)[None].repeat(10, axis=0)
     depth[:, 10:20, 30:40] = 0
     plan = {
         "stream": [{"kind": "image", "bound": "psnr(40)"}, {"kind": "depth", "bound": "mm(1)"}],
     }
     with kinograph.Writer(tmp_path / "d.kino", plan=plan) as writer:
-        streams = {"camera": pictures, "depth": depth}
+        streams = {"camera": images, "depth": depth}
         writer.add_episode(streams, rate_hz=10.0, kinds={"depth": "depth"})
     episode = kinograph.open(tmp_path / "d.kino")[0]
-    for found, expected in zip(episode["camera"][:], pictures, strict=True):
+    for found, expected in zip(episode["camera"][:], images, strict=True):
         error = np.mean((found.astype(float) - expected) ** 2)
         assert 10 * np.log10(255**2 / error) >= 40
     found = episode["depth"][:]

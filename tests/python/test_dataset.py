@@ -110,7 +110,7 @@ def test_statistics_broadcast_against_frames_of_every_shape(tmp_path):
     streams = {
         "scalar": np.arange(20.0),
         "matrix": samples.numbers("float32", (20, 3, 4), seed=4),
-        "grey": samples.picture(20, 8, 8, colours=1),
+        "grey": samples.image(20, 8, 8, channels=1),
         "obs/depth": np.arange(20 * 64, dtype=np.uint16).reshape(20, 8, 8),
         "huge": np.arange(20 * 5000.0).reshape(20, 5000),
     }

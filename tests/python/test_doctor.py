@@ -9,7 +9,7 @@ import pytest
 import kinograph
 import kinograph.numpy
 
-WISH = {"actions": range(4), "obs/agentview_image": [0]}
+REQUEST = {"actions": range(4), "obs/agentview_image": [0]}
 CAUSES = {
     "nothing",
     "slow_step",
@@ -25,7 +25,7 @@ CAUSES = {
 
 def test_a_slow_step_has_nothing_to_fix(lift_path, tmp_path):
     found = kinograph.doctor(
-        lift_path, step_s=0.05, target=0.5, seconds=0.4, windows=WISH, batch_size=8
+        lift_path, step_s=0.05, target=0.5, seconds=0.4, windows=REQUEST, batch_size=8
     )
     assert found.met
     assert found.cause in {"nothing", "slow_step"}
@@ -43,12 +43,12 @@ def test_a_step_of_ones_own_gets_real_batches_and_is_timed_alone(lift_path):
     seen = []
 
     def step(batch):
-        assert set(batch) >= set(WISH)
+        assert set(batch) >= set(REQUEST)
         assert batch["actions"].shape == (8, 4, 7)
         seen.append(float(np.abs(batch["actions"]).sum()))
         time.sleep(0.02)
 
-    with kinograph.numpy.Loader(lift_path, windows=WISH, batch_size=8, seed=3) as loader:
+    with kinograph.numpy.Loader(lift_path, windows=REQUEST, batch_size=8, seed=3) as loader:
         first = next(iter(loader))["actions"].copy()
         state = loader.state_dict()
         found = kinograph.doctor(loader, step=step, target=0.5, seconds=0.4)
@@ -73,7 +73,7 @@ def test_what_a_step_raises_comes_out(lift_path):
         raise ZeroDivisionError("of the step")
 
     with pytest.raises(ZeroDivisionError, match="of the step"):
-        kinograph.doctor(lift_path, step=step, windows=WISH, batch_size=8)
+        kinograph.doctor(lift_path, step=step, windows=REQUEST, batch_size=8)
 
 
 def test_wrong_words_are_refused(lift_path):
@@ -84,9 +84,9 @@ def test_wrong_words_are_refused(lift_path):
     with pytest.raises(kinograph.InvalidArgumentError, match="step is 3"):
         kinograph.doctor(lift_path, step=3)
     with pytest.raises(kinograph.InvalidArgumentError, match=r"0\.95"):
-        kinograph.doctor(lift_path, step_s=0.01, target=7.0, windows=WISH, batch_size=8)
+        kinograph.doctor(lift_path, step_s=0.01, target=7.0, windows=REQUEST, batch_size=8)
     with (
-        kinograph.numpy.Loader(lift_path, windows=WISH, batch_size=8) as loader,
+        kinograph.numpy.Loader(lift_path, windows=REQUEST, batch_size=8) as loader,
         pytest.raises(kinograph.InvalidArgumentError, match="batch_size"),
     ):
         kinograph.doctor(loader, step_s=0.01, batch_size=8)

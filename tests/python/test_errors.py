@@ -99,7 +99,7 @@ def test_a_key_that_means_nothing_is_an_invalid_argument(lift):
 def test_a_damaged_page_is_named_with_its_stream_and_frames(copy):
     shard = only(copy / "shards")
     whole = bytearray(shard.read_bytes())
-    # Somewhere in the last third there are only pictures.
+    # Somewhere in the last third there are only images.
     whole[len(whole) * 5 // 6] ^= 0xFF
     shard.write_bytes(whole)
     ds = kinograph.open(copy)
@@ -172,5 +172,5 @@ def test_a_message_has_every_cause_once(tmp_path):
     with kinograph.Writer(path, plan={"stream": [{"codec": "jpeg:q=90"}]}) as writer:
         with pytest.raises(kinograph.InvalidArgumentError) as caught:
             writer.add_episode({"x": np.arange(3.0)}, rate_hz=20.0)
-        assert str(caught.value).count("8-bit pictures") == 1
-        writer.add_episode({"x": samples.picture(3, 8, 8)}, rate_hz=20.0)
+        assert str(caught.value).count("8-bit images") == 1
+        writer.add_episode({"x": samples.image(3, 8, 8)}, rate_hz=20.0)

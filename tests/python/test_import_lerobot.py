@@ -225,11 +225,11 @@ def test_depth_videos_keep_their_codes(copy, tmp_path):
             stream = container.add_stream("libx265", rate=30)
             stream.width, stream.height, stream.pix_fmt = 64, 48, "gray12le"
             stream.options = {"x265-params": "lossless=1:log-level=none"}
-            for picture in codes:
+            for image in codes:
                 frame = av.VideoFrame(64, 48, "gray12le")
                 plane = frame.planes[0]
                 rows = np.zeros((48, plane.line_size), np.uint8)
-                rows[:, :128] = picture.astype("<u2").view(np.uint8)
+                rows[:, :128] = image.astype("<u2").view(np.uint8)
                 plane.update(rows.tobytes())
                 container.mux(stream.encode(frame))
             container.mux(stream.encode(None))
@@ -411,7 +411,7 @@ def test_columns_of_every_type_come_as_pyarrow_gives_them(tmp_path):
     ]
 
 
-def test_pictures_are_carried_or_decoded_also_from_files_beside_the_table(tmp_path):
+def test_images_are_carried_or_decoded_also_from_files_beside_the_table(tmp_path):
     n = 5
     shots = np.random.default_rng(6).integers(0, 256, (n, 16, 24, 3), dtype=np.uint8)
 
@@ -454,7 +454,7 @@ def test_columns_that_no_stream_can_be_are_listed(tmp_path):
             "ragged": pa.array([[1.0], [1.0, 2.0], [3.0]]),
             "twisted": pa.array([[1.0], [1.0, 2.0], [1.0, 2.0, 3.0]]),
             "holes": pa.array([1.0, None, 3.0]),
-            "days": pa.array([b"no picture"] * 3),
+            "days": pa.array([b"no image"] * 3),
         },
         features={"absent": {"dtype": "float32", "shape": [1]}},
     )

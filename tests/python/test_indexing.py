@@ -70,7 +70,7 @@ def test_text_is_indexed_as_a_list_is(episode, lift_streams, key):
 
 def test_random_indices_give_what_numpy_gives(tmp_path):
     dice = random.Random(11)
-    vector, camera = samples.numbers("float32", (2000, 3)), samples.picture(200, 8, 8)
+    vector, camera = samples.numbers("float32", (2000, 3)), samples.image(200, 8, 8)
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         writer.add_episode({"v": vector, "c": camera}, rate_hz={"v": 500.0, "c": 50.0})
     episode = kinograph.open(tmp_path / "d.kino")[0]

@@ -7,19 +7,19 @@ import pickle
 import numpy as np
 import pytest
 from optional import optional
-from test_loader import CAMERA, WISH, damage, threads_of_loaders
+from test_loader import CAMERA, REQUEST, damage, threads_of_loaders
 
 import kinograph
 import kinograph.numpy
 
-# Two devices to shard over, and the processor only.
+# Two devices to shard over, and the CPU only.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 os.environ["JAX_PLATFORMS"] = "cpu"
 jax = optional("jax")
 
 import kinograph.jax  # noqa: E402 (not there without jax)
 
-OPTIONS = {"windows": WISH, "batch_size": 8, "seed": 3}
+OPTIONS = {"windows": REQUEST, "batch_size": 8, "seed": 3}
 
 
 def make(dataset, **options):
@@ -53,10 +53,10 @@ def assert_same(found, wanted):
 
 
 def test_batches_are_those_of_numpy(lift, device):
-    wish = WISH | {"language": [0]}
+    request = REQUEST | {"language": [0]}
     with (
-        make(lift, device=device, windows=wish) as loader,
-        kinograph.numpy.Loader(lift, **OPTIONS | {"windows": wish}) as plain,
+        make(lift, device=device, windows=request) as loader,
+        kinograph.numpy.Loader(lift, **OPTIONS | {"windows": request}) as plain,
     ):
         for _ in range(2):
             for batch, wanted in zip(loader, plain, strict=True):
@@ -89,13 +89,13 @@ def test_an_array_is_the_loaders_memory_and_keeps_it(lift):
     assert_same(batches[0], kept)
 
 
-def test_every_type_of_picture(lift):
+def test_every_type_of_image(lift):
     plain = np.asarray(next(iter(make(lift)))[CAMERA])
     for name in ("float32", "float16", "bfloat16"):
-        picture = next(iter(make(lift, image_dtype=name, image_layout="chw")))[CAMERA]
-        assert picture.dtype == name
-        wanted = np.moveaxis(plain.astype(np.float64) / 255, -1, -3).astype(picture.dtype)
-        np.testing.assert_array_equal(np.asarray(picture), wanted)
+        image = next(iter(make(lift, image_dtype=name, image_layout="chw")))[CAMERA]
+        assert image.dtype == name
+        wanted = np.moveaxis(plain.astype(np.float64) / 255, -1, -3).astype(image.dtype)
+        np.testing.assert_array_equal(np.asarray(image), wanted)
 
 
 def test_a_restart_goes_on_with_the_very_next_batch(lift, device):

@@ -30,10 +30,10 @@ def root(tmp_path_factory, lerobot_arrays):  # noqa: F811 (a fixture)
     return path
 
 
-def to_bytes(pictures):
-    """Turn float pictures back into bytes, colours last."""
-    values = np.round(pictures * 255).astype(np.uint8)
-    assert (values.astype(np.float32) / np.float32(255) == pictures).all()
+def to_bytes(images):
+    """Turn float images back into bytes, channels last."""
+    values = np.round(images * 255).astype(np.uint8)
+    assert (values.astype(np.float32) / np.float32(255) == images).all()
     return np.moveaxis(values, -3, -1)
 
 
@@ -125,10 +125,8 @@ def test_what_is_known_of_the_dataset(root, lerobot_arrays):  # noqa: F811 (a fi
     assert meta.get_task_index("jump") is None
     actions = np.concatenate([streams["action"] for streams in lerobot_arrays])
     np.testing.assert_allclose(meta.stats["action"]["mean"], actions.mean(0), atol=1e-6)
-    pictures = np.concatenate([streams[CAMERA] for streams in lerobot_arrays]) / 255
-    np.testing.assert_allclose(
-        meta.stats[CAMERA]["std"][:, 0, 0], pictures.std((0, 1, 2)), atol=1e-4
-    )
+    images = np.concatenate([streams[CAMERA] for streams in lerobot_arrays]) / 255
+    np.testing.assert_allclose(meta.stats[CAMERA]["std"][:, 0, 0], images.std((0, 1, 2)), atol=1e-4)
     assert meta.stats[CAMERA]["max"].shape == (3, 1, 1)
     assert meta.stats["action"]["count"].tolist() == [33]
 
@@ -140,13 +138,13 @@ def test_tasks_are_a_table(root):
     assert int(tasks.loc["wait"].task_index) == 1
 
 
-def test_pictures_as_bytes_and_transforms(root):
+def test_images_as_bytes_and_transforms(root):
     torch = optional("torch")
     plain = LeRobotDataset(root, delta_timestamps={CAMERA: [-1 / FPS, 0.0]})[12][CAMERA]
     raw = LeRobotDataset(root, delta_timestamps={CAMERA: [-1 / FPS, 0.0]}, return_uint8=True)
     assert (raw[12][CAMERA].dtype, raw[12][CAMERA].shape) == (torch.uint8, (2, 3, 32, 32))
     assert torch.equal(raw[12][CAMERA].float() / 255, plain)
-    turned = LeRobotDataset(root, image_transforms=lambda picture: picture.flip(-1))
+    turned = LeRobotDataset(root, image_transforms=lambda image: image.flip(-1))
     assert torch.equal(turned[12][CAMERA], plain[1].flip(-1))
     loader = torch.utils.data.DataLoader(turned, batch_size=8, num_workers=2)
     assert next(iter(loader))[CAMERA].shape == (8, 3, 32, 32)

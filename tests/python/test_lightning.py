@@ -19,8 +19,8 @@ STEPS = 22
 
 def make(dataset, **options):
     """Make a loader whose epochs are of one length, as Lightning takes them to be."""
-    wish = {"actions": range(4), "obs/joints": [0]}
-    words = {"windows": wish, "batch_size": 16, "seed": 3, "tail": "drop"}
+    request = {"actions": range(4), "obs/joints": [0]}
+    words = {"windows": request, "batch_size": 16, "seed": 3, "tail": "drop"}
     return kinograph.torch.Loader(dataset, **words | options)
 
 

@@ -19,7 +19,7 @@ import kinograph
 import kinograph.numpy
 
 CAMERA = "obs/agentview_image"
-WISH = {
+REQUEST = {
     CAMERA: range(-1, 1),
     "obs/joints": [-0.12, 0.0],
     "actions": range(6),
@@ -33,7 +33,7 @@ def threads_of_loaders():
 
 def make(dataset, **options):
     return kinograph.numpy.Loader(
-        dataset, **{"windows": WISH, "batch_size": 8, "seed": 3} | options
+        dataset, **{"windows": REQUEST, "batch_size": 8, "seed": 3} | options
     )
 
 
@@ -42,7 +42,7 @@ def expected(loader, step, **ranks):
     places = loader.order.batch(step, **ranks)
     sources = loader.order.sources
     items = [
-        sources[place["source"]].variant(place["variant"])[int(place["window"])] for place in places
+        sources[place["source"]].variant(place["variant"])[int(place["sample"])] for place in places
     ]
     return {key: np.stack([item[key] for item in items]) for key in items[0]}
 
@@ -278,7 +278,7 @@ def test_set_epoch_goes_where_it_says(lift):
     assert_same(next(iter(loader)), expected(loader, 0))
 
 
-def test_pictures_come_as_floats_and_planes(lift):
+def test_images_come_as_floats_and_planes(lift):
     mean, std = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
     plain = next(iter(make(lift)))[CAMERA]
     planes = next(iter(make(lift, image_layout="chw")))[CAMERA]
@@ -305,13 +305,13 @@ def test_arrays_stay_as_they_are_for_as_long_as_they_are_kept(lift):
 
 
 def test_text_and_whole_episodes(lift):
-    wish = {"actions": kinograph.Window(whole=True), "language": kinograph.Window(last=True)}
-    loader = make(lift, windows=wish, batch_size=3)
+    request = {"actions": kinograph.Window(whole=True), "language": kinograph.Window(last=True)}
+    loader = make(lift, windows=request, batch_size=3)
     batch = next(iter(loader))
-    lengths = [len(loader.order.sources[0].windows[i]["actions"]) for i in range(3)]
+    lengths = [len(loader.order.sources[0].samples[i]["actions"]) for i in range(3)]
     assert batch["actions"].shape == (3, max(lengths), 7)
     for row, place in enumerate(loader.order.batch(0)):
-        item = loader.order.sources[0].windows[int(place["window"])]
+        item = loader.order.sources[0].samples[int(place["sample"])]
         length = len(item["actions"])
         np.testing.assert_array_equal(batch["actions"][row, :length], item["actions"])
         assert not batch["actions"][row, length:].any()
@@ -325,10 +325,10 @@ def test_mixtures_and_curricula(lift, tmp_path, lift_streams):
     with kinograph.Writer(tmp_path / "lossy.kino", quality=90) as writer:
         for number, streams in enumerate(lift_streams):
             writer.add_episode(streams, rate_hz=20.0, id=f"demo_{number}")
-    lossy = kinograph.open(tmp_path / "lossy.kino").windows(WISH)
-    exact = lift.windows(WISH)
-    source = kinograph.Source(windows=exact, curriculum={1: lossy})
-    other = kinograph.Source(windows=lift.windows(WISH, episodes=[1]), weight=0.5)
+    lossy = kinograph.open(tmp_path / "lossy.kino").samples(REQUEST)
+    exact = lift.samples(REQUEST)
+    source = kinograph.Source(samples=exact, curriculum={1: lossy})
+    other = kinograph.Source(samples=lift.samples(REQUEST, episodes=[1]), weight=0.5)
     loader = kinograph.numpy.Loader([source, other], batch_size=8, seed=3, epoch_size=400)
     seen = set()
     for step in loader.order.steps(0):
@@ -412,7 +412,7 @@ def in_child(loader, answers):
         next(iter(loader))
     except kinograph.InvalidArgumentError as error:
         answers.put(str(error))
-    fresh = make(kinograph.open(loader.order.sources[0].windows.dataset.path))
+    fresh = make(kinograph.open(loader.order.sources[0].samples.dataset.path))
     answers.put(next(iter(fresh))["actions"].sum())
 
 
@@ -472,7 +472,7 @@ def test_every_frame_is_decoded_about_once_per_epoch_where_the_memory_holds_two_
         batch_size=16,
         pool=0.1,
     )
-    frames = sum(len(episode["actions"]) for episode in loader.order.sources[0].windows.dataset)
+    frames = sum(len(episode["actions"]) for episode in loader.order.sources[0].samples.dataset)
     for _ in range(3):
         for _ in loader:
             pass
@@ -482,7 +482,7 @@ def test_every_frame_is_decoded_about_once_per_epoch_where_the_memory_holds_two_
 
 
 @pytest.mark.parametrize("options", [{"cpu": 0.3}, {"cpu": 1}, {"cpu": 2.5}, {"prefetch": 3}])
-def test_a_share_of_the_processor_and_a_given_depth_change_no_batch(lift, options):
+def test_a_share_of_the_cpu_and_a_given_depth_change_no_batch(lift, options):
     loader = make(lift, **options)
     for found, wanted in zip(loader, make(lift), strict=True):
         assert_same(found, wanted)
@@ -501,7 +501,7 @@ def test_a_share_of_the_processor_and_a_given_depth_change_no_batch(lift, option
         ({"image_layout": "nchw"}, "hwc"),
         ({"normalize": {CAMERA: ([0.5] * 3, [1.0] * 3)}}, "float32"),
         ({"image_dtype": "float32", "normalize": {"x": ([0.5] * 3, [1.0] * 3)}}, "no key `x`"),
-        ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5] * 2, [1.0] * 2)}}, "3 colours"),
+        ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5] * 2, [1.0] * 2)}}, "3 channels"),
         ({"memory": "25%"}, "memory"),
         ({"prefetch": 0}, "prefetch"),
         ({"cpu": 0}, "cpu is 0; give a part"),

@@ -94,7 +94,7 @@ def test_marks_are_taken_when_the_device_has_come_to_them_and_nobody_waits():
     device = Device()
     loop = Loop(device)
     now = 0.0
-    # Each step keeps the device for 3 seconds and the processor for 1; the device is behind.
+    # Each step keeps the device for 3 seconds and the CPU for 1; the device is behind.
     for step in range(4):
         loop.took(now, now + 0.5)
         device.now = 4.0 * step

@@ -42,16 +42,16 @@ def ds(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def windows(ds):
-    return ds.windows({"action": range(3)})
+    return ds.samples({"action": range(3)})
 
 
 @pytest.fixture(scope="module")
 def whole(ds):
-    return ds.windows({"action": Window(whole=True)})
+    return ds.samples({"action": Window(whole=True)})
 
 
 def take(order, count, **ranks):
-    return [batch["window"].tolist() for batch in itertools.islice(order.batches(**ranks), count)]
+    return [batch["sample"].tolist() for batch in itertools.islice(order.batches(**ranks), count)]
 
 
 def open_at_once(groups):
@@ -87,7 +87,7 @@ def test_every_window_comes_exactly_once_per_epoch(windows, settings, batch_size
     for epoch in range(3):
         found = order[epoch * len(order) : (epoch + 1) * len(order)]
         assert (found["epoch"] == epoch).all()
-        counts = np.bincount(found["window"], minlength=TOTAL)
+        counts = np.bincount(found["sample"], minlength=TOTAL)
         tail = settings.get("tail", "carry")
         if tail == "carry":
             assert len(order) == TOTAL
@@ -99,7 +99,7 @@ def test_every_window_comes_exactly_once_per_epoch(windows, settings, batch_size
             assert len(order) == -(-TOTAL // batch_size) * batch_size
             assert counts.min() == 1
             assert counts.sum() == len(order)
-        orders.append(found["window"].tolist())
+        orders.append(found["sample"].tolist())
     if settings.get("shuffle", True):
         assert orders[0] != orders[1] != orders[2] != orders[0]
     else:
@@ -149,13 +149,13 @@ def test_stops_and_other_numbers_of_ranks_change_nothing(windows, settings):
 
 def test_the_seed_decides(windows):
     def first(seed):
-        return Order(windows, batch_size=8, seed=seed)[0:TOTAL]["window"].tolist()
+        return Order(windows, batch_size=8, seed=seed)[0:TOTAL]["sample"].tolist()
 
     assert first(1) == first(1) == first(np.uint64(1))
     assert len({tuple(first(seed)) for seed in (0, 1, 2, 2**64 - 1)}) == 4
     assert Order(windows, batch_size=8, seed=1).id != Order(windows, batch_size=8, seed=2).id
     # The batch does not: under `carry` a global shuffle is one sequence.
-    assert Order(windows, batch_size=16, seed=1)[0:TOTAL]["window"].tolist() == first(1)
+    assert Order(windows, batch_size=16, seed=1)[0:TOTAL]["sample"].tolist() == first(1)
 
 
 def test_epochs_and_steps_are_counted(windows):
@@ -183,7 +183,7 @@ def test_samples_are_numpy_and_find_their_windows(windows):
     assert np.array_equal(batch, order[40:48])
     one = order[np.int64(41)]
     assert one == order[41:42][0]
-    assert np.array_equal(order.read(41)["action"], windows[one["window"]]["action"])
+    assert np.array_equal(order.read(41)["action"], windows[one["sample"]]["action"])
     assert len(order[5:5]) == len(order[7:5]) == 0
 
 
@@ -235,8 +235,8 @@ def test_an_order_has_no_end_to_walk_to(windows):
         ({"epoch_size": 10}, "`epoch_size` belongs to a mixture"),
         ({"sources": []}, "name at least one"),
         ({"sources": 3}, "sources is 3; give a list of windows"),
-        ({"sources": [3]}, "a source is kinograph.Windows or kinograph.Source, not int"),
-        ({"sources": Source(windows="d.kino")}, "a source has kinograph.Windows, not str"),
+        ({"sources": [3]}, "a source is kinograph.Samples or kinograph.Source, not int"),
+        ({"sources": Source(samples="d.kino")}, "a source has kinograph.Samples, not str"),
     ],
 )
 def test_settings_that_make_no_sense_say_what_would(windows, settings, says):
@@ -270,7 +270,7 @@ def sizes(ds, stream="action"):
 )
 def test_a_pool_of_episodes_bounds_what_is_open(windows, pool, most):
     order = Order(windows, batch_size=8, pool=pool, seed=2)
-    episodes = EPISODE_OF[order[0:TOTAL]["window"]]
+    episodes = EPISODE_OF[order[0:TOTAL]["sample"]]
     assert open_at_once(episodes.tolist()) <= most
     if most == 1:
         assert len(list(itertools.groupby(episodes))) == len(LENGTHS)
@@ -294,7 +294,7 @@ def test_a_pool_of_bytes_bounds_the_bytes_that_are_open(ds, windows, pool, count
 
 def check_open_bytes(ds, order, share):
     size = sizes(ds)
-    episodes = EPISODE_OF[order[0:TOTAL]["window"]].tolist()
+    episodes = EPISODE_OF[order[0:TOTAL]["sample"]].tolist()
     last = {episode: place for place, episode in enumerate(episodes)}
     begun, most_open = set(), 0
     for place, episode in enumerate(episodes):
@@ -316,7 +316,7 @@ def test_lanes_keep_ranks_from_decoding_the_same_episodes(windows):
     pairs = set()
     for step in order.steps(0):
         for rank in range(4):
-            found = EPISODE_OF[order.batch(step, rank=rank, world_size=4)["window"]]
+            found = EPISODE_OF[order.batch(step, rank=rank, world_size=4)["sample"]]
             pairs |= {(rank, episode) for episode in found.tolist()}
     # Only an episode on a cut between two lanes has two readers.
     assert len(pairs) <= len(LENGTHS) + 3
@@ -326,7 +326,7 @@ def test_pools_by_shard_open_few_files(ds, windows):
     shards = ds.episodes["shard"].tolist()
 
     def open_shards(**settings):
-        found = Order(windows, batch_size=8, pool=0.34, seed=1, **settings)[0:TOTAL]["window"]
+        found = Order(windows, batch_size=8, pool=0.34, seed=1, **settings)[0:TOTAL]["sample"]
         assert sorted(found.tolist()) == list(range(TOTAL))
         return open_at_once([shards[episode] for episode in EPISODE_OF[found]])
 
@@ -336,11 +336,11 @@ def test_pools_by_shard_open_few_files(ds, windows):
 @pytest.mark.parametrize("settings", [{}, {"pool": 0.3}, {"pool": "2 episodes", "lanes": 2}])
 def test_weights_say_how_often_the_windows_of_an_episode_come(windows, settings):
     weights = [1, 2, 0, 0.5, 1.5, 1, 3, 0, 1, 0.25, 1, 2]
-    source = Source(windows=windows, episode_weights=weights)
+    source = Source(samples=windows, episode_weights=weights)
     order = Order(source, batch_size=8, seed=4, **settings)
     assert len(order) == int(np.dot(weights, LENGTHS))
     for epoch in range(3):
-        found = order[epoch * len(order) : (epoch + 1) * len(order)]["window"]
+        found = order[epoch * len(order) : (epoch + 1) * len(order)]["sample"]
         counts = np.bincount(found, minlength=TOTAL)
         for episode, weight in enumerate(weights):
             own = counts[episode == EPISODE_OF]
@@ -368,11 +368,11 @@ def test_weights_that_make_no_sense_are_refused(ds, weights, says):
 @pytest.mark.parametrize("settings", [{}, {"lanes": 4}, {"pool": 0.4, "lanes": 2}])
 def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, settings):
     parts = [
-        (ds.windows({"action": range(3)}, split="train"), 3.0),
-        (ds.windows({"noise": [0.0]}, split="valid"), 0.75),
-        (ds.windows({"action": [0.0]}, episodes=[4]), 0.25),
+        (ds.samples({"action": range(3)}, split="train"), 3.0),
+        (ds.samples({"noise": [0.0]}, split="valid"), 0.75),
+        (ds.samples({"action": [0.0]}, episodes=[4]), 0.25),
     ]
-    sources = [Source(windows=windows, weight=weight) for windows, weight in parts]
+    sources = [Source(samples=windows, weight=weight) for windows, weight in parts]
     order = Order(sources, batch_size=32, seed=8, **settings)
     assert len(order) == sum(len(windows) for windows, _ in parts)
     block = 4096 * settings.get("lanes", 1)
@@ -383,10 +383,10 @@ def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, 
     for source, (windows, _) in enumerate(parts):
         own = found[found["source"] == source]
         for epoch in range(own["epoch"].min(), own["epoch"].max()):
-            assert sorted(own[own["epoch"] == epoch]["window"]) == list(range(len(windows)))
+            assert sorted(own[own["epoch"] == epoch]["sample"]) == list(range(len(windows)))
     for index in range(20):
         sample = order[index]
-        expected = parts[sample["source"]][0][sample["window"]]
+        expected = parts[sample["source"]][0][sample["sample"]]
         read = order.read(index)
         assert list(read) == list(expected)
         assert all(np.array_equal(read[key], expected[key]) for key in read)
@@ -395,7 +395,7 @@ def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, 
 def test_a_mixture_is_elastic_too(ds):
     def fresh():
         return Order(
-            [ds.windows({"action": [0.0]}, split=split) for split in ("train", "valid")],
+            [ds.samples({"action": [0.0]}, split=split) for split in ("train", "valid")],
             batch_size=12,
             seed=5,
             epoch_size=100,
@@ -418,9 +418,9 @@ def test_a_mixture_is_elastic_too(ds):
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
 def test_a_weight_of_a_source_is_above_zero(windows, weight):
     with pytest.raises(kinograph.InvalidArgumentError, match="weight of source 1"):
-        Order([windows, Source(windows=windows, weight=weight)], batch_size=4)
+        Order([windows, Source(samples=windows, weight=weight)], batch_size=4)
     with pytest.raises(kinograph.InvalidArgumentError, match="weight of source 0"):
-        Order([Source(windows=windows, weight=weight)], batch_size=4)
+        Order([Source(samples=windows, weight=weight)], batch_size=4)
 
 
 @pytest.fixture(scope="module")
@@ -438,16 +438,16 @@ def packings(tmp_path_factory):
 
 def test_a_curriculum_reads_the_same_samples_from_another_packing(packings):
     camera = "obs/agentview_image"
-    lossless, jpeg, poor = (ds.windows({camera: [0.0], "actions": range(4)}) for ds in packings)
-    source = Source(windows=poor, curriculum={3: lossless, 1: jpeg})
+    lossless, jpeg, poor = (ds.samples({camera: [0.0], "actions": range(4)}) for ds in packings)
+    source = Source(samples=poor, curriculum={3: lossless, 1: jpeg})
     order = Order(source, batch_size=10, seed=2)
     plain = Order(poor, batch_size=10, seed=2)
     found = order[0:250]
-    assert np.array_equal(found["window"], plain[0:250]["window"])
+    assert np.array_equal(found["sample"], plain[0:250]["sample"])
     assert found["variant"].tolist() == [0] * 50 + [1] * 100 + [2] * 100
     for index, expected in ((3, poor), (70, jpeg), (130, jpeg), (170, lossless), (249, lossless)):
         sample = order.read(index)
-        row, frame = expected.locate(found[index]["window"])
+        row, frame = expected.locate(found[index]["sample"])
         assert np.array_equal(sample[camera][0], expected.dataset[row][camera][frame])
         assert np.array_equal(sample["actions"][0], packings[0][row]["actions"][frame])
     assert source.variant(0) is poor
@@ -459,17 +459,17 @@ def test_a_curriculum_reads_the_same_samples_from_another_packing(packings):
 
 
 def test_a_curriculum_needs_the_same_episodes(packings, tmp_path):
-    first = packings[0].windows({"actions": range(4)})
+    first = packings[0].samples({"actions": range(4)})
     for others, says in (
-        ({1: packings[1].windows({"actions": range(4)}, episodes=[0])}, "`demo_1`.* none"),
-        ({1: packings[1].windows({"actions": range(4)}, episodes=[1, 0])}, "`demo_0`.*`demo_1`"),
-        ({1: packings[1].windows({"actions": Window(steps=range(4), pad="drop")})}, "same windows"),
-        ({0: packings[1].windows({"actions": range(4)})}, "an epoch of the curriculum is 0"),
-        ({"1": packings[1].windows({"actions": range(4)})}, "an epoch of the curriculum is '1'"),
-        ({1: packings[1]}, "a source has kinograph.Windows, not Dataset"),
+        ({1: packings[1].samples({"actions": range(4)}, episodes=[0])}, "`demo_1`.* none"),
+        ({1: packings[1].samples({"actions": range(4)}, episodes=[1, 0])}, "`demo_0`.*`demo_1`"),
+        ({1: packings[1].samples({"actions": Window(steps=range(4), pad="drop")})}, "same windows"),
+        ({0: packings[1].samples({"actions": range(4)})}, "an epoch of the curriculum is 0"),
+        ({"1": packings[1].samples({"actions": range(4)})}, "an epoch of the curriculum is '1'"),
+        ({1: packings[1]}, "a source has kinograph.Samples, not Dataset"),
     ):
         with pytest.raises(kinograph.InvalidArgumentError, match=says):
-            Order(Source(windows=first, curriculum=others), batch_size=4)
+            Order(Source(samples=first, curriculum=others), batch_size=4)
 
 
 @pytest.mark.parametrize("settings", [{}, {"pool": "3 episodes"}, {"pool": 0.5, "lanes": 2}])
@@ -478,10 +478,10 @@ def test_a_substitute_is_another_sample_of_the_same_time(windows, settings):
     before = order[0:300]
     for index in (0, 17, 100, 245, 246, 299):
         found = [order.substitute(index, attempt) for attempt in range(4)]
-        assert all(one["window"] != before[index]["window"] for one in found)
+        assert all(one["sample"] != before[index]["sample"] for one in found)
         assert all(one["epoch"] == before[index]["epoch"] for one in found)
         assert found == [order.substitute(index, attempt) for attempt in range(4)]
-        assert len({one["window"] for one in found}) > 1
+        assert len({one["sample"] for one in found}) > 1
     assert np.array_equal(order[0:300], before)
 
 
@@ -495,12 +495,12 @@ def test_filtered_windows_have_an_order_of_their_own(ds):
         drop_first=1,
     )
     rows = [row for row, frames in enumerate(LENGTHS) if row % 3 and frames >= 12]
-    windows = order.sources[0].windows
+    windows = order.sources[0].samples
     assert windows.episodes.tolist() == rows
     assert len(order) == sum(LENGTHS[row] - 3 for row in rows)
-    assert sorted(order[0 : len(order)]["window"]) == list(range(len(order)))
+    assert sorted(order[0 : len(order)]["sample"]) == list(range(len(order)))
     for index in range(0, len(order), 7):
-        row, frame = windows.locate(order[index]["window"])
+        row, frame = windows.locate(order[index]["sample"])
         assert np.array_equal(order.read(index)["action"], ds[row]["action"][frame : frame + 3])
 
 
@@ -523,10 +523,10 @@ def test_an_order_can_be_pickled_where_it_stands(windows):
 
 def test_threads_share_an_order(windows):
     order = Order(windows, batch_size=8, seed=1, pool=0.3)
-    expected = order[0:2000]["window"].tolist()
+    expected = order[0:2000]["sample"].tolist()
     starts = np.random.default_rng(2).integers(0, 1900, 200).tolist()
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
-        found = threads.map(lambda start: order[start : start + 100]["window"].tolist(), starts)
+        found = threads.map(lambda start: order[start : start + 100]["sample"].tolist(), starts)
         for start, piece in zip(starts, found, strict=True):
             assert piece == expected[start : start + 100]
 
@@ -573,9 +573,9 @@ def test_a_state_of_other_settings_is_refused_by_name(windows, settings, says):
 def test_a_state_of_other_data_is_refused(ds, windows, tmp_path):
     order = Order(windows, batch_size=8, seed=1)
     others = [
-        ds.windows({"action": range(4)}),
-        ds.windows({"action": range(3)}, split="train"),
-        samples.write(tmp_path / "d.kino", [{"action": np.zeros((246, 4))}]).windows(
+        ds.samples({"action": range(4)}),
+        ds.samples({"action": range(3)}, split="train"),
+        samples.write(tmp_path / "d.kino", [{"action": np.zeros((246, 4))}]).samples(
             {"action": range(3)}
         ),
     ]

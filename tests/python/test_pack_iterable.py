@@ -128,7 +128,7 @@ def test_an_interrupted_pack_is_taken_up_without_its_finished_episodes(tmp_path)
     [
         ([7], "episode 0 is int; an episode is a dict with `streams`"),
         ([{"rate_hz": 5.0}], "episode 0 is dict"),
-        ([{"streams": {"x": np.zeros(3)}, "colour": 1, "rate_hz": 5.0}], "episode 0: .*colour"),
+        ([{"streams": {"x": np.zeros(3)}, "channel": 1, "rate_hz": 5.0}], "episode 0: .*channel"),
     ],
 )
 def test_what_is_no_episode_is_named(tmp_path, episodes, words):

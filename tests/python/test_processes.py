@@ -136,7 +136,7 @@ def gives_up_the_gil(counter, call, calls=100_000):
 def test_other_threads_run_while_frames_are_read_and_written(tmp_path, counter):
     path = tmp_path / "d.kino"
     assert not gives_up_the_gil(counter, lambda: sum(range(1000)), calls=200)
-    camera = samples.picture(100, 120, 160)
+    camera = samples.image(100, 120, 160)
     writer = kinograph.Writer(path)
     assert gives_up_the_gil(
         counter, lambda: writer.add_episode({"c": camera, "t": ["x"] * 100}, rate_hz=30.0)

@@ -27,7 +27,7 @@ def test_the_report_of_a_marked_loop_has_its_utilisation(lift):
     assert report.loop.steps == len(loader.order.steps(0))
     assert 0 < report.utilisation <= 1
     assert 0 < report.compute_ratio <= 1
-    assert report.pool_hits + report.pool_misses >= report.samples
+    assert report.cache_hits + report.cache_misses >= report.samples
     assert report.read_amplification >= 1
     assert 0 < report.decode_amplification < 1
     assert report.batch_buffer_bytes > 0

@@ -84,18 +84,18 @@ def test_a_cache_changes_nothing_but_types(recording, setting, mode):
 
 
 @pytest.mark.parametrize("budget", [0, 1_000_000, 3_000_000])
-def test_items_are_the_same_however_few_pictures_may_be_kept(recording, budget, monkeypatch):
-    monkeypatch.setattr(_frame_cache, "_PICTURE_BYTES", budget)
+def test_items_are_the_same_however_few_images_may_be_kept(recording, budget, monkeypatch):
+    monkeypatch.setattr(_frame_cache, "_IMAGE_BYTES", budget)
     options = {"frame_stack": 2, "seq_length": 5, "goal_mode": "last"}
     plain = make(recording, **options)
     cached = make(recording, hdf5_cache_mode="low_dim", **options)
     for index in np.random.default_rng(0).integers(0, len(plain), 60).tolist():
         for group in ("obs", "next_obs", "goal_obs"):
             assert digest(cached[index][group]) == digest(plain[index][group])
-    pictures = cached._cache._pictures
-    held = sum(frames.nbytes for frames, _ in pictures._kept.values())
-    assert held == pictures._bytes <= budget
-    assert bool(pictures._kept) == bool(budget)
+    images = cached._cache._images
+    held = sum(frames.nbytes for frames, _ in images._kept.values())
+    assert held == images._bytes <= budget
+    assert bool(images._kept) == bool(budget)
 
 
 def test_an_item_is_nested_as_robomimics_is(recording):

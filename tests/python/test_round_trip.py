@@ -23,9 +23,9 @@ def test_numbers_of_every_dtype_and_shape_come_back_bit_for_bit(tmp_path, dtype,
     assert samples.same_bits(stream[:], expected)
 
 
-@pytest.mark.parametrize("colours", [1, 3, 4])
-def test_pictures_come_back_bit_for_bit(tmp_path, colours):
-    expected = samples.picture(20, colours=colours)
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_images_come_back_bit_for_bit(tmp_path, channels):
+    expected = samples.image(20, channels=channels)
     stream = round_trip(tmp_path, camera=expected)["camera"]
     assert stream.kind == "image"
     assert samples.same_bits(stream[:], expected)
@@ -67,7 +67,7 @@ def test_frames_without_numbers_keep_their_shape(tmp_path, shape):
 
 
 def test_a_single_frame_is_enough(tmp_path):
-    episode = round_trip(tmp_path, x=np.array([[1.5, 2.5]]), camera=samples.picture(1))
+    episode = round_trip(tmp_path, x=np.array([[1.5, 2.5]]), camera=samples.image(1))
     assert episode.frames == 1
     assert episode.duration_s == 0
     assert episode["x"][0].tolist() == [1.5, 2.5]
@@ -106,7 +106,7 @@ def test_irregular_timestamps_come_back_exactly(tmp_path):
     }
     streams = {
         "force": rng.normal(size=(2000, 6)).astype(np.float32),
-        "camera": samples.picture(60),
+        "camera": samples.image(60),
         "twice": np.arange(100),
         "steady": np.arange(30.0),
     }
@@ -139,16 +139,16 @@ def test_one_list_of_timestamps_can_be_for_all_streams(tmp_path):
 
 def test_jpeg_files_are_carried_as_they_are(tmp_path):
     image = pytest.importorskip("PIL.Image")
-    pictures = samples.picture(6, height=40, width=56)
-    grey = samples.picture(6, height=40, width=56, colours=1)
+    images = samples.image(6, height=40, width=56)
+    grey = samples.image(6, height=40, width=56, channels=1)
 
     def encode(pixels, **options):
         file = io.BytesIO()
         image.fromarray(pixels.squeeze()).save(file, "JPEG", quality=90, **options)
         return file.getvalue()
 
-    files = [encode(pixels) for pixels in pictures]
-    progressive = [encode(pixels, progressive=True) for pixels in pictures]
+    files = [encode(pixels) for pixels in images]
+    progressive = [encode(pixels, progressive=True) for pixels in images]
     grey_files = [encode(pixels) for pixels in grey]
     episode = round_trip(
         tmp_path, camera=files, progressive=progressive, grey=np.array(grey_files, dtype=object)
@@ -159,7 +159,7 @@ def test_jpeg_files_are_carried_as_they_are(tmp_path):
     assert [episode["camera"].bitstream(frame) for frame in range(6)] == files
     assert episode["progressive"].bitstream(-1) == progressive[-1]
     decoded = np.stack([np.asarray(image.open(io.BytesIO(file))) for file in files])
-    # Two decoders may round a colour differently, never by much.
+    # Two decoders may round a channel differently, never by much.
     assert np.abs(episode["camera"][:].astype(int) - decoded).max() <= 3
 
 
@@ -168,8 +168,8 @@ def test_streams_without_files_have_no_bitstream(lift):
     assert lift[0]["obs/agentview_image"].bitstream(3) is None
 
 
-def test_lossy_pictures_say_how_much_was_lost(tmp_path):
-    camera = samples.picture(10)
+def test_lossy_images_say_how_much_was_lost(tmp_path):
+    camera = samples.image(10)
     ds = samples.write(tmp_path / "d.kino", [{"camera": camera, "x": np.arange(10.0)}], quality=95)
     summary = ds.streams["camera"]
     error = ds[0]["camera"][:].astype(float) - camera

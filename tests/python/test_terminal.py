@@ -10,7 +10,7 @@ import pytest
 
 import kinograph
 
-# A window title, a colour by C0 and by C1, a carriage return, a turned direction, a forged line, DEL.
+# A window title, a color by C0 and by C1, a carriage return, a turned direction, a forged line, DEL.
 ODD = "\x1b]0;pwned\x07\x1b[31m\x9b32m\rx\u202egpj\u2066\u200e\u2028error: all is lost\x7f"
 LINES = f"first{ODD}\n\tsecond"
 
@@ -119,7 +119,7 @@ def test_names_of_a_recording_are_escaped_in_errors_and_defects(tmp_path, policy
 
 def test_exceptions_are_plain_and_keep_their_lines(odd):
     ds = kinograph.open(odd)
-    for wrong in (lambda: ds[ODD], lambda: ds[0][ODD], lambda: ds.windows({ODD: [0]})):
+    for wrong in (lambda: ds[ODD], lambda: ds[0][ODD], lambda: ds.samples({ODD: [0]})):
         with pytest.raises(kinograph.KinographError) as raised:
             wrong()
         assert "pwned" in str(raised.value)
@@ -128,4 +128,4 @@ def test_exceptions_are_plain_and_keep_their_lines(odd):
         assert str(kind(f"a\n  b\x1b{kind.__name__}")) == f"a\n  b\\u{{1b}}{kind.__name__}"
     assert str(kinograph.StorageError(2, "gone\x1b")) == "gone\\u{1b}"
     assert str(kinograph.KinographError()) == ""
-    assert_plain(repr(ds.windows({"x": [0]})) + repr(ds.episodes))
+    assert_plain(repr(ds.samples({"x": [0]})) + repr(ds.episodes))

@@ -16,7 +16,7 @@ import weakref
 import numpy as np
 import pytest
 from optional import optional
-from test_loader import CAMERA, WISH, damage, expected, threads_of_loaders
+from test_loader import CAMERA, REQUEST, damage, expected, threads_of_loaders
 
 import kinograph
 
@@ -54,7 +54,7 @@ def device(request, monkeypatch):
 
 def make(dataset, **options):
     return kinograph.torch.Loader(
-        dataset, **{"windows": WISH, "batch_size": 8, "seed": 3} | options
+        dataset, **{"windows": REQUEST, "batch_size": 8, "seed": 3} | options
     )
 
 
@@ -113,7 +113,7 @@ def test_batches_stay_as_they_are_for_as_long_as_they_are_kept(lift, device):
     kept[0]["actions"].zero_()  # may be written
 
 
-def test_every_type_of_picture(lift):
+def test_every_type_of_image(lift):
     plain = next(iter(make(lift)))[CAMERA]
     for name in ("float32", "float16", "bfloat16"):
         dtype = getattr(torch, name)
@@ -124,11 +124,11 @@ def test_every_type_of_picture(lift):
 
 
 def test_text_stays_text(lift, device):
-    wish = {"actions": range(2), "language": range(2)}
-    loader = make(lift, windows=wish, batch_size=3, device=device)
+    request = {"actions": range(2), "language": range(2)}
+    loader = make(lift, windows=request, batch_size=3, device=device)
     batch = next(iter(loader))
-    windows = loader.order.sources[0].windows
-    texts = [windows[int(place["window"])]["language"] for place in loader.order.batch(0)]
+    windows = loader.order.sources[0].samples
+    texts = [windows[int(place["sample"])]["language"] for place in loader.order.batch(0)]
     assert batch["language"] == texts
 
 
@@ -292,10 +292,10 @@ def test_a_worker_of_a_data_loader_is_told_what_to_use(lift, context):
 
 
 def test_a_dataset_has_the_samples_of_windows(lift):
-    windows = lift.windows({**WISH, "language": [0]})
+    windows = lift.samples({**REQUEST, "language": [0]})
     for dataset in (
         kinograph.torch.Dataset(windows),
-        kinograph.torch.Dataset(lift.path, windows={**WISH, "language": [0]}),
+        kinograph.torch.Dataset(lift.path, windows={**REQUEST, "language": [0]}),
         pickle.loads(pickle.dumps(kinograph.torch.Dataset(windows))),
     ):
         assert len(dataset) == len(windows)
@@ -315,7 +315,7 @@ def test_a_dataset_has_the_samples_of_windows(lift):
 
 @pytest.mark.parametrize(("workers", "context"), [(0, None), (2, "fork"), (2, "spawn")])
 def test_a_dataset_works_in_the_workers_of_a_data_loader(lift, workers, context):
-    windows = lift.windows(WISH)
+    windows = lift.samples(REQUEST)
     windows[0]  # opened before the fork
     outer = torch.utils.data.DataLoader(
         kinograph.torch.Dataset(windows),

@@ -1,4 +1,4 @@
-"""Windows as a user asks for them, against plain indexing of the arrays that a dataset gives.
+"""Samples as a user asks for them, against plain indexing of the arrays that a dataset gives.
 
 Equality with robomimic and LeRobot is in test_windows_peers.py, random requests are in test_windows_naive.py.
 """
@@ -74,13 +74,13 @@ def mixed(tmp_path_factory):
 
 
 def test_steps_are_the_frames_around_the_anchor(lift):
-    check_samples(lift.windows({"actions": range(-2, 6)}), lift, range(-2, 6), "actions")
-    windows = lift.windows({"actions": [0.0], "obs/agentview_image": range(-3, 1)})
+    check_samples(lift.samples({"actions": range(-2, 6)}), lift, range(-2, 6), "actions")
+    windows = lift.samples({"actions": [0.0], "obs/agentview_image": range(-3, 1)})
     check_samples(windows, lift, range(-3, 1), "obs/agentview_image")
 
 
 def test_floats_are_seconds_and_whole_numbers_are_steps(lift):
-    for wish in (
+    for request in (
         [-0.1, 0.0, 0.05],
         (-0.1, 0, 0.05),
         np.array([-0.1, 0.0, 0.05]),
@@ -91,18 +91,18 @@ def test_floats_are_seconds_and_whole_numbers_are_steps(lift):
         Window(steps=iter([-2, 0, 1])),
         Window(seconds=[-0.1, 0, 0.05]),
     ):
-        check_samples(lift.windows({"actions": wish}), lift, [-2, 0, 1], "actions")
-    check_samples(lift.windows({"actions": [0, 20]}), lift, [0, 20], "actions")
-    check_samples(lift.windows({"actions": [0.0, 1.0]}), lift, [0, 20], "actions")
+        check_samples(lift.samples({"actions": request}), lift, [-2, 0, 1], "actions")
+    check_samples(lift.samples({"actions": [0, 20]}), lift, [0, 20], "actions")
+    check_samples(lift.samples({"actions": [0.0, 1.0]}), lift, [0, 20], "actions")
 
 
 def test_offsets_keep_their_order_and_may_repeat(lift):
-    wish = [5, -1, 0, 0, -40, 100]
-    check_samples(lift.windows({"actions": wish}), lift, wish, "actions")
+    request = [5, -1, 0, 0, -40, 100]
+    check_samples(lift.samples({"actions": request}), lift, request, "actions")
 
 
 def test_one_stream_may_have_several_windows_under_names_of_their_own(lift):
-    windows = lift.windows(
+    windows = lift.samples(
         {
             "past": Window(stream="obs/joints", steps=range(-3, 0)),
             "future": Window(stream="obs/joints", steps=range(1, 4)),
@@ -122,35 +122,35 @@ def test_one_stream_may_have_several_windows_under_names_of_their_own(lift):
 def test_every_type_of_number_keeps_its_bits(tmp_path, dtype):
     values = samples.numbers(dtype, (12, 3))
     ds = samples.write(tmp_path / "d.kino", [{"x": values}])
-    for index, sample in enumerate(ds.windows({"x": range(-1, 2)})):
+    for index, sample in enumerate(ds.samples({"x": range(-1, 2)})):
         assert samples.same_bits(sample["x"], clipped(values, index + np.arange(-1, 2))[0])
-    zeros = ds.windows({"x": Window(steps=[-1], pad="zero")})[0]["x"]
+    zeros = ds.samples({"x": Window(steps=[-1], pad="zero")})[0]["x"]
     assert samples.same_bits(zeros, np.zeros((1, 3), dtype))
 
 
 def test_padding_repeats_the_edge_or_is_zero_or_drops_the_sample(lift):
     actions = [episode["actions"][:] for episode in lift]
     steps = np.arange(-2, 4)
-    zero = lift.windows({"actions": Window(steps=steps, pad="zero")})
+    zero = lift.samples({"actions": Window(steps=steps, pad="zero")})
     for sample, (row, frame) in zip(zero, anchors(lift), strict=True):
         expected, padding = clipped(actions[row], frame + steps)
         expected[padding] = 0
         assert samples.same_bits(sample["actions"], expected)
         assert np.array_equal(sample["actions_is_pad"], padding)
-    dropped = lift.windows({"actions": Window(steps=steps, pad="drop")})
+    dropped = lift.samples({"actions": Window(steps=steps, pad="drop")})
     assert dropped.counts.tolist() == [len(values) - 5 for values in actions]
     assert [place.anchor for place in map(dropped.locate, range(3))] == [2, 3, 4]
     assert not any(sample["actions_is_pad"].any() for sample in dropped)
-    mixed_pads = lift.windows({"actions": Window(steps=steps, pad=("zero", "drop"))})
+    mixed_pads = lift.samples({"actions": Window(steps=steps, pad=("zero", "drop"))})
     assert mixed_pads.counts.tolist() == [len(values) - 3 for values in actions]
     assert not mixed_pads[0]["actions"][:2].any()
-    mixed_pads = lift.windows({"actions": Window(steps=steps, pad=("drop", "edge"))})
+    mixed_pads = lift.samples({"actions": Window(steps=steps, pad=("drop", "edge"))})
     assert mixed_pads.counts.tolist() == [len(values) - 2 for values in actions]
     assert np.array_equal(mixed_pads[-1]["actions"][2:], np.repeat(actions[2][-1:], 4, axis=0))
 
 
 def test_a_drop_of_one_window_drops_the_whole_sample(lift):
-    windows = lift.windows(
+    windows = lift.samples(
         {"actions": range(4), "obs/joints": Window(steps=[-5, 0], pad=("drop", "edge"))}
     )
     assert windows.counts.tolist() == [55, 40, 68]
@@ -159,16 +159,16 @@ def test_a_drop_of_one_window_drops_the_whole_sample(lift):
 
 
 def test_latency_looks_for_later_stamps(lift):
-    windows = lift.windows(
+    windows = lift.samples(
         {"actions": [0.0], "obs/joints": Window(seconds=[-0.05, 0.0], latency_s=0.1)}
     )
     check_samples(windows, lift, [1, 2], "obs/joints")
-    early = lift.windows({"actions": [0.0], "obs/joints": Window(steps=[0], latency_s=-0.05)})
+    early = lift.samples({"actions": [0.0], "obs/joints": Window(steps=[0], latency_s=-0.05)})
     check_samples(early, lift, [-1], "obs/joints")
 
 
 def test_streams_of_other_rates_give_the_frame_nearest_in_time(mixed):
-    windows = mixed.windows({"action": [0.0], "joints": [-0.01, 0.0, 0.024], "camera": [0.0]})
+    windows = mixed.samples({"action": [0.0], "joints": [-0.01, 0.0, 0.024], "camera": [0.0]})
     for index, sample in enumerate(windows):
         row, frame = windows.locate(index)
         at = frame * 50
@@ -184,17 +184,17 @@ def test_streams_of_other_rates_give_the_frame_nearest_in_time(mixed):
 
 def test_a_frame_too_far_away_counts_as_missing(mixed):
     camera = Window(seconds=[0.0], max_staleness_s=0.06)
-    windows = mixed.windows({"action": [0.0], "camera": camera})
+    windows = mixed.samples({"action": [0.0], "camera": camera})
     camera_ms = (mixed[0]["camera"].timestamps_ns - START_NS) // MS
     away = [np.abs(camera_ms - 50 * frame).min() for frame in range(40)]
     missing = [bool(windows[index]["camera_is_pad"][0]) for index in range(40)]
     assert missing == [distance > 60 for distance in away]
     assert 0 < sum(missing) < 40
-    zero = mixed.windows(
+    zero = mixed.samples(
         {"action": [0.0], "camera": Window(seconds=[0.0], max_staleness_s=0.06, pad="zero")}
     )
     assert [not zero[index]["camera"].any() for index in range(40)] == missing
-    dropped = mixed.windows(
+    dropped = mixed.samples(
         {"action": [0.0], "camera": Window(seconds=[0.0], max_staleness_s=0.06, pad="drop")}
     )
     assert dropped.counts[0] == 40 - sum(missing)
@@ -203,18 +203,18 @@ def test_a_frame_too_far_away_counts_as_missing(mixed):
 
 
 def test_hold_never_looks_ahead(mixed):
-    windows = mixed.windows({"action": [0.0], "camera": Window(seconds=[0.0], resolve="hold")})
+    windows = mixed.samples({"action": [0.0], "camera": Window(seconds=[0.0], resolve="hold")})
     camera_ms = (mixed[0]["camera"].timestamps_ns - START_NS) // MS
     for frame in range(1, 40):
         last = int(np.searchsorted(camera_ms, 50 * frame, side="right")) - 1
         assert windows.frames(frame)["camera"].tolist() == [last]
         assert np.array_equal(windows[frame]["camera"][0], mixed[0]["camera"][last])
-    # At the first action no picture had been taken yet.
+    # At the first action no image had been taken yet.
     assert windows[0]["camera_is_pad"].tolist() == [True]
 
 
 def test_linear_lies_between_the_neighbours(mixed):
-    windows = mixed.windows(
+    windows = mixed.samples(
         {"action": [0.0], "joints": Window(seconds=[0.0, 0.0025, 0.005], resolve="linear")}
     )
     joints = mixed[0]["joints"][:].astype(np.float64)
@@ -225,7 +225,7 @@ def test_linear_lies_between_the_neighbours(mixed):
 
 
 def test_slerp_turns_evenly(mixed):
-    windows = mixed.windows({"action": [0.0], "quat": Window(seconds=[0.003], resolve="slerp")})
+    windows = mixed.samples({"action": [0.0], "quat": Window(seconds=[0.003], resolve="slerp")})
     turn = 30 / (len(mixed[0]["quat"]) - 1)
     for frame in range(39):
         half = (5 * frame + 0.3) * turn / 2
@@ -235,7 +235,7 @@ def test_slerp_turns_evenly(mixed):
 
 
 def test_whole_episodes_are_one_sample_each(mixed):
-    windows = mixed.windows({name: Window(whole=True) for name in mixed.streams})
+    windows = mixed.samples({name: Window(whole=True) for name in mixed.streams})
     assert len(windows) == 2
     assert windows.request["anchor"] == "episode"
     for sample, episode in zip(windows, mixed, strict=True):
@@ -244,77 +244,77 @@ def test_whole_episodes_are_one_sample_each(mixed):
             same = sample[name] == values
             assert same if isinstance(values, list) else same.all()
             assert not sample[f"{name}_is_pad"].any()
-    assert repr(mixed.windows({"joints": Window(whole=True)})) == (
-        "Windows(2 samples of 2 episodes: joints [?, 7])"
+    assert repr(mixed.samples({"joints": Window(whole=True)})) == (
+        "Samples(2 samples of 2 episodes: joints [?, 7])"
     )
 
 
 def test_a_goal_is_the_last_frame_of_the_episode(lift):
     goal = Window(stream="obs/agentview_image", last=True)
-    windows = lift.windows({"actions": range(3), "goal": goal})
+    windows = lift.samples({"actions": range(3), "goal": goal})
     for index in (0, 59, 60, 104, 105, 177):
         camera = lift[windows.locate(index).episode]["obs/agentview_image"]
         assert np.array_equal(windows[index]["goal"], camera[-1])
         assert "goal_is_pad" not in windows[index]
-    only = lift.windows({"goal": goal})
+    only = lift.samples({"goal": goal})
     assert len(only) == 3
 
 
 def test_the_anchor_is_a_stream_a_rate_or_the_episode(mixed):
-    wish = {"joints": [0.0], "action": range(2)}
-    assert mixed.windows(wish, anchor="joints").counts.tolist() == [200, 300]
-    assert mixed.windows(wish, anchor="action").counts.tolist() == [40, 60]
-    assert mixed.windows(wish, anchor="camera").counts.tolist() == [
+    request = {"joints": [0.0], "action": range(2)}
+    assert mixed.samples(request, anchor="joints").counts.tolist() == [200, 300]
+    assert mixed.samples(request, anchor="action").counts.tolist() == [40, 60]
+    assert mixed.samples(request, anchor="camera").counts.tolist() == [
         len(episode["camera"]) for episode in mixed
     ]
     # From the first time of the episode to its last: the joints' are at 0 s and 1.99 s.
     for rate in (10, 10.0, np.float32(10)):
-        windows = mixed.windows(wish, anchor=rate)
+        windows = mixed.samples(request, anchor=rate)
         assert windows.counts.tolist() == [20, 30]
         assert np.array_equal(windows[3]["joints"][0], mixed[0]["joints"][30])
-    whole = mixed.windows({"joints": [0.0, 0.5]}, anchor="episode")
+    whole = mixed.samples({"joints": [0.0, 0.5]}, anchor="episode")
     assert whole.counts.tolist() == [1, 1]
     assert np.array_equal(whole[1]["joints"], mixed[1]["joints"][:][[0, 50]])
 
 
 def test_the_anchor_is_by_default_the_stream_whose_frames_are_counted(mixed):
     goal = Window(stream="camera", last=True)
-    for wish, anchor in (
+    for request, anchor in (
         ({"joints": [0.0], "action": range(2)}, {"stream": "action"}),
         ({"goal": goal, "joints": [0.0], "action": [0.0]}, {"stream": "joints"}),
         ({"goal": goal, "now": Window(stream="joints", steps=[0])}, {"stream": "joints"}),
         ({"goal": goal, "action": Window(whole=True)}, "episode"),
     ):
-        assert mixed.windows(wish).request["anchor"] == anchor
+        assert mixed.samples(request).request["anchor"] == anchor
 
 
 def test_anchors_at_the_ends_may_be_left_out_and_still_be_reached(lift):
-    windows = lift.windows({"actions": range(-1, 2)}, drop_first=3, drop_last=np.int64(4))
+    windows = lift.samples({"actions": range(-1, 2)}, drop_first=3, drop_last=np.int64(4))
     assert windows.counts.tolist() == [53, 38, 66]
     assert [windows.locate(index) for index in (0, 52, 53)] == [(0, 3), (0, 55), (1, 3)]
     assert np.array_equal(windows[0]["actions"], lift[0]["actions"][2:5])
     assert not windows[0]["actions_is_pad"].any()
     # Counted first, dropped for their padding afterwards.
-    windows = lift.windows({"actions": Window(steps=range(8), pad="drop")}, drop_last=2)
+    windows = lift.samples({"actions": Window(steps=range(8), pad="drop")}, drop_last=2)
     assert windows.counts.tolist() == [53, 38, 66]
 
 
 def test_an_episode_without_samples_is_only_empty(lift):
-    windows = lift.windows({"actions": [0.0]}, drop_first=50)
+    windows = lift.samples({"actions": [0.0]}, drop_first=50)
     assert windows.counts.tolist() == [10, 0, 23]
     assert windows.episodes.tolist() == [0, 1, 2]
     assert [windows.locate(index) for index in (9, 10)] == [(0, 59), (2, 50)]
 
 
 def test_text_comes_as_str_or_as_a_list(lift, mixed):
-    windows = lift.windows({"actions": [0.0], "language": [0.0, 0.5]})
+    windows = lift.samples({"actions": [0.0], "language": [0.0, 0.5]})
     assert windows[5]["language"] == ["step 0", "step 1"]
     assert windows[59]["language_is_pad"].tolist() == [False, True]
-    one = lift.windows({"language": Window(steps=[0], single=True)})
+    one = lift.samples({"language": Window(steps=[0], single=True)})
     assert [one[index]["language"] for index in (9, 10)] == ["step 0", "step 1"]
-    zero = lift.windows({"language": Window(steps=[-1, 0], pad="zero")})
+    zero = lift.samples({"language": Window(steps=[-1, 0], pad="zero")})
     assert zero[0]["language"] == ["", "step 0"]
-    held = mixed.windows({"action": [0.0], "language": Window(seconds=[0.0], resolve="hold")})
+    held = mixed.samples({"action": [0.0], "language": Window(seconds=[0.0], resolve="hold")})
     assert [held[frame]["language"] for frame in (0, 29, 30)] == [
         ["tidy up"],
         ["tidy up"],
@@ -323,18 +323,18 @@ def test_text_comes_as_str_or_as_a_list(lift, mixed):
 
 
 def test_a_stream_with_one_time_holds_for_the_whole_episode(mixed):
-    windows = mixed.windows({"action": [0.0], "instruction": [0.0, 1.0, -1.0]})
+    windows = mixed.samples({"action": [0.0], "instruction": [0.0, 1.0, -1.0]})
     for index in (0, 20, 39, 99):
         assert windows[index]["instruction"] == ["one for the whole episode"] * 3
         assert not windows[index]["instruction_is_pad"].any()
 
 
 def test_masks_come_in_the_words_of_every_library(lift):
-    wish = {"obs/joints": range(-1, 1), "actions": range(4)}
+    request = {"obs/joints": range(-1, 1), "actions": range(4)}
 
     def first(masks):
-        sample = lift.windows(wish, anchor="actions", masks=masks)[57]
-        return {key: sample[key].tolist() for key in sample if key not in wish}
+        sample = lift.samples(request, anchor="actions", masks=masks)[57]
+        return {key: sample[key].tolist() for key in sample if key not in request}
 
     # Frame 57 of 60: the last of four actions lies past the end.
     assert first("is_pad") == {
@@ -351,7 +351,7 @@ def test_masks_come_in_the_words_of_every_library(lift):
 
 
 def test_samples_are_a_sequence(lift):
-    windows = lift.windows({"actions": range(2)})
+    windows = lift.samples({"actions": range(2)})
     actions = np.concatenate([episode["actions"][:] for episode in lift])
     assert len(windows) == 178
     for index in (0, 17, 177, -1, -178, np.int32(5), np.array(7)):
@@ -361,13 +361,13 @@ def test_samples_are_a_sequence(lift):
         assert np.array_equal(found, actions[piece])
     assert windows[200:300] == []
     assert sum(1 for _ in windows) == 178
-    assert repr(windows) == "Windows(178 samples of 3 episodes: actions [2, 7])"
+    assert repr(windows) == "Samples(178 samples of 3 episodes: actions [2, 7])"
     assert windows.dataset is lift
 
 
 @pytest.mark.parametrize("index", [178, -179, 10**30])
 def test_an_index_past_the_end_says_how_many_there_are(lift, index):
-    windows = lift.windows({"actions": [0.0]})
+    windows = lift.samples({"actions": [0.0]})
     for ask in (windows.__getitem__, windows.locate, windows.frames):
         with pytest.raises(IndexError, match=f"no sample {index}; there are 178"):
             ask(index)
@@ -376,11 +376,11 @@ def test_an_index_past_the_end_says_how_many_there_are(lift, index):
 @pytest.mark.parametrize("index", ["0", 1.0, True, None, np.array([1, 2])])
 def test_an_index_is_a_whole_number_or_a_slice(lift, index):
     with pytest.raises(kinograph.InvalidArgumentError, match="by a number or a slice"):
-        lift.windows({"actions": [0.0]})[index]
+        lift.samples({"actions": [0.0]})[index]
 
 
 def test_locate_and_frames_say_where_a_sample_comes_from(lift):
-    windows = lift.windows({"actions": range(-1, 2), "language": Window(last=True)})
+    windows = lift.samples({"actions": range(-1, 2), "language": Window(last=True)})
     assert [windows.locate(index) for index in range(178)] == anchors(lift)
     assert windows.locate(-1) == (2, 72)
     for index in (0, 60, 177):
@@ -388,19 +388,19 @@ def test_locate_and_frames_say_where_a_sample_comes_from(lift):
         episode = lift[windows.locate(index).episode]
         assert np.array_equal(windows[index]["actions"], episode["actions"][:][frames["actions"]])
         assert frames["language"].tolist() == [len(episode["language"]) - 1]
-    zero = lift.windows({"actions": Window(steps=[-1, 0], pad="zero")})
+    zero = lift.samples({"actions": Window(steps=[-1, 0], pad="zero")})
     assert zero.frames(0)["actions"].tolist() == [-1, 0]
 
 
 def test_arrays_of_samples_belong_to_the_caller(lift):
-    windows = lift.windows({"actions": range(2)})
+    windows = lift.samples({"actions": range(2)})
     sample = windows[0]
     sample["actions"][:] = 7
     assert not (windows[0]["actions"] == 7).any()
 
 
 def test_a_request_comes_back_whole_and_makes_the_same_windows(mixed):
-    windows = mixed.windows(
+    windows = mixed.samples(
         {
             "camera": Window(seconds=[-0.1, 0.0], max_staleness_s=0.05, latency_s=0.012),
             "q": Window(stream="quat", steps=[-1, 0], resolve="slerp", pad=("drop", "zero")),
@@ -413,7 +413,7 @@ def test_a_request_comes_back_whole_and_makes_the_same_windows(mixed):
     request = json.loads(json.dumps(windows.request))
     assert set(request) == {"anchor", "windows", "masks", "drop_first", "drop_last"}
     assert request["windows"][0]["latency_ns"] == 12 * MS
-    again = kinograph.Windows(mixed, request, {})
+    again = kinograph.Samples(mixed, request, {})
     assert again.request == windows.request
     assert len(again) == len(windows)
     for index in range(0, len(windows), 5):
@@ -423,7 +423,7 @@ def test_a_request_comes_back_whole_and_makes_the_same_windows(mixed):
 
 
 def test_windows_can_be_pickled(lift):
-    windows = lift.windows({"actions": range(3)}, split="valid")
+    windows = lift.samples({"actions": range(3)}, split="valid")
     again = pickle.loads(pickle.dumps(windows))
     assert repr(again) == repr(windows)
     assert np.array_equal(again[100]["actions"], windows[100]["actions"])
@@ -431,7 +431,7 @@ def test_windows_can_be_pickled(lift):
 
 
 def test_threads_read_the_same_samples(lift):
-    windows = lift.windows({"actions": range(3), "obs/agentview_image": [-0.05, 0.0]})
+    windows = lift.samples({"actions": range(3), "obs/agentview_image": [-0.05, 0.0]})
     expected = [sample["obs/agentview_image"].tobytes() for sample in windows]
     order = np.random.default_rng(0).permutation(len(windows)).tolist()
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
@@ -444,13 +444,13 @@ def test_threads_read_the_same_samples(lift):
 def read_elsewhere(windows, index):
     """Read a sample, and count what a new request finds, where the windows arrive."""
     dropping = Window(seconds=[0.0, 1.0], pad="drop")
-    return windows[index]["actions"], len(windows.dataset.windows({"actions": dropping}, anchor=10))
+    return windows[index]["actions"], len(windows.dataset.samples({"actions": dropping}, anchor=10))
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_other_processes_read_samples_and_make_windows(lift, method):
-    windows = lift.windows({"actions": range(3)}, split="valid")
+    windows = lift.samples({"actions": range(3)}, split="valid")
     expected = [read_elsewhere(windows, index) for index in (0, 50, 117)]
     with multiprocessing.get_context(method).Pool(2) as pool:
         found = pool.starmap(read_elsewhere, [(windows, index) for index in (0, 50, 117)])
@@ -484,7 +484,7 @@ def test_other_processes_read_samples_and_make_windows(lift, method):
     ],
 )
 def test_episodes_are_chosen_by_split_list_and_filter(lift, choice, rows):
-    windows = lift.windows({"actions": range(2)}, **choice)
+    windows = lift.samples({"actions": range(2)}, **choice)
     assert windows.episodes.tolist() == rows
     assert windows.counts.tolist() == [len(lift[row]["actions"]) for row in rows]
     values = np.concatenate([lift[row]["actions"][:] for row in rows])
@@ -519,7 +519,7 @@ def test_episodes_are_chosen_by_split_list_and_filter(lift, choice, rows):
 )
 def test_a_choice_that_makes_no_sense_says_what_would(lift, choice, says):
     with pytest.raises(kinograph.KinographError, match=says):
-        lift.windows({"actions": [0.0]}, **choice)
+        lift.samples({"actions": [0.0]}, **choice)
 
 
 @pytest.mark.parametrize(
@@ -586,7 +586,7 @@ def test_a_choice_that_makes_no_sense_says_what_would(lift, choice, says):
 )
 def test_a_request_that_cannot_be_served_says_what_could(lift, request_words, says):
     with pytest.raises(kinograph.KinographError, match=says):
-        lift.windows(**request_words)
+        lift.samples(**request_words)
 
 
 @pytest.mark.parametrize("moments", [5, "0"])
@@ -602,12 +602,12 @@ def test_a_stream_that_an_episode_lacks_is_named_with_the_way_out(tmp_path):
         tmp_path / "d.kino", [{"x": np.arange(5), "y": np.arange(5)}, {"x": np.arange(9)}]
     )
     with pytest.raises(kinograph.KinographError, match=r"`demo_1`.*`y`|`y`.*`demo_1`"):
-        ds.windows({"x": [0.0], "y": [0.0]})
-    assert len(ds.windows({"x": [0.0], "y": [0.0]}, filter="id != 'demo_1'")) == 5
+        ds.samples({"x": [0.0], "y": [0.0]})
+    assert len(ds.samples({"x": [0.0], "y": [0.0]}, filter="id != 'demo_1'")) == 5
 
 
 def test_lerobot_words_are_steps_of_the_clock(lift):
-    windows = lift.windows(
+    windows = lift.samples(
         delta_timestamps={"actions": [-0.05, 0.0, 0.1], "obs/joints": [0.0]},
         keys=["obs/joints", "actions", "language", "rewards"],
     )
@@ -621,9 +621,9 @@ def test_lerobot_words_are_steps_of_the_clock(lift):
         *("obs/joints", "actions", "language", "rewards"),
         *("obs/joints_is_pad", "actions_is_pad"),
     ]
-    assert set(lift.windows(delta_timestamps={})[0]) == set(lift.streams)
+    assert set(lift.samples(delta_timestamps={})[0]) == set(lift.streams)
     # Within the tolerance a time is rounded.
-    rounded = lift.windows(delta_timestamps={"actions": [0.04, 0.1]}, tolerance_s=0.02)
+    rounded = lift.samples(delta_timestamps={"actions": [0.04, 0.1]}, tolerance_s=0.02)
     check_samples(rounded, lift, [1, 2], "actions")
 
 
@@ -656,16 +656,16 @@ def test_lerobot_words_are_steps_of_the_clock(lift):
 )
 def test_lerobot_words_that_mean_nothing_are_refused(lift, request_words, says):
     with pytest.raises(kinograph.KinographError, match=says):
-        lift.windows(**request_words)
+        lift.samples(**request_words)
 
 
 def test_lerobot_words_need_a_rate(mixed):
     with pytest.raises(kinograph.InvalidArgumentError, match=r"`camera` has times of its own"):
-        mixed.windows(delta_timestamps={"camera": [0.0]})
+        mixed.samples(delta_timestamps={"camera": [0.0]})
 
 
-def test_robomimic_words_give_every_key_the_same_steps(lift):
-    windows = lift.windows(seq_length=4, frame_stack=3, keys=["obs/joints", "dones", "actions"])
+def test_robomimic_options_give_every_key_the_same_steps(lift):
+    windows = lift.samples(seq_length=4, frame_stack=3, keys=["obs/joints", "dones", "actions"])
     assert windows.request["anchor"] == {"stream": "actions"}
     for key in ("actions", "dones", "obs/joints"):
         check_samples(windows, lift, range(-2, 4), key)
@@ -678,22 +678,22 @@ def test_robomimic_words_give_every_key_the_same_steps(lift):
         assert windows[index]["next_obs/joints"].shape == expected.shape
 
 
-def test_robomimic_words_without_padding_leave_out_the_ends(lift):
+def test_robomimic_options_without_padding_leave_out_the_ends(lift):
     keys = ["actions", "obs/joints"]
     for words, counts in (
         ({"pad_seq_length": False}, [57, 42, 70]),
         ({"pad_frame_stack": False}, [58, 43, 71]),
         ({"pad_seq_length": False, "pad_frame_stack": False}, [55, 40, 68]),
     ):
-        windows = lift.windows(seq_length=4, frame_stack=3, keys=keys, next_obs=False, **words)
+        windows = lift.samples(seq_length=4, frame_stack=3, keys=keys, next_obs=False, **words)
         assert windows.counts.tolist() == counts
     sample = windows[0]
     assert np.array_equal(sample["actions"], lift[0]["actions"][0:6])
     assert "next_obs/joints" not in sample
 
 
-def test_robomimic_words_give_a_goal_and_a_mask(lift):
-    windows = lift.windows(
+def test_robomimic_options_give_a_goal_and_a_mask(lift):
+    windows = lift.samples(
         seq_length=2, keys=["actions", "obs/joints"], goal=True, next_obs=False, masks="pad_mask"
     )
     assert list(windows[0]) == ["actions", "obs/joints", "goal_obs/joints", "pad_mask"]
@@ -716,6 +716,6 @@ def test_robomimic_words_give_a_goal_and_a_mask(lift):
         ({"seq_length": 100, "pad_seq_length": False}, "no sample is left in 3 episodes"),
     ],
 )
-def test_robomimic_words_that_mean_nothing_are_refused(lift, request_words, says):
+def test_robomimic_options_that_mean_nothing_are_refused(lift, request_words, says):
     with pytest.raises(kinograph.KinographError, match=says):
-        lift.windows(**request_words)
+        lift.samples(**request_words)

@@ -1,4 +1,4 @@
-"""Windows against their naive twin: random requests on streams that all have their own rate and clock.
+"""Samples against their naive twin: random requests on streams that all have their own rate and clock.
 
 KINOGRAPH_WINDOW_CASES says how many requests; a case that fails names its number, which is its seed.
 """
@@ -130,7 +130,7 @@ def random_request(rng, episode, anchors=None):
 def random_window(rng, episode, anchor, number):
     names = list(episode)
     name = names[rng.integers(len(names))]
-    # Windows on the anchor's own clock are the most frequent ones in practice.
+    # Samples on the anchor's own clock are the most frequent ones in practice.
     if isinstance(anchor, dict) and "stream" in anchor and rng.random() < 0.3:
         name = anchor["stream"]
     at = random_offsets(rng, anchor, episode, name)
@@ -322,7 +322,7 @@ def test_a_half_between_two_is_rounded_once(tmp_path):
         "anchor": explicit([99_999_999], [0]),
     }
     dataset = mixed_rate.write(tmp_path / "d.kino", [episode])
-    windows = dataset.windows(
+    windows = dataset.samples(
         {"x": kinograph.Window(seconds=[0.0], resolve="linear")}, anchor="anchor"
     )
     # The double is -0.58422851627, nearer to this half than to -0.583984375.

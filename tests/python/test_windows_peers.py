@@ -1,4 +1,4 @@
-"""Windows against what robomimic and LeRobot themselves gave; peers/README.md says how that was recorded.
+"""Samples against what robomimic and LeRobot themselves gave; peers/README.md says how that was recorded.
 
 Each test runs on the naive twin too: the requests are written out here, and so is what a peer's arguments mean.
 """

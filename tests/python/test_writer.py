@@ -34,8 +34,8 @@ def write_and_raise(path, error, **options):
         raise error
 
 
-def test_small_streams_are_stored_before_pictures(tmp_path):
-    camera = samples.picture(10, 8, 8)
+def test_small_streams_are_stored_before_images(tmp_path):
+    camera = samples.image(10, 8, 8)
     depth = np.zeros((10, 8, 8), np.uint16)
     streams = {
         "camera": camera,
@@ -209,7 +209,7 @@ def test_a_plan_chooses_codecs_from_a_file_or_a_dict(tmp_path):
         {"match": "obs/*", "codec": "raw"},
         {"kind": "vector", "codec": "zstd:level=1", "page_frames": 16},
     ]
-    streams = {"obs/x": np.arange(50.0), "y": np.arange(50.0), "camera": samples.picture(50, 8, 8)}
+    streams = {"obs/x": np.arange(50.0), "y": np.arange(50.0), "camera": samples.image(50, 8, 8)}
     plans = (tmp_path / "plan.toml", str(tmp_path / "plan.toml"), {"stream": rules})
     for number, plan in enumerate(plans):
         ds = samples.write(tmp_path / f"{number}.kino", [streams], plan=plan)
@@ -425,7 +425,7 @@ def test_streams_of_one_rate_may_differ_in_length_when_said_so(tmp_path):
 
 
 def test_a_kind_can_be_said_where_the_shape_does_not_tell(tmp_path):
-    grey, small = samples.picture(5, 8, 8, 1)[..., 0], np.zeros((5, 2, 2, 3), np.uint8)
+    grey, small = samples.image(5, 8, 8, 1)[..., 0], np.zeros((5, 2, 2, 3), np.uint8)
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         writer.add_episode(
             {"grey": grey, "tactile": small},

@@ -30,7 +30,7 @@ class Naive:
 
 def bind(dataset, request):
     """Bind a request in its JSON form to a dataset."""
-    return kinograph.Windows(dataset, request, {})
+    return kinograph.Samples(dataset, request, {})
 
 
 def count(bound):
@@ -45,7 +45,7 @@ def bind_robomimic(  # noqa: PLR0913 (robomimic's own)
     dataset, *, dataset_keys, obs_keys, get_pad_mask, goal_mode, load_next_obs, **options
 ):
     """Bind robomimic's arguments."""
-    return dataset.windows(
+    return dataset.samples(
         keys=[*dataset_keys, *(f"obs/{key}" for key in obs_keys)],
         masks="pad_mask" if get_pad_mask else "off",
         goal=goal_mode == "last",
@@ -56,4 +56,4 @@ def bind_robomimic(  # noqa: PLR0913 (robomimic's own)
 
 def bind_lerobot(dataset, **options):
     """Bind LeRobot's arguments."""
-    return dataset.windows(**{**options, "delta_timestamps": options["delta_timestamps"] or {}})
+    return dataset.samples(**{**options, "delta_timestamps": options["delta_timestamps"] or {}})

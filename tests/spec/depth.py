@@ -1,4 +1,4 @@
-"""`depth` (spec/codecs/depth.md): keys of distances, or ranks among the picture's levels.
+"""`depth` (spec/codecs/depth.md): keys of distances, or ranks among the image's levels.
 
 kinds 1, 2, 4      planes of remainders -> keys -> numbers
 kinds 17, 18, 20   levels; planes of remainders -> ranks -> keys -> numbers
@@ -74,7 +74,7 @@ def read_planes(wire: Wire, height: int, width: int, size: int, guess: int) -> l
 
 
 def read_levels(wire: Wire, size: int, pixels: int) -> list[int]:
-    """Read the keys of the picture's distinct numbers."""
+    """Read the keys of the image's distinct numbers."""
     content = read_stream(wire, size * min(pixels, MOST_LEVELS))
     refuse_if(content == b"" or len(content) % size != 0, "no levels, or not whole ones")
     count = len(content) // size
@@ -110,9 +110,9 @@ class Choices:
         self.groups, self.lower, self.upper = groups, lower, upper
 
     def ranks(self, height: int, width: int, levels: int) -> list[int]:
-        """Give the ranks of a picture."""
-        refuse_if(width > 65532, "choices of a picture that is too wide")
-        # Rows are whole groups here: pixels beyond the picture are restored, and not put out.
+        """Give the ranks of an image."""
+        refuse_if(width > 65532, "choices of an image that is too wide")
+        # Rows are whole groups here: pixels beyond the image are restored, and not put out.
         ranks, above = [], [0] * (-(-width // 4) * 4)
         for _ in range(height):
             above = self.row(above)
@@ -158,7 +158,7 @@ class Choices:
 
 def read_steps(wire: Wire, height: int, width: int) -> list[int]:
     """Read ranks as steps from the row above."""
-    refuse_if(width > 65532, "steps of a picture that is too wide")
+    refuse_if(width > 65532, "steps of an image that is too wide")
     groups = -(-width // 4)
     choices = read_stream(wire, height * groups)
     refuse_if(len(choices) != height * groups, "another number of groups")

@@ -1,4 +1,4 @@
-"""`predict` (spec/codecs/predict.md): planes of colours minus green, each value minus a guess."""
+"""`predict` (spec/codecs/predict.md): planes of channels minus green, each value minus a guess."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from spec.wire import refuse_if, unzstd
 LEFT, UP, AVERAGE, MEDIAN = 1, 2, 3, 4
 
 
-def picture_sides(frame: FrameType) -> tuple[int, int, int]:
-    """Give height, width and number of colours."""
-    height, width, *colours = frame.shape
-    return height, width, colours[0] if colours else 1
+def image_sides(frame: FrameType) -> tuple[int, int, int]:
+    """Give height, width and number of channels."""
+    height, width, *channels = frame.shape
+    return height, width, channels[0] if channels else 1
 
 
 def guess_at(guess: int, a: int, b: int, c: int) -> int:
@@ -47,8 +47,8 @@ def restore_plane(remainders: np.ndarray, guess: int) -> np.ndarray:
     return np.array(rows, np.uint8)
 
 
-def to_picture(planes: np.ndarray, frame: FrameType) -> np.ndarray:
-    """Add green to red and blue, and give the picture as it was packed."""
+def to_image(planes: np.ndarray, frame: FrameType) -> np.ndarray:
+    """Add green to red and blue, and give the image as it was packed."""
     if len(planes) == 1:
         return planes.reshape(frame.shape)
     g, r, b, *alpha = planes
@@ -59,9 +59,9 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     """Decode one page, to an array of (1, *shape)."""
     refuse_if(shared != b"" or page.frames != 1, "a shared part, or more than one frame")
     refuse_if(page.bytes[:1] not in (b"\1", b"\2", b"\3", b"\4"), "no such guess")
-    height, width, colours = picture_sides(frame)
+    height, width, channels = image_sides(frame)
     content = unzstd(page.bytes[1:], frame.bytes)
     refuse_if(len(content) != frame.bytes, "the planes have another length")
-    remainders = np.frombuffer(content, np.uint8).reshape(colours, height, width)
+    remainders = np.frombuffer(content, np.uint8).reshape(channels, height, width)
     planes = np.stack([restore_plane(plane, page.bytes[0]) for plane in remainders])
-    return to_picture(planes, frame)[None]
+    return to_image(planes, frame)[None]

@@ -41,7 +41,7 @@ def test_a_page_that_was_cut_or_goes_on_is_refused(path):
             decode(run, golden.Page(page.frames, wrong))
 
 
-def test_every_codec_of_the_specification_is_read_but_the_lossy_pictures():
+def test_every_codec_of_the_specification_is_read_but_the_lossy_images():
     pages = {path.stem for path in (golden.FOLDER.parents[3] / "spec/codecs").glob("*.md")}
     # Those are decoded by libraries of their own kind; README and shuffle are no codecs.
     assert pages - {"README", "shuffle", "av1", "jpeg"} == set(CODECS)

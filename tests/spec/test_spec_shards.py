@@ -23,13 +23,13 @@ def decode(run):
 
 
 def surfaces(dtype):
-    """Pictures with few values, edges and a moving part."""
+    """Images with few values, edges and a moving part."""
     rng = np.random.default_rng(0)
-    pictures = np.repeat(rng.integers(0, 200, (1, 5, 4)), FRAMES, axis=0)
-    pictures = pictures.repeat(5, axis=1).repeat(6, axis=2)
+    images = np.repeat(rng.integers(0, 200, (1, 5, 4)), FRAMES, axis=0)
+    images = images.repeat(5, axis=1).repeat(6, axis=2)
     for idx in range(1, FRAMES):
-        pictures[idx] = np.roll(pictures[idx], idx // 4, axis=1)
-    return (pictures + rng.integers(0, 2, pictures.shape)).astype(dtype)
+        images[idx] = np.roll(images[idx], idx // 4, axis=1)
+    return (images + rng.integers(0, 2, images.shape)).astype(dtype)
 
 
 def joints(dtype):

@@ -1,4 +1,4 @@
-"""NVIDIA DALI, its processor pipeline (no GPU): the files of the JPEG store through `external_source` and `decoders.image`.
+"""NVIDIA DALI, its CPU pipeline (no GPU): the files of the JPEG store through `external_source` and `decoders.image`.
 
 Vectors are gathered in Python. DALI has no windows: every frame of every window is decoded.
 """
@@ -42,13 +42,13 @@ class Made(System):
             outputs = pipeline.run()
             rows, batch = rest.popleft()
             for camera, output in zip(recording.cameras, outputs, strict=True):
-                pictures = torch.from_dlpack(output.as_tensor())
+                images = torch.from_dlpack(output.as_tensor())
                 if workload.kind != "episode":
                     # DALI uses its buffers again.
-                    shape = (len(rows), len(rows[0]), *pictures.shape[1:])
-                    batch[camera] = pictures.reshape(shape).clone()
+                    shape = (len(rows), len(rows[0]), *images.shape[1:])
+                    batch[camera] = images.reshape(shape).clone()
                     continue
-                parts = torch.split(pictures, [len(row) for row in rows])
+                parts = torch.split(images, [len(row) for row in rows])
                 batch[camera] = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True)
             yield batch
 
@@ -76,15 +76,15 @@ def _pipeline(store: Store, rest: deque[Any], threads: int) -> Any:  # noqa: ANN
         encoded = fn.external_source(
             source=source(), num_outputs=len(recording.cameras), batch=True
         )
-        pictures = [fn.decoders.image(one, device="cpu", output_type=types.RGB) for one in encoded]
+        images = [fn.decoders.image(one, device="cpu", output_type=types.RGB) for one in encoded]
         if workload.output == "f32":
-            pictures = [
+            images = [
                 fn.crop_mirror_normalize(
                     one, dtype=types.FLOAT, output_layout="CHW", mean=[0.0] * 3, std=[255.0] * 3
                 )
-                for one in pictures
+                for one in images
             ]
-        return tuple(pictures)
+        return tuple(images)
 
     made = make()
     made.build()

@@ -68,8 +68,8 @@ class Made(System):
         from ffcv.transforms import ToTensor  # noqa: PLC0415
 
         names = _names(recording, workload)
-        pictures = NDArrayDecoder if self._whole else SimpleRGBImageDecoder
-        decoders = [pictures if name.startswith("c") else NDArrayDecoder for name in names]
+        images = NDArrayDecoder if self._whole else SimpleRGBImageDecoder
+        decoders = [images if name.startswith("c") else NDArrayDecoder for name in names]
         frames = workload.length if workload.kind == "window" else workload.frames
         rows = 0 if self._whole else frames
         wanted = self._walk(recording, workload)

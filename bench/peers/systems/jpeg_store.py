@@ -1,4 +1,4 @@
-"""A JPEG store as one writes it by hand: all pictures of a camera in one file, an array of offsets, vectors in memory.
+"""A JPEG store as one writes it by hand: all images of a camera in one file, an array of offsets, vectors in memory.
 
 libjpeg-turbo decodes straight into the batch. `threads`: in this process. `workers`: in the processes of a DataLoader. DALI and
 SPDL read the same files.
@@ -17,14 +17,14 @@ from systems.base import System
 
 
 def write_store(recording: Recording, path: pathlib.Path) -> None:
-    """Write pictures, offsets and vectors."""
+    """Write images, offsets and vectors."""
     path.mkdir(parents=True)
     offsets: dict[str, list[int]] = {camera: [0] for camera in recording.cameras}
     files = {camera: (path / f"{camera}.bin").open("wb") for camera in recording.cameras}
     vectors: dict[str, list[np.ndarray]] = {key: [] for key in recording.vector_keys}
     for episode in range(len(recording.lengths)):
-        found, pictures = read_as_jpeg(recording, episode)
-        for camera, encoded in pictures.items():
+        found, images = read_as_jpeg(recording, episode)
+        for camera, encoded in images.items():
             for data in encoded:
                 files[camera].write(data)
                 offsets[camera].append(offsets[camera][-1] + len(data))
@@ -38,7 +38,7 @@ def write_store(recording: Recording, path: pathlib.Path) -> None:
 
 
 class Store:
-    """The files, opened: encoded pictures by row, and everything of a batch that is no picture."""
+    """The files, opened: encoded images by row, and everything of a batch that is no image."""
 
     def __init__(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
         self.recording, self.workload, self._path = recording, workload, path
@@ -58,12 +58,12 @@ class Store:
                 self._files[camera] = memoryview(mapped)
 
     def encoded(self, camera: str, row: int) -> memoryview:
-        """Give one encoded picture."""
+        """Give one encoded image."""
         offsets = self._offsets[camera]
         return self._files[camera][offsets[row] : offsets[row + 1]]
 
     def rows(self, indices: list[int]) -> tuple[list[Whole], Batch]:
-        """Give the rows of each sample's pictures, and its vectors."""
+        """Give the rows of each sample's images, and its vectors."""
         workload, starts = self.workload, self.recording.starts
         if workload.kind == "episode":
             return self._episodes(indices)
@@ -109,14 +109,14 @@ class Decoder(Store):
         make = torch.zeros if self.workload.kind == "episode" else torch.empty
         for camera in self.recording.cameras:
             batch[camera] = make(shape, dtype=torch.uint8)
-            pictures = batch[camera].numpy()
+            images = batch[camera].numpy()
             for number, row in enumerate(rows):
                 for place, one in enumerate(row):
                     if place and one == row[place - 1]:
-                        pictures[number, place] = pictures[number, place - 1]
+                        images[number, place] = images[number, place - 1]
                         continue
                     simplejpeg.decode_jpeg(
-                        self.encoded(camera, one), colorspace="RGB", buffer=pictures[number, place]
+                        self.encoded(camera, one), colorspace="RGB", buffer=images[number, place]
                     )
         return to_output(batch, self.recording, self.workload)
 

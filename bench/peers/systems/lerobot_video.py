@@ -1,6 +1,6 @@
 """LeRobot's own dataset (v3: parquet and mp4), decoded by torchcodec, in a DataLoader. The variant is the video codec.
 
-Pictures come out as float32 of 0 to 1 and in no other form. Whole episodes are read by its own column access and video queries.
+Images come out as float32 of 0 to 1 and in no other form. Whole episodes are read by its own column access and video queries.
 """
 
 import pathlib
@@ -110,8 +110,8 @@ class _Collate:
         given = default_collate(samples)
         batch: Batch = {"actions": given["action"]}
         for camera in self._recording.cameras:
-            pictures = given[f"observation.images.{camera}"]
-            batch[camera] = pictures if pictures.dim() == 5 else pictures.unsqueeze(1)
+            images = given[f"observation.images.{camera}"]
+            batch[camera] = images if images.dim() == 5 else images.unsqueeze(1)
         for key in self._recording.vectors:
             batch[key] = given[f"observation.{key}"]
         if "action_is_pad" in given:

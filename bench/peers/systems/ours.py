@@ -59,7 +59,7 @@ class Made(System):
         import kinograph.torch  # noqa: PLC0415 (as all compared packages)
 
         dataset = kinograph.open(path)
-        samples = dataset.windows(
+        samples = dataset.samples(
             _request(kinograph, recording, workload),
             anchor="episode" if workload.kind == "episode" else "actions",
             masks="off" if workload.kind == "window" else "is_pad",
@@ -94,7 +94,7 @@ class Made(System):
     def places(self, number: int) -> dict[str, list[int]]:
         """Tell episodes and steps of a batch."""
         windows = self._loader.order.sources[0].windows
-        found = [windows.locate(one) for one in self._loader.order.batch(number)["window"]]
+        found = [windows.locate(one) for one in self._loader.order.batch(number)["sample"]]
         ids = [windows.dataset[place.episode].id for place in found]
         return {
             "ep": [int(name.rpartition("_")[2]) for name in ids],
@@ -136,7 +136,7 @@ class Made(System):
         share = counts / counts.sum()
         apart = []
         for step in order.steps(0):
-            episodes = episode_of[order.batch(step)["window"]]
+            episodes = episode_of[order.batch(step)["sample"]]
             seen = np.bincount(episodes, minlength=len(counts)) / order.batch_size
             apart.append(float(((seen - share) ** 2).sum()))
         return float(np.mean(apart) / ((share * (1 - share)).sum() / order.batch_size))

@@ -1,4 +1,4 @@
-"""robodm: one Matroska file per episode, pictures as video, vectors pickled a step at a time, in a DataLoader. The variant is the video codec.
+"""robodm: one Matroska file per episode, images as video, vectors pickled a step at a time, in a DataLoader. The variant is the video codec.
 
 A sample decodes its whole episode. Its `load(data_slice=…)` would not, but gives another number of frames than was asked for where a
 stream is video: it drops what the decoder holds back and starts between key frames. Its own loader decodes whole episodes too.

@@ -1,6 +1,6 @@
 """robomimic's own SequenceDataset on its HDF5, as its training script uses it. The variant is `hdf5_cache_mode`.
 
-Vectors stay the 64-bit floats that they are stored as; pictures become floats later, on the GPU.
+Vectors stay the 64-bit floats that they are stored as; images become floats later, on the GPU.
 """
 
 import contextlib

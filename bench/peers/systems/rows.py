@@ -1,6 +1,6 @@
 """Samples out of a store that has one row per step, which is how MDS, LitData, Lance and Grain keep theirs.
 
-A system here is a function from row numbers to rows: dicts with encoded pictures and vectors.
+A system here is a function from row numbers to rows: dicts with encoded images and vectors.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Read = Callable[[list[int]], list[dict[str, Any]]]
 
 
 class Samples:
-    """Samples by global step, or by episode: rows are read, each picture is decoded once per sample."""
+    """Samples by global step, or by episode: rows are read, each image is decoded once per sample."""
 
     def __init__(self, recording: Recording, workload: Workload, read: Read) -> None:
         self._recording, self._workload, self._read = recording, workload, read
@@ -46,11 +46,11 @@ class Samples:
 
 def to_rows(recording: Recording, workload: Workload, episode: int) -> list[dict[str, Any]]:
     """Give the rows of an episode; those of W2 have their action chunk cut beforehand."""
-    vectors, pictures = read_as_jpeg(recording, episode)
+    vectors, images = read_as_jpeg(recording, episode)
     last = int(recording.lengths[episode]) - 1
     rows = []
     for step in range(last + 1):
-        row: dict[str, Any] = {camera: encoded[step] for camera, encoded in pictures.items()}
+        row: dict[str, Any] = {camera: encoded[step] for camera, encoded in images.items()}
         row |= {key: values[step] for key, values in vectors.items()}
         if workload.kind == "chunk":
             taken, is_pad = workload.action_steps(last, step)

@@ -1,4 +1,4 @@
-"""SPDL: a pipeline of threads that decodes the pictures of the JPEG store by FFmpeg's libraries, a batch at a time."""
+"""SPDL: a pipeline of threads that decodes the images of the JPEG store by FFmpeg's libraries, a batch at a time."""
 
 import pathlib
 from collections.abc import Iterator
@@ -44,11 +44,11 @@ class Made(System):
             needed, back = np.unique(np.concatenate(rows), return_inverse=True)
             for camera in recording.cameras:
                 encoded = [bytes(store.encoded(camera, row)) for row in needed]
-                pictures = spdl.io.to_torch(
+                images = spdl.io.to_torch(
                     spdl.io.load_image_batch(encoded, width=None, height=None, pix_fmt="rgb24")
                 )
                 shape = (len(rows), len(rows[0]), *recording.size, 3)
-                batch[camera] = pictures[torch.from_numpy(back)].view(shape)
+                batch[camera] = images[torch.from_numpy(back)].view(shape)
             return to_output(batch, recording, workload)
 
         pipeline = (

@@ -2,7 +2,7 @@
 
 W2 stores one sample per step, its action chunk cut beforehand (and its earlier frames again). W1 and W3 store one sample per episode; W1
 decodes it once and gives all its windows into a buffer of 2,000, so decoding is paid once here too, and the shuffle is only as good as
-the buffer. Pictures are decoded by libjpeg-turbo, not by Pillow as WebDataset would: that is 1.5 times as fast.
+the buffer. Images are decoded by libjpeg-turbo, not by Pillow as WebDataset would: that is 1.5 times as fast.
 """
 
 import io
@@ -52,10 +52,10 @@ class Made(System):
         path.mkdir(parents=True)
         tars = [tarfile.open(path / f"{number:03}.tar", "w") for number in range(SHARDS)]  # noqa: SIM115
         for episode in range(len(recording.lengths)):
-            vectors, pictures = read_as_jpeg(recording, episode)
+            vectors, images = read_as_jpeg(recording, episode)
             if workload.kind != "chunk":
                 tar, key = tars[episode % SHARDS], f"{episode:05}"
-                for camera, encoded in pictures.items():
+                for camera, encoded in images.items():
                     for step, data in enumerate(encoded):
                         add(tar, f"{key}.{camera}.{step:05}.jpg", data)
                 for name, values in vectors.items():
@@ -64,7 +64,7 @@ class Made(System):
             last = int(recording.lengths[episode]) - 1
             for step in range(last + 1):
                 tar, key = tars[(episode + step) % SHARDS], f"{episode:05}_{step:05}"
-                for camera, encoded in pictures.items():
+                for camera, encoded in images.items():
                     for number, frame in enumerate(workload.frame_steps(last, step)):
                         add(tar, f"{key}.{camera}.{number}.jpg", encoded[frame])
                 for name in recording.vectors:

@@ -4,7 +4,7 @@
 //! doctor/      a loader, a step → verdict, evidence, changes     diagnose, Diagnosis
 //! bench/       what things cost here, and two results compared   bench_loader, bench_au, bench_storage, compare
 //! report.rs    what a loader and a training loop did → a page    Measured, LoopReport
-//! page/        data → one HTML page with tables and plots        page::Page
+//! page/        data → one HTML page with tables and plots        html::HtmlReport
 //! workload.rs  what a training loop asks for, in a few words     Workload
 //! machine.rs   what the figures were measured on                 Machine
 //! ```
@@ -12,8 +12,8 @@
 mod bench;
 mod doctor;
 mod error;
+pub mod html;
 mod machine;
-pub mod page;
 mod report;
 mod workload;
 

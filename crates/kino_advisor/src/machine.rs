@@ -1,13 +1,13 @@
 //! The machine that something was measured on: what a reader of the figures has to know.
 
-use kino_dataset::processor;
+use kino_dataset::cpu;
 use serde::{Deserialize, Serialize};
 
 /// A machine, in words and numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The processor's name and cores.
-    pub processor: String,
+    /// The CPU's name and cores.
+    pub cpu: String,
     /// Cores that this process may use.
     pub cores: usize,
     /// Bytes of memory; 0 where nobody says.
@@ -23,7 +23,7 @@ impl Machine {
     pub fn here() -> Self {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
-            processor: processor(),
+            cpu: cpu(),
             cores: cores(),
             memory_bytes: memory_bytes(),
             system: format!("{} {}", std::env::consts::OS, release.trim())
@@ -68,18 +68,18 @@ fn kilobytes(path: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Seconds of processor time of all threads of this process; `None` where nobody counts.
+/// Seconds of CPU time of all threads of this process; `None` where nobody counts.
 #[cfg(unix)]
-pub(crate) fn processor_s() -> Option<f64> {
+pub(crate) fn cpu_s() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).ok()?;
     let nanos = u32::try_from(time.tv_nsec).ok()?;
     Some(std::time::Duration::new(seconds, nanos).as_secs_f64())
 }
 
-/// Seconds of processor time of all threads of this process; `None` where nobody counts.
+/// Seconds of CPU time of all threads of this process; `None` where nobody counts.
 #[cfg(not(unix))]
-pub(crate) fn processor_s() -> Option<f64> {
+pub(crate) fn cpu_s() -> Option<f64> {
     None
 }
 
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_machine_says_what_it_is() {
         let machine = Machine::here();
-        assert!(machine.cores >= 1 && !machine.processor.is_empty());
+        assert!(machine.cores >= 1 && !machine.cpu.is_empty());
         assert!(machine.system.starts_with(std::env::consts::OS));
         let text = serde_json::to_string(&machine).unwrap();
         assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), machine);
@@ -102,6 +102,6 @@ mod tests {
         assert!(memory_bytes() > 1 << 20);
         forget_peak();
         assert!(peak_bytes().unwrap() > 1 << 16);
-        assert!(processor_s().unwrap() > 0.0);
+        assert!(cpu_s().unwrap() > 0.0);
     }
 }

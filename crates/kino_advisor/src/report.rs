@@ -11,8 +11,8 @@
 use kino_loader::{Moment, Report, Stage, WaitReport};
 use serde::{Deserialize, Serialize};
 
-use crate::page::{
-    Axis, Bar, Bin, Line, Page, StackedBar, bars, histogram, lines, stacked_bars, to_quantity,
+use crate::html::{
+    Axis, Bar, Bin, HtmlReport, Line, StackedBar, bars, histogram, lines, stacked_bars, to_quantity,
 };
 
 /// How a time is spread over the steps.
@@ -63,7 +63,7 @@ pub struct LoopReport {
     pub utilisation: f64,
     /// Whether the loop said when it computes; if not, all that is not waiting counts.
     pub is_marked: bool,
-    /// Whose clock timed compute: `processor` or `cuda`.
+    /// Whose clock timed compute: `cpu` or `cuda`.
     pub clock: String,
     /// Marks whose times the device did not have yet.
     pub pending: u64,
@@ -96,15 +96,15 @@ pub struct Measured {
 
 impl Measured {
     /// The page.
-    pub fn to_page(&self) -> Page {
-        let page = self.with_loop(Page::new(&self.title).verdict(&self.verdict));
+    pub fn to_html_report(&self) -> HtmlReport {
+        let page = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
         match &self.loader {
             Some(loader) => with_loader(page, loader),
             None => page,
         }
     }
 
-    fn with_loop(&self, page: Page) -> Page {
+    fn with_loop(&self, page: HtmlReport) -> HtmlReport {
         let done = &self.training;
         let seconds = |value: f64| to_quantity(value, "s");
         let row = |name: &str, value: String| vec![name.to_owned(), value];
@@ -157,7 +157,7 @@ impl Measured {
     }
 }
 
-fn step_plot(done: &LoopReport) -> crate::page::Plot {
+fn step_plot(done: &LoopReport) -> crate::html::Plot {
     let other = (done.step.mean_s - done.wait.mean_s - done.compute.mean_s).max(0.0);
     let parts = [done.wait.mean_s, done.compute.mean_s, other];
     stacked_bars(
@@ -168,7 +168,7 @@ fn step_plot(done: &LoopReport) -> crate::page::Plot {
     )
 }
 
-fn wait_plot(waits: &WaitReport) -> crate::page::Plot {
+fn wait_plot(waits: &WaitReport) -> crate::html::Plot {
     let bins: Vec<Bin> = waits
         .buckets
         .iter()
@@ -187,7 +187,7 @@ fn wait_plot(waits: &WaitReport) -> crate::page::Plot {
     )
 }
 
-fn recent_plot(recent: &[StepMoment]) -> crate::page::Plot {
+fn recent_plot(recent: &[StepMoment]) -> crate::html::Plot {
     let points = |value: fn(&StepMoment) -> f64| -> Vec<(f64, f64)> {
         recent.iter().map(|one| (one.at_s, value(one))).collect()
     };
@@ -204,7 +204,7 @@ fn recent_plot(recent: &[StepMoment]) -> crate::page::Plot {
     )
 }
 
-fn with_loader(page: Page, loader: &Report) -> Page {
+fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
     let made = Stage::ALL.iter().filter(|&&stage| stage != Stage::Wait);
     let load: Vec<Bar> = made
         .clone()
@@ -244,7 +244,7 @@ fn with_loader(page: Page, loader: &Report) -> Page {
         .table(&["", "value"], &loader_rows(loader))
 }
 
-fn ready_plot(timeline: &[Moment]) -> crate::page::Plot {
+fn ready_plot(timeline: &[Moment]) -> crate::html::Plot {
     let series = [
         Line::new("ready", &over_time(timeline, |one| one.ready)),
         Line::new("depth", &over_time(timeline, |one| one.depth as f64)),
@@ -252,7 +252,7 @@ fn ready_plot(timeline: &[Moment]) -> crate::page::Plot {
     timeline_plot("Batches ahead of the loop", "batches", &series)
 }
 
-fn queue_plot(timeline: &[Moment]) -> crate::page::Plot {
+fn queue_plot(timeline: &[Moment]) -> crate::html::Plot {
     let series = [
         Line::new("reads", &over_time(timeline, |one| one.reads_queued)),
         Line::new(
@@ -267,7 +267,7 @@ fn over_time(timeline: &[Moment], value: fn(&Moment) -> f64) -> Vec<(f64, f64)> 
     timeline.iter().map(|one| (one.at_s, value(one))).collect()
 }
 
-fn timeline_plot(title: &str, what: &str, series: &[Line]) -> crate::page::Plot {
+fn timeline_plot(title: &str, what: &str, series: &[Line]) -> crate::html::Plot {
     let time = Axis::new("time since the loader started", "s");
     lines(title, &time, &Axis::new(what, ""), series)
 }
@@ -286,11 +286,11 @@ fn loader_rows(loader: &Report) -> Vec<Vec<String>> {
         ),
         (
             "samples whose frames were there",
-            loader.pool_hits.to_string(),
+            loader.cache_hits.to_string(),
         ),
         (
             "samples that waited for a page",
-            loader.pool_misses.to_string(),
+            loader.cache_misses.to_string(),
         ),
         ("samples replaced", loader.substituted.to_string()),
         ("decoded frames, at most", bytes(loader.pool_peak_bytes)),
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn a_page_has_every_plot_with_and_without_data() {
         let empty = Measured::default();
-        assert!(empty.to_page().to_html().contains("no data"));
+        assert!(empty.to_html_report().to_html().contains("no data"));
         let json = r#"{"title": "lift", "verdict": "the loop waits <1 %",
             "loop": {"steps": 9, "step": {"mean_s": 0.5}, "wait": {"mean_s": 0.1}, "compute": {"mean_s": 0.3},
                      "waits": {"first_s": 1.0, "longest_s": 0.2, "stalls": 1, "stall_s": 0.2,
@@ -325,7 +325,7 @@ mod tests {
                      "recent": [{"at_s": 1, "wait_s": 0.1, "step_s": 0.2}]},
             "loader": {"elapsed_s": 4.0, "stages": [{"stage": "decode", "busy_s": 8.0, "tasks": 3, "bytes": 5}]}}"#;
         let measured: Measured = serde_json::from_str(json).unwrap();
-        let html = measured.to_page().to_html();
+        let html = measured.to_html_report().to_html();
         for text in [
             "the loop waits &lt;1 %",
             "wait: 100 ms",

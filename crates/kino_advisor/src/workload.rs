@@ -9,12 +9,12 @@
 use std::ops::Range;
 
 use kino_dataset::{
-    Anchor, At, Dataset, Kind, MaskDialect, Request, Resolve, Selection, StreamSummary, Window,
-    Windows,
+    Anchor, At, Dataset, Kind, MaskDialect, Request, Resolve, Samples, Selection, StreamSummary,
+    Window,
 };
 use kino_loader::{
-    CpuShare, LoaderOptions, Order, PictureNumber, Pictures, PoolSize, Settings, Shuffle, Size,
-    Source, Unit, Wished, default_threads,
+    CpuShare, ImageDtype, ImageOptions, LoaderOptions, Order, PerKey, PoolSize, Settings, Shuffle,
+    Size, Source, Unit, default_threads,
 };
 
 use crate::doctor::Subject;
@@ -40,12 +40,12 @@ pub struct Workload {
     pub threads: Option<usize>,
     /// Batches ahead; chosen if `None`.
     pub prefetch: Option<usize>,
-    /// The share of the processor; no limit if `None`.
+    /// The share of the CPU; no limit if `None`.
     pub cpu: Option<CpuShare>,
-    /// What pictures are resized to.
+    /// What images are resized to.
     pub image_size: Option<Size>,
-    /// The numbers of pictures.
-    pub image_number: PictureNumber,
+    /// The numbers of images.
+    pub image_number: ImageDtype,
 }
 
 impl Default for Workload {
@@ -60,7 +60,7 @@ impl Default for Workload {
             prefetch: None,
             cpu: None,
             image_size: None,
-            image_number: PictureNumber::U8,
+            image_number: ImageDtype::U8,
         }
     }
 }
@@ -69,7 +69,7 @@ impl Workload {
     /// The loader that serves it.
     pub fn subject(&self, dataset: &Dataset) -> Result<Subject> {
         let request = self.request(dataset)?;
-        let windows = Windows::bind(dataset, request, &Selection::default())?;
+        let windows = Samples::bind(dataset, request, &Selection::default())?;
         let settings = Settings {
             seed: self.seed,
             batch: self.batch,
@@ -85,7 +85,7 @@ impl Workload {
         let order = Order::new(Source::of(&windows)?, settings)?;
         let pool = self.pool_bytes.unwrap_or(1 << 30);
         let threads = self.cpu.map_or_else(default_threads, CpuShare::threads);
-        let size = self.image_size.map_or(Wished::None, Wished::All);
+        let size = self.image_size.map_or(PerKey::None, PerKey::All);
         let options = LoaderOptions {
             // Room for two groups; a tenth more, because the last episode of a group may be long.
             memory_bytes: self
@@ -94,10 +94,10 @@ impl Workload {
             threads: self.threads.unwrap_or(threads),
             depth: self.prefetch,
             cpu: self.cpu,
-            pictures: Pictures {
+            images: ImageOptions {
                 size,
                 number: self.image_number,
-                ..Pictures::default()
+                ..ImageOptions::default()
             },
             ..LoaderOptions::default()
         };

@@ -11,7 +11,7 @@ mod recording;
 use kino_advisor::{
     AuOptions, BenchResult, Host, Result, Workload, bench_au, bench_loader, bench_storage, compare,
 };
-use kino_loader::{Batch, PictureNumber, Size};
+use kino_loader::{Batch, ImageDtype, Size};
 
 struct Quiet;
 
@@ -53,7 +53,7 @@ fn a_loader_is_measured_cold_and_warm_and_compared_with_itself() {
 }
 
 #[test]
-fn pictures_that_are_changed_are_measured_too() {
+fn images_that_are_changed_are_measured_too() {
     let (_folder, dataset) = recording::open(3);
     let changed = Workload {
         windows: vec![("front".to_owned(), -1..1), ("joints".to_owned(), 0..1)],
@@ -61,7 +61,7 @@ fn pictures_that_are_changed_are_measured_too() {
             height: 4,
             width: 4,
         }),
-        image_number: PictureNumber::F32,
+        image_number: ImageDtype::F32,
         pool_bytes: None,
         ..workload()
     };

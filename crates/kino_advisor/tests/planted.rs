@@ -16,7 +16,7 @@ use std::time::Duration;
 use kino_advisor::{
     Cause, Change, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Result, Subject, diagnose,
 };
-use kino_dataset::{Request, Selection, SlowStorage, Stall, Storage, Windows};
+use kino_dataset::{Request, Samples, Selection, SlowStorage, Stall, Storage};
 use kino_loader::{
     Batch, CpuShare, Loader, LoaderOptions, Order, PoolSize, Settings, Shuffle, Source, Stage,
     Trial, Unit,
@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 const STEP: Duration = Duration::from_millis(20);
 const BATCH: u32 = 8;
-/// Room for the vectors, not for the pictures: under a shuffle of everything those are read for each sample.
+/// Room for the vectors, not for the images: under a shuffle of everything those are read for each sample.
 const LITTLE: u64 = 8 << 10;
 
 /// An accelerator that leaves its core to the loader.
@@ -47,7 +47,7 @@ struct Planted {
     step: Duration,
 }
 
-/// A loader without a fault: one thread, everything shuffled, pictures read for each sample.
+/// A loader without a fault: one thread, everything shuffled, images read for each sample.
 fn healthy(steps: &str) -> Planted {
     let (folder, dataset) = recording::open(4);
     let request = format!(
@@ -55,7 +55,7 @@ fn healthy(steps: &str) -> Planted {
             {{"stream": "actions", "at": {{"steps": [0]}}}}]}}"#
     );
     let request = Request::from_json(&request).unwrap();
-    let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+    let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
     let settings = Settings {
         batch: BATCH,
         ..Settings::default()
@@ -300,7 +300,7 @@ fn a_loader_that_just_keeps_up_leaves_nothing_to_fix() {
 }
 
 #[test]
-fn a_share_of_the_processor_that_is_too_small_is_found() {
+fn a_share_of_the_cpu_that_is_too_small_is_found() {
     let mut planted = healthy("[-9, -8, -7, -6, -5, -4, -3, -2, -1, 0]");
     planted.subject.options.cpu = Some(CpuShare::Cores(0.015));
     planted.keeps_its_word(Cause::CpuShare, |remedy| *remedy == Remedy::CpuShare);

@@ -53,7 +53,7 @@ fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) 
             episodes: 10_000,
             decoded_bytes: 100 << 30,
             shuffles_everything: false,
-            pictures_are_floats: false,
+            images_are_floats: false,
             emulated_storage: None,
         },
         fed: fed(compute_ratio),
@@ -231,11 +231,11 @@ fn a_loop_that_waits_leaves_its_core_to_the_loader() {
 #[test]
 fn floats_are_advised_to_be_made_elsewhere() {
     let mut one = evidence(0.2, 100.0, [99.0, 80.0, 20.0]);
-    one.setting.pictures_are_floats = true;
+    one.setting.images_are_floats = true;
     let found = advice(&one);
     assert_eq!(found[0].remedy, Remedy::Bytes);
     assert!((found[0].batch_s - 0.04).abs() < 1e-9);
-    assert_eq!(found[1].remedy, Remedy::SmallerPictures);
+    assert_eq!(found[1].remedy, Remedy::SmallerImages);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use kino_advisor::{Subject, Workload};
 use kino_dataset::Dataset;
-use kino_loader::{CpuShare, PictureNumber, Size};
+use kino_loader::{CpuShare, ImageDtype, Size};
 
 /// What a training loop asks for.
 #[derive(Debug, clap::Args)]
@@ -20,10 +20,10 @@ pub(crate) struct LoadArgs {
     /// stream at the anchor otherwise
     #[arg(long, value_name = "STREAM=FROM:TO", value_parser = window)]
     window: Vec<(String, Range<i32>)>,
-    /// Pictures are resized to this
+    /// Images are resized to this
     #[arg(long, value_name = "HxW", value_parser = size)]
     image_size: Option<Size>,
-    /// The numbers of pictures: uint8, float32, float16 or bfloat16
+    /// The numbers of images: uint8, float32, float16 or bfloat16
     #[arg(long, value_name = "NAME", default_value = "uint8")]
     image_dtype: String,
     /// Decoded bytes of the episodes that are mixed at a time, such as 1GB; `none` mixes everything
@@ -69,12 +69,12 @@ impl LoadArgs {
     }
 }
 
-fn number(name: &str) -> Result<PictureNumber> {
+fn number(name: &str) -> Result<ImageDtype> {
     Ok(match name {
-        "uint8" => PictureNumber::U8,
-        "float32" => PictureNumber::F32,
-        "float16" => PictureNumber::F16,
-        "bfloat16" => PictureNumber::Bf16,
+        "uint8" => ImageDtype::U8,
+        "float32" => ImageDtype::F32,
+        "float16" => ImageDtype::F16,
+        "bfloat16" => ImageDtype::Bf16,
         other => bail!("--image-dtype {other}: there are uint8, float32, float16 and bfloat16"),
     })
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use kino_dataset::{Dataset, Depth, verify};
+use kino_dataset::{Dataset, Level, verify};
 
 fn recording() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5")
@@ -66,7 +66,7 @@ fn episodes(path: &Path) -> Option<usize> {
         assert!(Dataset::open(path).is_err());
         return None;
     }
-    let found = verify(path, Depth::Decode, &mut |_, _| {}).unwrap();
+    let found = verify(path, Level::Decode, &mut |_, _| {}).unwrap();
     assert_eq!(found.damage, []);
     Some(Dataset::open(path).unwrap().len())
 }

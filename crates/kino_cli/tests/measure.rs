@@ -50,7 +50,7 @@ fn the_doctor_s_exit_code_says_whether_the_target_is_met() {
             .starts_with("<!DOCTYPE html>")
     );
 
-    // Pictures are read for each sample, so that slow storage is felt in every batch.
+    // Images are read for each sample, so that slow storage is felt in every batch.
     let slow = [
         "--step-ms",
         "10",

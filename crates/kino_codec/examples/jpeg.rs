@@ -1,10 +1,10 @@
-//! What our JPEG decoding costs next to libjpeg-turbo's own call, on pictures of your own.
+//! What our JPEG decoding costs next to libjpeg-turbo's own call, on images of your own.
 //!
 //! ```text
 //! cargo run --release -p kino_codec --example jpeg -- uint8[480,640,3] frames.bin jpeg:q=90,sub=420
 //! ```
 //!
-//! The file holds packed pictures (numpy: `array.tofile("frames.bin")`). Each is compressed once, then decoded
+//! The file holds packed images (numpy: `array.tofile("frames.bin")`). Each is compressed once, then decoded
 //! in turn by the library's call and by ours, whole, smaller and cut; the best time of each counts, and the
 //! pixels of both must be the same. Times are of one thread.
 
@@ -19,8 +19,7 @@ use std::ffi::c_int;
 use std::time::{Duration, Instant};
 
 use kino_codec::{
-    Crop, Decoder, Encoded, FrameType, Frames, Layout, Page, PicturesMut, Scale, Scratch, View,
-    codec,
+    Crop, Decoder, Encoded, FrameType, Frames, ImagesMut, Layout, Page, Scale, Scratch, View, codec,
 };
 use turbojpeg_sys as sys;
 
@@ -49,11 +48,8 @@ fn main() -> Result<()> {
     let pages = codec.page_frames(&frame);
     codec.encode(&frames, pages, &mut encoded, &mut Scratch::new())?;
     let decoder = codec.decoder(&frame, &[])?;
-    let whole = View::new(frame.as_values().ok_or("pictures only")?)?;
-    println!(
-        "{} pictures of {frame} as {spec}; µs per picture",
-        frames.len()
-    );
+    let whole = View::new(frame.as_values().ok_or("images only")?)?;
+    println!("{} images of {frame} as {spec}; µs per image", frames.len());
     println!(
         "{:<12} {:>10} {:>10} {:>7} {:>10} {:>7}",
         "", "library", "ours HWC", "ratio", "ours CHW", "ratio"
@@ -96,9 +92,9 @@ fn row(name: &str, view: &View, decoder: &dyn Decoder, encoded: &Encoded) -> Res
             library.decode(&page.bytes, view, &mut theirs)?;
             best[0] = best[0].min(start.elapsed());
             for (best, view) in best[1..].iter_mut().zip([view, &planar]) {
-                let mut dest = PicturesMut::packed(view, 1, &mut ours)?;
+                let mut dest = ImagesMut::packed(view, 1, &mut ours)?;
                 let start = Instant::now();
-                decoder.decode_pictures(file, 0..1, &mut dest, &mut scratch)?;
+                decoder.decode_images(file, 0..1, &mut dest, &mut scratch)?;
                 *best = start.elapsed().min(*best);
                 check(&theirs, &ours, view)?;
             }
@@ -116,7 +112,7 @@ fn row(name: &str, view: &View, decoder: &dyn Decoder, encoded: &Encoded) -> Res
     Ok(())
 }
 
-/// The same pixels in both, whatever the order of colours; a cut may differ where the library smooths its edge.
+/// The same pixels in both, whatever the order of channels; a cut may differ where the library smooths its edge.
 fn check(theirs: &[u8], ours: &[u8], view: &View) -> Result<()> {
     let (height, width) = (view.crop().height, view.crop().width);
     let channels = view.stored_size().2;
@@ -158,11 +154,7 @@ impl Library {
     fn decode(&mut self, file: &[u8], view: &View, pixels: &mut [u8]) -> Result<()> {
         let crop = view.crop();
         let (width, len) = (c_int::try_from(crop.width)?, file.len().try_into()?);
-        assert_eq!(
-            pixels.len(),
-            view.frame_bytes(),
-            "the buffer is one picture"
-        );
+        assert_eq!(pixels.len(), view.frame_bytes(), "the buffer is one image");
         let factor = sys::tjscalingfactor {
             num: 1,
             denom: c_int::try_from(view.scale().divisor())?,
@@ -175,7 +167,7 @@ impl Library {
             h: c_int::try_from(crop.height)?,
         };
         // SAFETY: the handle is live, `file` is readable for `len` bytes and was made by our own encoder
-        // for the view's picture, and `pixels` holds exactly the scaled and cut picture, packed.
+        // for the view's image, and `pixels` holds exactly the scaled and cut image, packed.
         let failed = unsafe {
             let mut failed = sys::tj3DecompressHeader(self.0, file.as_ptr(), len);
             failed |= sys::tj3SetScalingFactor(self.0, factor);

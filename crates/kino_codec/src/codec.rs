@@ -10,7 +10,7 @@ use crate::frame::{FrameType, MAX_FRAME_BYTES};
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::view::PicturesMut;
+use crate::view::ImagesMut;
 
 /// How much of a run a codec has to see at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,23 +123,23 @@ pub trait Decoder: Debug + Send + Sync {
         scratch: &mut Scratch,
     ) -> Result<()>;
 
-    /// Decodes pictures `range` of `page` (untrusted bytes), scaled, cut and laid out as the view of `dest` says,
+    /// Decodes images `range` of `page` (untrusted bytes), scaled, cut and laid out as the view of `dest` says,
     /// into its first places.
     ///
     /// As long as nothing better is known of a codec, whole frames are decoded and the wanted part is copied; a
     /// scaled pixel is then the mean of those it stands for. JPEG scales while it decodes, with its own filter.
-    fn decode_pictures(
+    fn decode_images(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut PicturesMut<'_>,
+        dest: &mut ImagesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         check_range(page, &range, dest.len())?;
         let view = dest.view();
-        let mut picture = std::mem::take(&mut scratch.picture);
+        let mut image = std::mem::take(&mut scratch.image);
         let mut decode = |place: usize, idx: usize| {
-            let stored = at_least(&mut picture, view.ty().frame_bytes());
+            let stored = at_least(&mut image, view.ty().frame_bytes());
             let mut frame = FramesMut::packed(view.ty(), 1, stored)?;
             self.decode(page, idx..idx + 1, &mut frame, scratch)?;
             view.put(place, stored, dest);
@@ -148,7 +148,7 @@ pub trait Decoder: Debug + Send + Sync {
         let result = range
             .enumerate()
             .try_for_each(|(place, idx)| decode(place, idx));
-        scratch.picture = picture;
+        scratch.image = image;
         result
     }
 
@@ -195,10 +195,10 @@ pub(crate) fn check_dest(dest: &FramesMut<'_>, frame_bytes: usize) -> Result<()>
     )))
 }
 
-/// Bytes from row to row of a picture of `height` rows of `row_bytes` in `dest`.
+/// Bytes from row to row of an image of `height` rows of `row_bytes` in `dest`.
 ///
 /// A packed destination may have been made for another shape of the same size: its rows do not matter.
-pub(crate) fn picture_row_stride(
+pub(crate) fn image_row_stride(
     dest: &FramesMut<'_>,
     height: usize,
     row_bytes: usize,
@@ -210,7 +210,7 @@ pub(crate) fn picture_row_stride(
         Ok(dest.row_stride())
     } else {
         Err(buffer(format!(
-            "a picture of {height} rows does not fit places of {}",
+            "an image of {height} rows does not fit places of {}",
             dest.rows()
         )))
     }

@@ -1,7 +1,7 @@
 //! What one frame of a stream is: a small array of numbers, or a piece of text.
 //!
 //! ```text
-//! joint vector   f32[7]            camera   u8[480,640,3]  (height, width, colour)
+//! joint vector   f32[7]            camera   u8[480,640,3]  (height, width, channel)
 //! reward         f64[]             depth    u16[480,640]   language   text
 //! ```
 //!
@@ -181,7 +181,7 @@ impl ValueType {
         self.frame_bytes().checked_div(self.rows()).unwrap_or(0)
     }
 
-    /// `(height, width, channels)` if this is an 8-bit picture with 1, 3 or 4 colours per pixel.
+    /// `(height, width, channels)` if this is an 8-bit image with 1, 3 or 4 channels per pixel.
     pub fn as_image(&self) -> Option<(usize, usize, usize)> {
         match (self.dtype, self.shape.as_slice()) {
             (Dtype::U8, &[h, w]) if h > 0 && w > 0 => Some((h, w, 1)),

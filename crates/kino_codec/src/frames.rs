@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Strides let a decoder write straight into a slot of a batch, or into a part of a larger
-//! picture, without a copy. Bounds are checked once, when the view is made.
+//! image, without a copy. Bounds are checked once, when the view is made.
 
 use std::ops::Range;
 

@@ -57,4 +57,4 @@ pub use registry::{CodecEntry, codec, codecs};
 pub use scratch::Scratch;
 pub use spec::CodecSpec;
 pub use text::MAX_TEXT_BYTES;
-pub use view::{Crop, Layout, PicturesMut, Scale, Strides, View};
+pub use view::{Crop, ImagesMut, Layout, Scale, Strides, View};

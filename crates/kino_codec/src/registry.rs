@@ -61,27 +61,27 @@ const CODECS: &[CodecEntry] = &[
     },
     CodecEntry {
         name: "predict",
-        summary: "lossless for 8-bit pictures",
+        summary: "lossless for 8-bit images",
         make: |spec| Ok(Arc::new(Predict::new(spec)?)),
     },
     CodecEntry {
         name: "camera",
-        summary: "lossless for 8-bit pictures in short groups, each from the one before",
+        summary: "lossless for 8-bit images in short groups, each from the one before",
         make: |spec| Ok(Arc::new(Camera::new(spec)?)),
     },
     CodecEntry {
         name: "depth",
-        summary: "lossless or bounded for pictures of distances, 16-bit or floating point",
+        summary: "lossless or bounded for images of distances, 16-bit or floating point",
         make: |spec| Ok(Arc::new(Depth::new(spec)?)),
     },
     CodecEntry {
         name: "jpeg",
-        summary: "lossy for 8-bit pictures, or JPEG files carried as they are",
+        summary: "lossy for 8-bit images, or JPEG files carried as they are",
         make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
     },
     CodecEntry {
         name: "av1",
-        summary: "lossy for 8-bit pictures in sequence: the smallest",
+        summary: "lossy for 8-bit images in sequence: the smallest",
         make: |spec| Ok(Arc::new(Av1::new(spec)?)),
     },
     CodecEntry {

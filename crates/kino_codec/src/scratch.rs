@@ -18,13 +18,13 @@ pub struct Scratch {
     pub(crate) more_bytes: Vec<u8>,
     /// A third one, for codecs that also need the frame before.
     pub(crate) content: Vec<u8>,
-    /// A whole picture of which a part is wanted; kept apart, because decoding it uses the buffers above.
-    pub(crate) picture: Vec<u8>,
+    /// A whole image of which a part is wanted; kept apart, because decoding it uses the buffers above.
+    pub(crate) image: Vec<u8>,
     /// Rows of whole numbers; their contents mean nothing between calls.
     pub(crate) words: Vec<u64>,
     /// Rows of ranks; their contents mean nothing between calls.
     pub(crate) ranks: Vec<u16>,
-    /// What restoring a picture of depths works in.
+    /// What restoring an image of depths works in.
     pub(crate) depth_room: Room,
     /// Positions inside a page; their contents mean nothing between calls.
     pub(crate) offsets: Vec<usize>,

@@ -6,8 +6,8 @@ use std::ops::Range;
 use proptest::prelude::{Strategy, any, prop};
 
 use crate::{
-    CodecError, Crop, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, Layout, Page,
-    PicturesMut, Scale, Scratch, ValueType, View, codec,
+    CodecError, Crop, Decoder, Dtype, Encoded, FrameType, Frames, FramesMut, ImagesMut, Layout,
+    Page, Scale, Scratch, ValueType, View, codec,
 };
 
 /// Encodes packed values.
@@ -105,7 +105,7 @@ pub(crate) fn assert_same_as_raw(spec: &str, frame: &FrameType, bytes: &[u8], pa
     }
 }
 
-/// Checks every kind of view of a lossless codec's pictures against those of its naive twin `raw`.
+/// Checks every kind of view of a lossless codec's images against those of its naive twin `raw`.
 pub(crate) fn assert_same_views(spec: &str, frame: &FrameType, bytes: &[u8], page_frames: usize) {
     let ty = frame.as_values().unwrap();
     let whole = View::new(ty).unwrap();
@@ -133,13 +133,13 @@ pub(crate) fn assert_same_views(spec: &str, frame: &FrameType, bytes: &[u8], pag
                 for page in &encoded.pages {
                     for range in [0..page.frames, page.frames - 1..page.frames] {
                         let mut part = vec![0; range.len() * view.frame_bytes()];
-                        let mut dest = PicturesMut::packed(&view, range.len(), &mut part).unwrap();
+                        let mut dest = ImagesMut::packed(&view, range.len(), &mut part).unwrap();
                         let page = Page {
                             bytes: &page.bytes,
                             frames: page.frames,
                         };
                         decoder
-                            .decode_pictures(page, range, &mut dest, &mut scratch)
+                            .decode_images(page, range, &mut dest, &mut scratch)
                             .unwrap();
                         got.append(&mut part);
                     }
@@ -299,8 +299,8 @@ pub(crate) fn arbitrary_bytes(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(&mut next).take(len).collect()
 }
 
-/// A picture with edges, slopes and a little noise.
-pub(crate) fn picture(height: usize, width: usize, channels: usize, seed: u64) -> Vec<u8> {
+/// An image with edges, slopes and a little noise.
+pub(crate) fn image(height: usize, width: usize, channels: usize, seed: u64) -> Vec<u8> {
     let noise = arbitrary_bytes(seed, height * width * channels);
     let pixel = |idx: usize| {
         let (y, x, c) = (

@@ -1,19 +1,19 @@
-//! Which part of a picture a reader wants, how small, and in which order of colours.
+//! Which part of an image a reader wants, how small, and in which order of channels.
 //!
 //! ```text
-//! stored picture ──scale──▶ smaller picture ──crop──▶ cut-out ──layout──▶ destination
+//! stored image ──scale──▶ smaller image ──crop──▶ cut-out ──layout──▶ destination
 //!  height × width            1, 1/2, 1/4, 1/8          in its pixels        Hwc  RGBRGBRGB…
 //!                                                                           Chw  RRR…GGG…BBB…
 //! ```
 //!
-//! A [`View`] is made once for a stream and used for every frame; [`PicturesMut`] is the place in a batch
+//! A [`View`] is made once for a stream and used for every frame; [`ImagesMut`] is the place in a batch
 //! that the pixels go to. Strides let a decoder write into a slot of a larger buffer without a copy.
 
 use crate::error::{Result, buffer};
 use crate::frame::{Dtype, ValueType};
 use crate::simd::vectorised;
 
-/// How much smaller than the stored picture: both sides are divided, and rounded up.
+/// How much smaller than the stored image: both sides are divided, and rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
     /// As stored.
@@ -28,7 +28,7 @@ pub enum Scale {
 }
 
 impl Scale {
-    /// Every scale, the largest picture first.
+    /// Every scale, the largest image first.
     pub const ALL: [Self; 4] = [Self::Full, Self::Half, Self::Quarter, Self::Eighth];
 
     /// What the sides are divided by.
@@ -42,7 +42,7 @@ impl Scale {
     }
 }
 
-/// A rectangle of the scaled picture, in its pixels.
+/// A rectangle of the scaled image, in its pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Crop {
     /// The first row.
@@ -55,17 +55,17 @@ pub struct Crop {
     pub width: usize,
 }
 
-/// In which order the colours of a picture lie.
+/// In which order the channels of an image lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// Pixel after pixel, the colours of each together: as stored.
+    /// Pixel after pixel, the channels of each together: as stored.
     #[default]
     Hwc,
-    /// Colour after colour, a whole picture of each.
+    /// Channel after channel, a whole image of each.
     Chw,
 }
 
-/// What to make of a stored picture.
+/// What to make of a stored image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     ty: ValueType,
@@ -78,7 +78,7 @@ pub struct View {
 }
 
 impl View {
-    /// The whole picture as it is stored: `[height, width]` or `[height, width, colours]` of any numbers.
+    /// The whole image as it is stored: `[height, width]` or `[height, width, channels]` of any numbers.
     pub fn new(ty: &ValueType) -> Result<Self> {
         let (height, width, channels) = match *ty.shape() {
             [height, width] => (height, width, 1),
@@ -86,7 +86,7 @@ impl View {
             _ => (0, 0, 0),
         };
         if ty.elements() == 0 || height == 0 {
-            return Err(buffer(format!("frames of {ty} are no pictures")));
+            return Err(buffer(format!("frames of {ty} are no images")));
         }
         Ok(Self {
             ty: ty.clone(),
@@ -104,7 +104,7 @@ impl View {
         })
     }
 
-    /// The whole picture at `scale`; a crop made before is forgotten. Only 8-bit pictures can be scaled.
+    /// The whole image at `scale`; a crop made before is forgotten. Only 8-bit images can be scaled.
     pub fn scaled(mut self, scale: Scale) -> Result<Self> {
         if scale != Scale::Full && self.ty.dtype() != Dtype::U8 {
             let what = format!("frames of {} cannot be scaled, only uint8 can", self.ty);
@@ -121,32 +121,32 @@ impl View {
         Ok(self)
     }
 
-    /// A rectangle of the scaled picture.
+    /// A rectangle of the scaled image.
     pub fn cropped(mut self, crop: Crop) -> Result<Self> {
         let (height, width) = self.scaled_size();
         let inside = |start: usize, len: usize, side: usize| {
             len > 0 && start.checked_add(len).is_some_and(|end| end <= side)
         };
         if !inside(crop.top, crop.height, height) || !inside(crop.left, crop.width, width) {
-            let what = format!("{crop:?} does not lie in a picture of {height} × {width}");
+            let what = format!("{crop:?} does not lie in an image of {height} × {width}");
             return Err(buffer(what));
         }
         self.crop = crop;
         Ok(self)
     }
 
-    /// The same part of the picture in another order of colours.
+    /// The same part of the image in another order of channels.
     pub fn laid_out(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self
     }
 
-    /// The type of the stored picture.
+    /// The type of the stored image.
     pub fn ty(&self) -> &ValueType {
         &self.ty
     }
 
-    /// Height, width and colours of the stored picture.
+    /// Height, width and channels of the stored image.
     pub fn stored_size(&self) -> (usize, usize, usize) {
         (self.height, self.width, self.channels)
     }
@@ -157,17 +157,17 @@ impl View {
         (self.height.div_ceil(divisor), self.width.div_ceil(divisor))
     }
 
-    /// How much smaller the picture is made.
+    /// How much smaller the image is made.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The rectangle of the scaled picture that is wanted; all of it if no crop was asked for.
+    /// The rectangle of the scaled image that is wanted; all of it if no crop was asked for.
     pub fn crop(&self) -> Crop {
         self.crop
     }
 
-    /// The order of colours.
+    /// The order of channels.
     pub fn layout(&self) -> Layout {
         self.layout
     }
@@ -182,23 +182,23 @@ impl View {
         }
     }
 
-    /// Bytes of one picture that comes out.
+    /// Bytes of one image that comes out.
     pub fn frame_bytes(&self) -> usize {
         self.crop.height * self.row_bytes()
     }
 
-    /// Bytes of one row that comes out, all colours together.
+    /// Bytes of one row that comes out, channels interleaved.
     pub(crate) fn row_bytes(&self) -> usize {
         self.crop.width * self.pixel_bytes()
     }
 
-    /// Bytes of one pixel, all colours together.
+    /// Bytes of one pixel, channels interleaved.
     fn pixel_bytes(&self) -> usize {
         self.channels * self.ty.dtype().size()
     }
 
-    /// Writes the wanted part of one packed stored picture to place `idx` of `dest`.
-    pub(crate) fn put(&self, idx: usize, stored: &[u8], dest: &mut PicturesMut<'_>) {
+    /// Writes the wanted part of one packed stored image to place `idx` of `dest`.
+    pub(crate) fn put(&self, idx: usize, stored: &[u8], dest: &mut ImagesMut<'_>) {
         let Crop {
             top, left, height, ..
         } = self.crop;
@@ -218,7 +218,7 @@ impl View {
         }
     }
 
-    /// Row `y` of the scaled picture, from the crop's left on: means of squares, halves rounded up.
+    /// Row `y` of the scaled image, from the crop's left on: means of squares, halves rounded up.
     fn average_row(&self, stored: &[u8], y: usize, row: &mut [u8]) {
         let (divisor, channels) = (self.scale.divisor(), self.channels);
         let rows = y * divisor..self.height.min((y + 1) * divisor);
@@ -242,29 +242,29 @@ impl View {
 /// Bytes from place to place in a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strides {
-    /// From picture to picture.
+    /// From image to image.
     pub frame: usize,
     /// From row to row.
     pub row: usize,
-    /// From colour to colour; not used by [`Layout::Hwc`].
+    /// From channel to channel; not used by [`Layout::Hwc`].
     pub plane: usize,
 }
 
-/// A strided destination for pictures, as its [`View`] makes them.
+/// A strided destination for images, as its [`View`] makes them.
 #[derive(Debug)]
-pub struct PicturesMut<'a> {
+pub struct ImagesMut<'a> {
     view: &'a View,
     bytes: &'a mut [u8],
     len: usize,
     strides: Strides,
 }
 
-impl<'a> PicturesMut<'a> {
-    /// A packed destination: `bytes` must be exactly `len` pictures.
+impl<'a> ImagesMut<'a> {
+    /// A packed destination: `bytes` must be exactly `len` images.
     pub fn packed(view: &'a View, len: usize, bytes: &'a mut [u8]) -> Result<Self> {
         if len.checked_mul(view.frame_bytes()) != Some(bytes.len()) {
             return Err(buffer(format!(
-                "{} bytes given for {len} pictures of {} bytes each",
+                "{} bytes given for {len} images of {} bytes each",
                 bytes.len(),
                 view.frame_bytes()
             )));
@@ -281,7 +281,7 @@ impl<'a> PicturesMut<'a> {
         Self::strided(view, len, strides, bytes)
     }
 
-    /// A destination with gaps. Rows, planes and pictures may not overlap.
+    /// A destination with gaps. Rows, planes and images may not overlap.
     pub fn strided(
         view: &'a View,
         len: usize,
@@ -305,7 +305,7 @@ impl<'a> PicturesMut<'a> {
             .and_then(|frame| span(len, strides.frame, frame));
         if total.is_none_or(|total| total > bytes.len()) {
             return Err(buffer(format!(
-                "{len} pictures of {:?} with {strides:?} do not fit {} bytes",
+                "{len} images of {:?} with {strides:?} do not fit {} bytes",
                 view.shape(),
                 bytes.len()
             )));
@@ -318,22 +318,22 @@ impl<'a> PicturesMut<'a> {
         })
     }
 
-    /// What is wanted of every picture.
+    /// What is wanted of every image.
     pub fn view(&self) -> &'a View {
         self.view
     }
 
-    /// How many pictures fit.
+    /// How many images fit.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no picture fits.
+    /// Whether no image fits.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Picture `idx` as rows of all colours together, and the bytes from row to row; `None` if it is planar.
+    /// Image `idx` as rows with channels interleaved, and the bytes from row to row; `None` if it is planar.
     pub(crate) fn rows_mut(&mut self, idx: usize) -> Option<(&mut [u8], usize)> {
         if self.view.layout == Layout::Chw && self.view.channels > 1 {
             return None;
@@ -343,7 +343,7 @@ impl<'a> PicturesMut<'a> {
         Some((&mut self.bytes[start..start + extent], self.strides.row))
     }
 
-    /// Row `y` of the three 8-bit colours of picture `idx`; `None` if it is not planar or has other colours.
+    /// Row `y` of the three 8-bit channels of image `idx`; `None` if it is not planar or has other channels.
     pub(crate) fn planes_mut(&mut self, idx: usize, y: usize) -> Option<[&mut [u8]; 3]> {
         if self.view.layout != Layout::Chw
             || self.view.channels != 3
@@ -362,7 +362,7 @@ impl<'a> PicturesMut<'a> {
         ])
     }
 
-    /// Writes a row, all colours together, to row `y` of picture `idx`.
+    /// Writes a row, channels interleaved, to row `y` of image `idx`.
     ///
     /// # Panics
     /// If there is no such place, or the row is not one of this destination's.
@@ -376,7 +376,7 @@ impl<'a> PicturesMut<'a> {
             return;
         }
         if let Some(planes) = self.planes_mut(idx, y) {
-            split_colours(row, planes);
+            split_channels(row, planes);
             return;
         }
         let (size, pixel) = (view.ty.dtype().size(), view.pixel_bytes());
@@ -394,12 +394,12 @@ impl<'a> PicturesMut<'a> {
 }
 
 /// Sorts red, green and blue of a row into rows of their own.
-pub(crate) fn split_colours(row: &[u8], [r, g, b]: [&mut [u8]; 3]) {
+pub(crate) fn split_channels(row: &[u8], [r, g, b]: [&mut [u8]; 3]) {
     vectorised(
         #[inline(always)]
         || {
-            let colours = r.iter_mut().zip(g).zip(b);
-            for (pixel, ((r, g), b)) in row.as_chunks::<3>().0.iter().zip(colours) {
+            let channels = r.iter_mut().zip(g).zip(b);
+            for (pixel, ((r, g), b)) in row.as_chunks::<3>().0.iter().zip(channels) {
                 [*r, *g, *b] = *pixel;
             }
         },
@@ -420,7 +420,7 @@ mod tests {
         View::new(&ValueType::new(Dtype::U8, shape).unwrap()).unwrap()
     }
 
-    /// Byte `byte` of colour `channel` of pixel (y, x) of the scaled and cropped picture, by the definition.
+    /// Byte `byte` of channel `channel` of pixel (y, x) of the scaled and cropped image, by the definition.
     fn naive(view: &View, stored: &[u8], (y, x, channel): (usize, usize, usize)) -> Vec<u8> {
         let (height, width, channels) = view.stored_size();
         let size = view.ty().dtype().size();
@@ -487,12 +487,12 @@ mod tests {
             strides(18, usize::MAX, 6),
         ] {
             assert!(
-                PicturesMut::strided(&view, 2, bad, &mut bytes).is_err(),
+                ImagesMut::strided(&view, 2, bad, &mut bytes).is_err(),
                 "{bad:?}"
             );
         }
-        assert!(PicturesMut::strided(&view, 3, strides(23, 3, 6), &mut bytes).is_ok());
-        assert!(PicturesMut::packed(&view, 2, &mut bytes).is_err());
+        assert!(ImagesMut::strided(&view, 3, strides(23, 3, 6), &mut bytes).is_ok());
+        assert!(ImagesMut::packed(&view, 2, &mut bytes).is_err());
     }
 
     proptest! {
@@ -527,9 +527,9 @@ mod tests {
             let plane = gap + row * ch;
             let strides = Strides { frame: gap + plane * c, row, plane };
             let mut got = vec![0xa5; 2 * strides.frame];
-            let mut dest = PicturesMut::strided(&view, 2, strides, &mut got).unwrap();
+            let mut dest = ImagesMut::strided(&view, 2, strides, &mut got).unwrap();
             let page = Page { bytes: &stored, frames: 2 };
-            decoder.decode_pictures(page, 0..2, &mut dest, &mut Scratch::new()).unwrap();
+            decoder.decode_images(page, 0..2, &mut dest, &mut Scratch::new()).unwrap();
 
             let mut expected = vec![0xa5; got.len()];
             for (idx, stored) in stored.chunks_exact(ty.frame_bytes()).enumerate() {

@@ -12,7 +12,7 @@ fn threads() -> usize {
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "threads are counted in /proc")]
-fn no_codec_of_pictures_starts_a_thread() {
+fn no_codec_of_images_starts_a_thread() {
     let frame = FrameType::values(Dtype::U8, &[64, 80, 3]).unwrap();
     let ty = frame.as_values().unwrap();
     let pixels: Vec<u8> = (0..6 * ty.frame_bytes())

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use kino_dataset::{
-    At, CountSource, Dataset, DatasetError, EpisodeWindows, Kind, NextObs, Out, Pad, Request,
-    Result, Robomimic, SamplePlan, Selection, Windows,
+    At, CountSource, Dataset, DatasetError, EpisodeSamples, Kind, NextObs, Out, Pad, Request,
+    Result, Robomimic, SampleFrames, Samples, Selection,
 };
 
 const SEQ_LENGTH: u32 = 10;
@@ -80,7 +80,7 @@ fn bind(name: &str, dataset: &Dataset, request: &Request) -> Result<()> {
     let mut source = CountSource::Table;
     for _ in 0..ROUNDS {
         let start = Instant::now();
-        source = Windows::bind(dataset, request.clone(), &Selection::default())?.source();
+        source = Samples::bind(dataset, request.clone(), &Selection::default())?.source();
         best = best.min(start.elapsed());
     }
     let episodes = u32::try_from(dataset.len()).unwrap_or(u32::MAX);
@@ -92,11 +92,11 @@ fn bind(name: &str, dataset: &Dataset, request: &Request) -> Result<()> {
 }
 
 fn measure(name: &str, dataset: &Dataset, request: Request) -> Result<()> {
-    let windows = Windows::bind(dataset, request, &Selection::default())?;
-    let episodes: Vec<EpisodeWindows> = (0..windows.episodes().len())
+    let windows = Samples::bind(dataset, request, &Selection::default())?;
+    let episodes: Vec<EpisodeSamples> = (0..windows.episodes().len())
         .map(|position| windows.episode(position))
         .collect::<Result<_>>()?;
-    let mut plan = SamplePlan::default();
+    let mut plan = SampleFrames::default();
     let (mut best, mut best_checked) = (Duration::MAX, Duration::MAX);
     for _ in 0..ROUNDS {
         let start = Instant::now();
@@ -133,7 +133,7 @@ fn measure(name: &str, dataset: &Dataset, request: Request) -> Result<()> {
 }
 
 /// Frame `sample + k`, the last one repeated past the end.
-fn check(plan: &SamplePlan, sample: u32, frames: u32) -> Result<()> {
+fn check(plan: &SampleFrames, sample: u32, frames: u32) -> Result<()> {
     for window in &plan.windows {
         let planned = window.frames.iter().zip(&window.state);
         for ((&frame, &state), wanted) in planned.zip(sample..) {

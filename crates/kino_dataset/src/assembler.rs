@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::assembly::{EpisodeDraft, Run};
 use crate::encode::Packed;
+use crate::encode_queue::{EpisodeDraft, Run};
 use crate::error::Result;
 use crate::manifest::ShardRef;
 use crate::receipts::{Receipt, Receipts};

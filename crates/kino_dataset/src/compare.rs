@@ -6,12 +6,12 @@ use kino_codec::{AbsBound, Bound, Codec, CodecError, Dtype, ValueType};
 
 /// How far decoded numbers are from the original ones.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct Deviation {
+pub(crate) struct Distortion {
     pub(crate) max_abs: f64,
     pub(crate) sum_squared: f64,
 }
 
-impl Deviation {
+impl Distortion {
     pub(crate) fn merge(&mut self, other: Self) {
         self.max_abs = self.max_abs.max(other.max_abs);
         self.sum_squared += other.sum_squared;
@@ -42,15 +42,15 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The deviation of the page that begins with `first_frame`, or the error that it breaks the bound.
+    /// The distortion of the page that begins with `first_frame`, or the error that it breaks the bound.
     pub(crate) fn page(
         &self,
         first_frame: usize,
         original: &[u8],
         decoded: &[u8],
-    ) -> Result<Deviation, CodecError> {
+    ) -> Result<Distortion, CodecError> {
         if original == decoded {
-            return Ok(Deviation::default());
+            return Ok(Distortion::default());
         }
         let size = self.ty.frame_bytes().max(1);
         for (idx, (a, b)) in original.chunks(size).zip(decoded.chunks(size)).enumerate() {
@@ -62,7 +62,7 @@ impl<'a> Comparison<'a> {
                 ));
             }
         }
-        let found = deviation(self.ty, original, decoded);
+        let found = distortion(self.ty, original, decoded);
         let values = (original.len() / self.ty.dtype().size()) as u64;
         let missed = match &self.bound {
             Bound::Lossless => Some("a lossless page did not come back as it was".to_owned()),
@@ -149,9 +149,9 @@ pub(crate) fn broken(codec: &dyn Codec, what: String) -> CodecError {
 }
 
 /// How far the numbers of two pages are apart.
-fn deviation(ty: &ValueType, original: &[u8], decoded: &[u8]) -> Deviation {
-    fn each<const N: usize>(a: &[u8], b: &[u8], value: fn([u8; N]) -> f64) -> Deviation {
-        let mut found = Deviation::default();
+fn distortion(ty: &ValueType, original: &[u8], decoded: &[u8]) -> Distortion {
+    fn each<const N: usize>(a: &[u8], b: &[u8], value: fn([u8; N]) -> f64) -> Distortion {
+        let mut found = Distortion::default();
         for (a, b) in a.as_chunks().0.iter().zip(b.as_chunks().0) {
             let difference = (value(*a) - value(*b)).abs();
             // NaN against NaN is no difference; NaN against a number is an infinite one.
@@ -160,7 +160,7 @@ fn deviation(ty: &ValueType, original: &[u8], decoded: &[u8]) -> Deviation {
             } else {
                 difference
             };
-            found.merge(Deviation {
+            found.merge(Distortion {
                 max_abs: difference,
                 sum_squared: difference * difference,
             });
@@ -168,7 +168,7 @@ fn deviation(ty: &ValueType, original: &[u8], decoded: &[u8]) -> Deviation {
         found
     }
     match ty.dtype() {
-        Dtype::Bool | Dtype::U8 => bytes_deviation(original, decoded),
+        Dtype::Bool | Dtype::U8 => bytes_distortion(original, decoded),
         Dtype::I8 => each(original, decoded, |b| f64::from(i8::from_le_bytes(b))),
         Dtype::U16 => each(original, decoded, |b| f64::from(u16::from_le_bytes(b))),
         Dtype::I16 => each(original, decoded, |b| f64::from(i16::from_le_bytes(b))),
@@ -192,19 +192,19 @@ fn nan_difference(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The common case, pictures, in integers.
+/// The common case, images, in integers.
 #[expect(
     clippy::cast_precision_loss,
     reason = "sums of squares of a page are far below 2⁵³"
 )]
-fn bytes_deviation(original: &[u8], decoded: &[u8]) -> Deviation {
+fn bytes_distortion(original: &[u8], decoded: &[u8]) -> Distortion {
     let (mut max, mut sum) = (0_u8, 0_u64);
     for (a, b) in original.iter().zip(decoded) {
         let difference = a.abs_diff(*b);
         max = max.max(difference);
         sum += u64::from(difference) * u64::from(difference);
     }
-    Deviation {
+    Distortion {
         max_abs: f64::from(max),
         sum_squared: sum as f64,
     }
@@ -220,7 +220,7 @@ mod tests {
         dtype: Dtype,
         original: &[u8],
         decoded: &[u8],
-    ) -> Result<Deviation, CodecError> {
+    ) -> Result<Distortion, CodecError> {
         let codec = kino_codec::codec(spec).unwrap();
         let ty = ValueType::new(dtype, &[]).unwrap();
         Comparison::new(&*codec, &ty, &[]).page(0, original, decoded)
@@ -237,8 +237,8 @@ mod tests {
     fn a_codec_that_breaks_its_promise_is_found() {
         assert!(check("raw", Dtype::U8, &[1, 2], &[1, 2]).is_ok());
         assert!(check("raw", Dtype::U8, &[1, 2], &[1, 3]).is_err());
-        let deviation = check("jpeg", Dtype::U8, &[1, 2], &[1, 5]).unwrap();
-        assert_eq!((deviation.max_abs, deviation.sum_squared), (3.0, 9.0));
+        let distortion = check("jpeg", Dtype::U8, &[1, 2], &[1, 5]).unwrap();
+        assert_eq!((distortion.max_abs, distortion.sum_squared), (3.0, 9.0));
         assert!(check("jpeg:psnr=40", Dtype::U8, &[0; 100], &[1; 100]).is_ok());
         assert!(check("jpeg:psnr=40", Dtype::U8, &[0; 100], &[3; 100]).is_err());
     }

@@ -10,12 +10,12 @@ use std::sync::{Arc, OnceLock};
 use kino_format::{OpenShard, Shard, Step};
 
 use crate::commit::Head;
+use crate::emulate::Storage;
 use crate::episode::Episode;
 use crate::error::{DatasetError, Result, corrupt, format_at, not_found};
 use crate::hash::Hash;
 use crate::manifest::{MAX_MANIFEST_BYTES, Manifest};
 use crate::stats::StreamStats;
-use crate::storage::Storage;
 use crate::store::{FileKind, Store, version_key};
 use crate::table::EpisodeTable;
 

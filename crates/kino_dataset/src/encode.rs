@@ -15,7 +15,7 @@ use kino_codec::{
     Scratch, ValueType,
 };
 
-use crate::compare::{Comparison, Deviation, broken};
+use crate::compare::{Comparison, Distortion, broken};
 use crate::error::DatasetError;
 use crate::spill::Spill;
 use crate::stats::StatsPart;
@@ -135,7 +135,7 @@ impl BlockData {
 pub(crate) struct Packed {
     pub(crate) encoded: Encoded,
     pub(crate) stats: Option<StatsPart>,
-    pub(crate) error: Deviation,
+    pub(crate) error: Distortion,
     pub(crate) encode_time: Duration,
     pub(crate) decode_time: Duration,
 }
@@ -192,7 +192,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
     let mut packed = Packed {
         encoded,
         stats: None,
-        error: Deviation::default(),
+        error: Distortion::default(),
         encode_time,
         decode_time: Duration::ZERO,
     };

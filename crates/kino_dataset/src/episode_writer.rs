@@ -5,8 +5,8 @@ use std::sync::Arc;
 use kino_codec::{CodecError, FrameType, MAX_TEXT_BYTES};
 use kino_format::{Clock, Kind, MAX_FRAMES, MAX_STREAMS, StreamSchema};
 
-use crate::assembly::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::encode::{Block, BlockData};
+use crate::encode_queue::{EpisodeDraft, Job, Run, StreamDraft};
 use crate::error::{Result, codec_at, format_at, invalid};
 use crate::long_run;
 use crate::open_stream::OpenStream;
@@ -438,7 +438,7 @@ fn settled(draft: &EpisodeDraft) -> Result<Settled> {
 /// Explicit times as a block of int64 scalars.
 fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
     let frame = FrameType::values(kino_codec::Dtype::I64, &[])?;
-    let codec = kino_codec::codec(crate::assembly::CLOCK_CODEC)?;
+    let codec = kino_codec::codec(crate::encode_queue::CLOCK_CODEC)?;
     let page_frames = codec.page_frames(&frame);
     let data = BlockData::Values(times.iter().flat_map(|time| time.to_le_bytes()).collect());
     Ok(Block {

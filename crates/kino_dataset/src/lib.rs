@@ -10,17 +10,18 @@
 //! ```
 //!
 //! To write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
-//! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To train: [`Request`] → [`Windows`] → [`Sample`].
+//! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To train: [`Request`] → [`Samples`] → [`Sample`].
 //! To check: [`verify`]. To tidy up: [`collect_garbage`].
 
 mod assembler;
-mod assembly;
 mod attributes;
 mod commit;
 mod compare;
 mod costs;
 mod dataset;
+mod emulate;
 mod encode;
+mod encode_queue;
 mod episode;
 mod episode_writer;
 mod error;
@@ -40,7 +41,6 @@ mod shard_file;
 mod spill;
 mod staging;
 mod stats;
-mod storage;
 mod store;
 mod stored_stream;
 mod stream;
@@ -53,8 +53,9 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
-pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, measure, processor};
+pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, cpu, measure};
 pub use dataset::Dataset;
+pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
 pub use episode_writer::EpisodeWriter;
 pub use error::{DatasetError, ErrorKind, Result};
@@ -69,17 +70,15 @@ pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
 pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
-pub use storage::{SlowStorage, Stall, Storage};
 pub use stored_stream::StoredStream;
 pub use stream::Stream;
 pub use stream_info::{SharedFrames, StreamInfo, Times};
 pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
-pub use verify::{Damage, Depth, Verified, verify, verify_while};
+pub use verify::{Damage, Level, Verified, verify, verify_while};
 pub use window::{
-    Anchor, Array, At, CountSource, EpisodeWindows, Goal, LeRobot, Located, Mask, MaskArray,
+    Anchor, Array, At, CountSource, EpisodeSamples, Goal, LeRobot, Located, Mask, MaskArray,
     MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Polarity, Rate, Request, Resolve,
-    Robomimic, SAME_INSTANT_NS, Sample, SamplePlan, Stack, Window, WindowPlan, Windows,
-    action_chunk, observation, whole_episode,
+    Robomimic, SAME_INSTANT_NS, Sample, SampleFrames, Samples, Stack, Window, WindowFrames,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

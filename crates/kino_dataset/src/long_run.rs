@@ -17,8 +17,8 @@ use std::sync::Arc;
 use kino_codec::{Frames, RunEncoder, Scope};
 
 use crate::assembler::Assembler;
-use crate::assembly::{Job, Pool};
 use crate::encode::{Block, BlockData, Learnt};
+use crate::encode_queue::{Job, Pool};
 use crate::error::{Result, codec_at};
 use crate::open_stream::BLOCK_BYTES;
 use crate::receipts::Receipts;

@@ -13,8 +13,8 @@ use std::path::Path;
 use kino_codec::Scope;
 use kino_format::Clock;
 
-use crate::assembly::Job;
 use crate::encode::BlockData;
+use crate::encode_queue::Job;
 use crate::error::{Result, invalid};
 use crate::events::{EventRule, Protected, Recorder, frames_in};
 use crate::plan::Choice;

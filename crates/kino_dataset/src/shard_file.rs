@@ -12,9 +12,9 @@ use kino_format::{
     Clock, ClockRecord, MAX_STREAMS, NONE, Schema, ShardWriter, StreamRecord, StreamSchema,
 };
 
-use crate::assembly::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
 use crate::attributes;
-use crate::compare::Deviation;
+use crate::compare::Distortion;
+use crate::encode_queue::{CLOCK_CODEC, EpisodeDraft, Run, StreamDraft};
 use crate::error::{Result, codec_at, format_at, io_at};
 use crate::hash::Hash;
 use crate::manifest::ShardRef;
@@ -56,7 +56,7 @@ pub(crate) struct RunPages {
     pub(crate) page_count: u32,
     pub(crate) shared_page: u32,
     pub(crate) bytes: u64,
-    pub(crate) error: Deviation,
+    pub(crate) error: Distortion,
     pub(crate) stats: Option<StatsPart>,
     pub(crate) encode_time: Duration,
     pub(crate) decode_time: Duration,
@@ -69,7 +69,7 @@ impl Default for RunPages {
             page_count: 0,
             shared_page: NONE,
             bytes: 0,
-            error: Deviation::default(),
+            error: Distortion::default(),
             stats: None,
             encode_time: Duration::ZERO,
             decode_time: Duration::ZERO,

@@ -25,10 +25,10 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload};
 
+use crate::emulate::{Emulated, Storage};
 use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
 use crate::hash::Hash;
 use crate::manifest::MAX_VERSION;
-use crate::storage::{Emulated, Storage};
 
 /// How long a writer waits for the turn of another before it goes on without.
 const TURN_WAIT: Duration = Duration::from_secs(30);
@@ -191,7 +191,7 @@ impl Store {
             .map_err(|error| at("read", &self.root.join(key), error))
     }
 
-    /// Asks the system to forget what it has in memory of a file, so that the next read comes from the device. A wish: a
+    /// Asks the system to forget what it has in memory of a file, so that the next read comes from the device. A request: a
     /// system that cannot, or a file that is still to be written back, stays as it is.
     pub(crate) fn forget(&self, key: &str) -> Result<()> {
         let path = self.root.join(key);

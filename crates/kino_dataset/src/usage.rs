@@ -72,10 +72,10 @@ impl StreamUsage {
         }
     }
 
-    /// The peak signal-to-noise ratio of 8-bit pictures, or `None` if nothing was lost or they are none.
+    /// The peak signal-to-noise ratio of 8-bit images, or `None` if nothing was lost or they are none.
     pub fn psnr_db(&self) -> Option<f64> {
-        let is_picture = self.schema.kind == Kind::Image && self.schema.dtype == "uint8";
-        psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_picture)
+        let is_image = self.schema.kind == Kind::Image && self.schema.dtype == "uint8";
+        psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_image)
     }
 
     fn merge(&mut self, other: &Self) {
@@ -141,10 +141,10 @@ impl Usage {
 }
 
 impl StreamSummary {
-    /// The peak signal-to-noise ratio of 8-bit pictures, or `None` if nothing was lost or they are none.
+    /// The peak signal-to-noise ratio of 8-bit images, or `None` if nothing was lost or they are none.
     pub fn psnr_db(&self) -> Option<f64> {
-        let is_picture = self.kind == Kind::Image && self.dtype == "uint8";
-        psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_picture)
+        let is_image = self.kind == Kind::Image && self.dtype == "uint8";
+        psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_image)
     }
 
     fn new(schema: &StreamSchema) -> Self {

@@ -21,8 +21,8 @@ use kino_codec::FrameType;
 use kino_format::{Kind, is_unprintable};
 
 use crate::assembler::Assembler;
-use crate::assembly::Pool;
 use crate::commit::{self, Additions, Base, Committed, SourceRecord};
+use crate::encode_queue::Pool;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};
 use crate::events::Protected;

@@ -163,7 +163,7 @@ fn frames_around_events_are_exact_and_the_others_within_the_bound() {
 }
 
 #[test]
-fn pictures_keep_their_bound_and_are_exact_around_events() {
+fn images_keep_their_bound_and_are_exact_around_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let plan = PLAN
@@ -181,7 +181,7 @@ fn pictures_keep_their_bound_and_are_exact_around_events() {
         ..image_info("camera", 60, 32)
     };
     let size = camera.frame.as_values().unwrap().frame_bytes();
-    // Smooth pictures: noise would be stored exactly.
+    // Smooth images: noise would be stored exactly.
     let pixels: Vec<u8> = (0..60 * size)
         .map(|idx| (idx / 3 % 251 / 2) as u8)
         .collect();
@@ -223,7 +223,7 @@ fn pictures_keep_their_bound_and_are_exact_around_events() {
 }
 
 #[test]
-fn pictures_that_protect_an_event_come_after_it() {
+fn images_that_protect_an_event_come_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let plan = PLAN
         .replace("joints", "camera")

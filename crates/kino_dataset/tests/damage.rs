@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 
 use common::{chain, image_info, random_bytes, text_info, vector_info};
 use kino_dataset::{
-    Dataset, DatasetWriter, Depth, EpisodeInfo, ErrorKind, SharedFrames, Start, StreamInfo, Times,
+    Dataset, DatasetWriter, EpisodeInfo, ErrorKind, Level, SharedFrames, Start, StreamInfo, Times,
     WriterOptions, verify,
 };
 
-/// A dataset of a few kilobytes with every kind of page: shared parts, clocks, shared frames, text, a picture.
+/// A dataset of a few kilobytes with every kind of page: shared parts, clocks, shared frames, text, an image.
 fn write_tiny(path: &Path) {
     let mut writer = DatasetWriter::open(path, Start::New, WriterOptions::default()).unwrap();
     for number in 0..2 {
@@ -97,7 +97,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
 
 /// What verify says: nothing wrong, or a text that names the place.
 fn found(path: &Path) -> String {
-    match verify(path, Depth::Bytes, &mut |_, _| {}) {
+    match verify(path, Level::Bytes, &mut |_, _| {}) {
         Err(error) => chain(&error),
         Ok(found) => found
             .damage

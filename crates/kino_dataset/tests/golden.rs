@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use common::sample;
 use kino_codec::FrameType;
-use kino_dataset::{Dataset, Depth, Hash, Plan, Start, WriterOptions, verify};
+use kino_dataset::{Dataset, Hash, Level, Plan, Start, WriterOptions, verify};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -95,7 +95,7 @@ fn reads_every_golden_dataset() {
             let expected: BTreeMap<String, Hash> = serde_json::from_str(&text).unwrap();
             assert_eq!(hashes(&path), expected, "{}", path.display());
             assert_eq!(
-                verify(&path, Depth::Decode, &mut |_, _| {}).unwrap().damage,
+                verify(&path, Level::Decode, &mut |_, _| {}).unwrap().damage,
                 [],
                 "{}",
                 path.display()

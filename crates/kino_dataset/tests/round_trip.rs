@@ -15,7 +15,7 @@ use std::path::Path;
 use common::{image_info, random_bytes, sample, text_info, vector_info, write_sample};
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Arrival, Dataset, DatasetError, DatasetWriter, Depth, EpisodeInfo, ErrorKind, Kind, Label,
+    Arrival, Dataset, DatasetError, DatasetWriter, EpisodeInfo, ErrorKind, Kind, Label, Level,
     Plan, SharedFrames, Start, StreamInfo, Times, WriterOptions, verify,
 };
 
@@ -61,7 +61,7 @@ fn every_stream_comes_back_bit_for_bit() {
             );
         }
     }
-    let verified = verify(&path, Depth::Decode, &mut |_, _| {}).unwrap();
+    let verified = verify(&path, Level::Decode, &mut |_, _| {}).unwrap();
     assert_eq!(verified.damage, []);
     assert!(verified.frames > 0 && !path.join("staging").exists());
 }
@@ -209,7 +209,7 @@ fn an_abandoned_episode_leaves_no_trace() {
         .collect();
     assert_eq!(ids, ["demo_0", "demo_2", "demo_4"]);
     assert_eq!(
-        verify(&path, Depth::Decode, &mut |_, _| {}).unwrap().damage,
+        verify(&path, Level::Decode, &mut |_, _| {}).unwrap().damage,
         []
     );
 }
@@ -246,7 +246,7 @@ fn a_dropped_writer_changes_nothing_and_its_shards_can_be_taken_up() {
     writer.commit("").unwrap();
     let resumed = Dataset::open(&path).unwrap();
     assert_eq!(
-        verify(&path, Depth::Decode, &mut |_, _| {}).unwrap().damage,
+        verify(&path, Level::Decode, &mut |_, _| {}).unwrap().damage,
         []
     );
 
@@ -273,7 +273,7 @@ fn a_dropped_writer_changes_nothing_and_its_shards_can_be_taken_up() {
 }
 
 #[test]
-fn lossy_pictures_are_measured_and_the_rest_stays_exact() {
+fn lossy_images_are_measured_and_the_rest_stays_exact() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     common::write_sample_with(&path, Start::New, 0..1, options(Plan::quality(95)));
@@ -519,7 +519,7 @@ fn empty_streams_odd_shapes_and_labels_survive() {
             .contains("nothing, flat, camera, words")
     );
     assert_eq!(
-        verify(&path, Depth::Decode, &mut |_, _| {}).unwrap().damage,
+        verify(&path, Level::Decode, &mut |_, _| {}).unwrap().damage,
         []
     );
 }

@@ -21,8 +21,7 @@ mod recording;
 
 use kino_dataset::{
     Anchor, Array, At, CountSource, Dataset, LeRobot, MaskDialect, NextObs, Out, Pad, Rate,
-    Request, Resolve, Robomimic, SamplePlan, Selection, Stack, Window, Windows, action_chunk,
-    observation, whole_episode,
+    Request, Resolve, Robomimic, SampleFrames, Samples, Selection, Stack, Window,
 };
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use recording::{open_even, open_many, open_mixed};
@@ -30,6 +29,23 @@ use recording::{open_even, open_many, open_mixed};
 const NEAREST: Resolve = Resolve::Nearest {
     max_staleness_ns: None,
 };
+
+/// Steps `first` to `end − 1` of a stream; past the end of the episode stands what `after` says.
+fn steps(stream: &str, steps: std::ops::Range<i32>, after: Pad) -> Window {
+    Window {
+        after,
+        ..Window::new(stream, At::Steps(steps.collect()))
+    }
+}
+
+/// Every frame of these streams, one sample per episode.
+fn whole_episode(streams: &[&str]) -> Request {
+    let windows = streams.iter().map(|stream| Window::new(stream, At::All));
+    Request {
+        masks: MaskDialect::Off,
+        ..request(Anchor::Episode, windows.collect())
+    }
+}
 
 fn request(anchor: Anchor, windows: Vec<Window>) -> Request {
     Request {
@@ -45,14 +61,14 @@ fn stream(name: &str) -> Anchor {
     Anchor::Stream(name.to_owned())
 }
 
-fn bind(dataset: &Dataset, request: &Request) -> Windows {
-    Windows::bind(dataset, request.clone(), &Selection::default()).unwrap()
+fn bind(dataset: &Dataset, request: &Request) -> Samples {
+    Samples::bind(dataset, request.clone(), &Selection::default()).unwrap()
 }
 
 /// Compares every sample of a request with the naive ones.
 fn check(dataset: &Dataset, request: &Request) -> Result<(), String> {
     let expected = naive::samples(dataset, request);
-    let bound = Windows::bind(dataset, request.clone(), &Selection::default());
+    let bound = Samples::bind(dataset, request.clone(), &Selection::default());
     let windows = match bound {
         Ok(windows) => windows,
         Err(error) if expected.is_empty() => {
@@ -205,13 +221,13 @@ fn a_request_on_one_clock_is_counted_by_the_table_alone() {
     let (_folder, dataset) = open_even();
     let chunk = Window {
         before: Pad::Drop,
-        ..action_chunk("actions", 4, Pad::Drop).unwrap()
+        ..steps("actions", 0..4, Pad::Drop)
     };
     let request = Request {
         drop_first: 1,
         ..request(
             stream("actions"),
-            vec![chunk, observation("obs/state", 2).unwrap()],
+            vec![chunk, steps("obs/state", -1..1, Pad::Edge)],
         )
     };
     let windows = bind(&dataset, &request);
@@ -240,15 +256,12 @@ fn a_request_on_one_clock_is_counted_by_the_table_alone() {
 fn counting_by_the_table_opens_no_shard() {
     let (folder, dataset) = open_even();
     std::fs::remove_dir_all(folder.path().join("a.kino/shards")).unwrap();
-    let request = request(
-        stream("actions"),
-        vec![action_chunk("actions", 4, Pad::Edge).unwrap()],
-    );
+    let request = request(stream("actions"), vec![steps("actions", 0..4, Pad::Edge)]);
     assert_eq!(bind(&dataset, &request).len(), 25);
     let mut whole = whole_episode(&["actions", "obs/state"]);
     assert_eq!(bind(&dataset, &whole).counts(), [1, 1, 1]);
     whole.anchor = Anchor::Rate(Rate { num: 20, den: 1 });
-    assert!(Windows::bind(&dataset, whole, &Selection::default()).is_err());
+    assert!(Samples::bind(&dataset, whole, &Selection::default()).is_err());
 }
 
 #[test]
@@ -264,13 +277,13 @@ fn planning_uses_the_same_buffers_again() {
         &dataset,
         &request(
             stream("actions"),
-            vec![pose, observation("camera", 5).unwrap()],
+            vec![pose, steps("camera", -4..1, Pad::Edge)],
         ),
     );
     let episode = windows.episode(0).unwrap();
-    let mut plan = SamplePlan::default();
+    let mut plan = SampleFrames::default();
     episode.plan(0, &mut plan).unwrap();
-    let places = |plan: &SamplePlan| -> Vec<_> {
+    let places = |plan: &SampleFrames| -> Vec<_> {
         let parts = plan.windows.iter();
         parts
             .map(|part| {
@@ -295,7 +308,7 @@ fn planning_uses_the_same_buffers_again() {
 #[test]
 fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
     let (_folder, dataset) = open_many();
-    let chunk = |name: &str| request(stream("x"), vec![action_chunk(name, 3, Pad::Drop).unwrap()]);
+    let chunk = |name: &str| request(stream("x"), vec![steps(name, 0..3, Pad::Drop)]);
     let all = bind(&dataset, &chunk("y"));
     assert_eq!(all.source(), CountSource::Episodes);
     let expected: Vec<u32> = (0..1200).map(|number| number % 5).collect();
@@ -307,7 +320,7 @@ fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
             "{located:?}"
         );
     }
-    let error = Windows::bind(&dataset, chunk("z"), &Selection::default()).unwrap_err();
+    let error = Samples::bind(&dataset, chunk("z"), &Selection::default()).unwrap_err();
     assert!(
         error
             .to_string()
@@ -319,7 +332,7 @@ fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
 #[test]
 fn an_episode_that_was_just_opened_is_not_opened_again_and_the_oldest_is_let_go() {
     let (_folder, dataset) = open_many();
-    let chunk = request(stream("x"), vec![action_chunk("x", 3, Pad::Edge).unwrap()]);
+    let chunk = request(stream("x"), vec![steps("x", 0..3, Pad::Edge)]);
     let windows = bind(&dataset, &chunk);
     let first = windows.opened(0).unwrap();
     for position in (0..256).rev() {
@@ -336,7 +349,7 @@ fn threads_that_open_episodes_side_by_side_read_the_same_samples() {
     let (_folder, dataset) = open_mixed();
     let windows = bind(
         &dataset,
-        &request(stream("actions"), vec![observation("camera", 2).unwrap()]),
+        &request(stream("actions"), vec![steps("camera", -1..1, Pad::Edge)]),
     );
     let alone: Vec<_> = (0..windows.len())
         .map(|index| bind(&dataset, windows.request()).read(index).unwrap())
@@ -385,8 +398,8 @@ fn no_number_in_a_request_makes_planning_panic() {
 #[test]
 fn windows_are_shared_between_threads() {
     fn is_shared<T: Send + Sync>() {}
-    is_shared::<Windows>();
-    is_shared::<kino_dataset::EpisodeWindows>();
+    is_shared::<Samples>();
+    is_shared::<kino_dataset::EpisodeSamples>();
 }
 
 #[test]
@@ -401,7 +414,7 @@ fn steps_on_one_clock_are_frames_whatever_their_times_are() {
         ),
     );
     let episode = windows.episode(0).unwrap();
-    let mut plan = SamplePlan::default();
+    let mut plan = SampleFrames::default();
     for sample in 1..episode.len() - 1 {
         episode.plan(sample, &mut plan).unwrap();
         assert_eq!(plan.windows[0].frames, [sample - 1, sample, sample + 1]);
@@ -418,7 +431,7 @@ fn a_latency_moves_the_stamp_that_is_looked_for() {
     };
     let windows = bind(&dataset, &request(stream("joints"), vec![late]));
     let episode = windows.episode(0).unwrap();
-    let mut plan = SamplePlan::default();
+    let mut plan = SampleFrames::default();
     episode.plan(10, &mut plan).unwrap();
     // 100 ms are 50 frames at 500 Hz.
     assert_eq!(plan.windows[0].frames, [60]);
@@ -548,7 +561,7 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
         ),
     ];
     for (request, says) in cases {
-        let error = Windows::bind(&dataset, request, &Selection::default()).unwrap_err();
+        let error = Samples::bind(&dataset, request, &Selection::default()).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
     }
     // With the episode left out the stream can be asked for.
@@ -557,7 +570,7 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
         ..Selection::default()
     };
     let rare = request(stream("actions"), vec![Window::new("rare", At::Last)]);
-    let windows = Windows::bind(&dataset, rare, &only_a).unwrap();
+    let windows = Samples::bind(&dataset, rare, &only_a).unwrap();
     assert_eq!(windows.episodes(), [0]);
     let error = windows.episode(1).unwrap_err().to_string();
     assert_eq!(error, "1 episodes are selected, not 1");

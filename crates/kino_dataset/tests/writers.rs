@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use common::vector_info;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Collect, Committed, Dataset, DatasetError, DatasetWriter, Depth, EpisodeInfo, ErrorKind,
-    Interrupted, Label, Start, StreamInfo, WorkState, WriterOptions, collect_garbage, verify,
+    Collect, Committed, Dataset, DatasetError, DatasetWriter, EpisodeInfo, ErrorKind, Interrupted,
+    Label, Level, Start, StreamInfo, WorkState, WriterOptions, collect_garbage, verify,
 };
 
 /// Every episode in a shard of its own, written before the next begins.
@@ -78,7 +78,7 @@ fn base(folder: &Path) -> PathBuf {
 
 /// The first number of every episode, by id.
 fn values(path: &Path) -> BTreeMap<String, f64> {
-    let found = verify(path, Depth::Decode, &mut |_, _| {}).unwrap();
+    let found = verify(path, Level::Decode, &mut |_, _| {}).unwrap();
     assert_eq!(found.damage, []);
     let dataset = Dataset::open(path).unwrap();
     (0..dataset.len())
@@ -493,7 +493,7 @@ fn bools_that_no_reader_would_take_are_refused_before_they_are_written() {
     common::push(&mut episode, &contact, &[0, 1, 1, 0, 1, 1, 0, 0]);
     episode.finish().unwrap();
     writer.commit("").unwrap();
-    let found = verify(&path, Depth::Decode, &mut |_, _| {}).unwrap();
+    let found = verify(&path, Level::Decode, &mut |_, _| {}).unwrap();
     assert_eq!((found.damage.len(), found.frames), (0, 4));
 }
 

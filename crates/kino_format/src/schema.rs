@@ -36,9 +36,9 @@ const TEXT: &str = "text";
 pub enum Kind {
     /// Numbers: joints, forces, actions, rewards.
     Vector,
-    /// A colour or grey picture of 8-bit values.
+    /// A channel or grey image of 8-bit values.
     Image,
-    /// A picture of distances.
+    /// An image of distances.
     Depth,
     /// Language.
     Text,

@@ -1,4 +1,4 @@
-//! What a batch costs: samples per second and processor time per sample, beside the floor.
+//! What a batch costs: samples per second and CPU time per sample, beside the floor.
 //!
 //! ```text
 //! cargo run --release -p kino_loader --example measure_loader -- lift.kino request.json 16 0.1 2
@@ -22,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use kino_codec::Scratch;
-use kino_dataset::{Array, Dataset, Request, Selection, Windows};
+use kino_dataset::{Array, Dataset, Request, Samples, Selection};
 use kino_loader::{Loader, LoaderOptions, Order, PoolSize, Settings, Shuffle, Source, Stage, Unit};
 
 fn main() {
@@ -34,7 +34,7 @@ fn main() {
     let dataset = Dataset::open(path.as_ref()).unwrap();
     let request = std::fs::read_to_string(request).unwrap();
     let request: Request = serde_json::from_str(&request).unwrap();
-    let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+    let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
     let (batch, pool, threads) = (
         batch.parse().unwrap(),
         pool.parse().unwrap(),
@@ -92,7 +92,7 @@ fn main() {
         bytes as f64 / 1e6
     );
     println!(
-        "first batch {:.1} ms, {:.0} samples/s, {:.1} µs of processor per sample",
+        "first batch {:.1} ms, {:.0} samples/s, {:.1} µs of CPU per sample",
         first.as_secs_f64() * 1e3,
         samples / wall.as_secs_f64(),
         per_sample * 1e6
@@ -133,13 +133,13 @@ fn main() {
 }
 
 /// Compares batches with the plain reader.
-fn check(order: &Order, windows: &Windows, options: &LoaderOptions, steps: u64) {
+fn check(order: &Order, windows: &Samples, options: &LoaderOptions, steps: u64) {
     let mut loader =
         Loader::start(order.clone(), vec![vec![windows.clone()]], options.clone()).unwrap();
     for _ in 0..steps {
         let batch = loader.next_batch().unwrap().unwrap();
         for (slot, sample) in batch.samples().iter().enumerate() {
-            let expected = windows.read(order.window_index(sample)).unwrap();
+            let expected = windows.read(order.sample_index(sample)).unwrap();
             for (idx, (_, array)) in expected.fields.iter().enumerate() {
                 if let Array::Values { bytes, .. } = array {
                     assert!(&batch.array(idx)[slot * bytes.len()..][..bytes.len()] == bytes);
@@ -149,8 +149,8 @@ fn check(order: &Order, windows: &Windows, options: &LoaderOptions, steps: u64) 
     }
 }
 
-/// One thread decodes every page of the wished streams once: processor time, with the bytes in memory.
-fn decode_all(windows: &Windows) -> Duration {
+/// One thread decodes every page of the requested streams once: cpu time, with the bytes in memory.
+fn decode_all(windows: &Samples) -> Duration {
     let episodes = 0..windows.episodes().len();
     let episodes: Vec<_> = episodes
         .map(|position| windows.episode(position).unwrap())
@@ -189,7 +189,7 @@ fn decode_all(windows: &Windows) -> Duration {
     cpu_time() - start
 }
 
-/// One thread copies a sample's bytes from one place to another, neither in the cache: processor time.
+/// One thread copies a sample's bytes from one place to another, neither in the cache: cpu time.
 fn copy_time(bytes: usize) -> Duration {
     let rounds = ((256 << 20) / bytes.max(1)).max(1);
     let (source, mut target) = (vec![1_u8; bytes * rounds], vec![2_u8; bytes * rounds]);
@@ -204,7 +204,7 @@ fn copy_time(bytes: usize) -> Duration {
     (cpu_time() - start) / u32::try_from(8 * rounds).unwrap()
 }
 
-/// Processor time of all threads of this process.
+/// CPU time of all threads of this process.
 fn cpu_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let fields: Vec<&str> = stat

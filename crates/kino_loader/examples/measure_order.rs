@@ -133,7 +133,7 @@ fn thirds(source: &Source) -> Vec<Source> {
 
 struct Row {
     name: &'static str,
-    /// Windows may come twice.
+    /// Samples may come twice.
     weighted: bool,
 }
 
@@ -191,7 +191,7 @@ impl Row {
     fn check_distinct(&self, order: &Order, samples: &[SampleRef]) -> Done<()> {
         let mut windows: Vec<_> = samples
             .iter()
-            .map(|sample| (sample.source, sample.epoch, order.window_index(sample)))
+            .map(|sample| (sample.source, sample.epoch, order.sample_index(sample)))
             .collect();
         windows.sort_unstable();
         let count = windows.len();
@@ -222,7 +222,7 @@ impl Row {
         samples.retain(|sample| sample.epoch == 1);
         let mut windows: Vec<_> = samples
             .iter()
-            .map(|sample| (sample.source, order.window_index(sample)))
+            .map(|sample| (sample.source, order.sample_index(sample)))
             .collect();
         windows.sort_unstable();
         let all = (0..).zip(order.sources()).flat_map(|(at, source)| {

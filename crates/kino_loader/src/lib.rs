@@ -14,7 +14,7 @@
 //! of what the order says; `docs/loader.md` is its guide.
 //!
 //! ```no_run
-//! use kino_dataset::{Dataset, Request, Selection, Windows};
+//! use kino_dataset::{Dataset, Request, Selection, Samples};
 //! use kino_loader::{Loader, LoaderOptions, Order, Settings, Source};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -22,7 +22,7 @@
 //! let request = Request::from_json(
 //!     r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "actions", "at": {"steps": [0, 1, 2]}}]}"#,
 //! )?;
-//! let windows = Windows::bind(&dataset, request, &Selection::default())?;
+//! let windows = Samples::bind(&dataset, request, &Selection::default())?;
 //! let order = Order::new(Source::of(&windows)?, Settings::default())?;
 //! let mut loader = Loader::start(order, vec![vec![windows]], LoaderOptions::default())?;
 //! while let Some(batch) = loader.next_batch()? {
@@ -35,12 +35,13 @@
 mod engine;
 mod error;
 mod order;
-mod windows;
+mod samples;
 
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, Loader, LoaderOptions, Metering, Moment,
-    Next, Normal, OnError, PictureNumber, Pictures, Report, Size, Stage, StageReport, TraceEvent,
-    TraceLog, Trial, WaitBucket, WaitReport, Watch, Wished, decoded_bytes, default_threads,
+    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, ImageDtype, ImageOptions, Loader,
+    LoaderOptions, Metering, Moment, Next, Normal, OnError, PerKey, Report, Size, Stage,
+    StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, decoded_bytes,
+    default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use order::{

@@ -102,7 +102,7 @@ fn count(samples: impl IntoIterator<Item = SampleRef>) -> HashMap<(u32, u32, u32
     let mut counts = HashMap::new();
     for sample in samples {
         *counts
-            .entry((sample.source, sample.episode, sample.window))
+            .entry((sample.source, sample.episode, sample.sample))
             .or_insert(0) += 1;
     }
     counts
@@ -283,7 +283,7 @@ fn a_substitute_is_another_window_of_the_group_and_every_attempt_another() {
             let others = (0..size - 1).map(|attempt| reader.substitute(i, attempt).unwrap());
             let counts = count(others.collect::<Vec<_>>());
             assert_eq!(counts.len() as u64, size - 1);
-            assert!(!counts.contains_key(&(0, sample.episode, sample.window)));
+            assert!(!counts.contains_key(&(0, sample.episode, sample.sample)));
             assert_eq!(
                 reader.substitute(i, 3).unwrap(),
                 order.reader().substitute(i, 3 + size - 1).unwrap()
@@ -365,9 +365,9 @@ fn indices_end_without_a_panic() {
                 let mut reader = order.reader();
                 for i in [0, kino_loader::MAX_INDEX - 1] {
                     let sample = reader.at(i).unwrap();
-                    assert!(sample.window < source.counts[sample.episode as usize]);
+                    assert!(sample.sample < source.counts[sample.episode as usize]);
                     reader.substitute(i, u64::MAX).unwrap();
-                    order.window_index(&sample);
+                    order.sample_index(&sample);
                 }
                 for i in [kino_loader::MAX_INDEX, u64::MAX] {
                     assert!(reader.at(i).is_err() && reader.substitute(i, 0).is_err());

@@ -310,12 +310,12 @@ fn every_window_comes_exactly_once_per_epoch() {
     let mut cases = 0;
     settings_of(Kind::Plain, |setting, _| {
         let order = setting.order().unwrap();
-        let windows = order.window_index(&SampleRef {
+        let windows = order.sample_index(&SampleRef {
             source: 0,
             variant: 0,
             epoch: 0,
             episode: setting.sources[0].counts.len() as u32,
-            window: 0,
+            sample: 0,
         });
         let mut reader = order.reader();
         for epoch in 0..3 {
@@ -327,7 +327,7 @@ fn every_window_comes_exactly_once_per_epoch() {
             let mut counts = HashMap::new();
             samples
                 .iter()
-                .for_each(|sample| *counts.entry(order.window_index(sample)).or_insert(0_u64) += 1);
+                .for_each(|sample| *counts.entry(order.sample_index(sample)).or_insert(0_u64) += 1);
             assert!(samples.iter().all(|sample| sample.epoch == epoch));
             let (len, found) = (order.epoch_len(), counts.len() as u64);
             match setting.settings.tail {

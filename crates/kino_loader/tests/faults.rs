@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, assert_values, bind, damage, damage_parts, groups, order};
-use kino_dataset::Windows;
+use kino_dataset::Samples;
 use kino_loader::{
     CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, SampleRef, Shuffle, Source,
     Tail,
@@ -36,7 +36,7 @@ fn lose_a_shard(folder: &Path) {
     std::fs::remove_file(&shards[1]).unwrap();
 }
 
-fn start(order: &Order, windows: &Windows, options: LoaderOptions) -> Loader {
+fn start(order: &Order, windows: &Samples, options: LoaderOptions) -> Loader {
     Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap()
 }
 
@@ -104,7 +104,7 @@ fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
     }
 }
 
-fn substituted(order: &Order, windows: &Windows, options: &LoaderOptions) -> Vec<SampleRef> {
+fn substituted(order: &Order, windows: &Samples, options: &LoaderOptions) -> Vec<SampleRef> {
     let mut all = vec![Vec::new(); 20];
     for rank in 0..options.world {
         let options = LoaderOptions {
@@ -240,7 +240,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
         *single.settings(),
     );
     let two = two.unwrap();
-    let refused = |order: &Order, windows: Vec<Vec<Windows>>, says: &str| {
+    let refused = |order: &Order, windows: Vec<Vec<Samples>>, says: &str| {
         let options = LoaderOptions::default();
         let error = Loader::start(order.clone(), windows, options).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
@@ -250,7 +250,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
     refused(&two, vec![vec![front.clone()]], "2 sources");
     let others = [
         (request("wrist", "image"), "uint8[8, 8, 3]"),
-        (request("front", "picture"), "`picture`"),
+        (request("front", "image"), "`image`"),
         (
             request("front", "image").replace("[0]}", "[0, 1]}"),
             "1 step",
@@ -326,7 +326,7 @@ fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
     let frames: u64 = windows.counts().iter().map(|&count| u64::from(count)).sum();
     within(LIMIT, "small streams", move || {
         let options = LoaderOptions {
-            // Twice the actions: room for all of them and a few pictures, but not for two large episodes.
+            // Twice the actions: room for all of them and a few images, but not for two large episodes.
             memory_bytes: frames * 24 * 2 + 100,
             batches: Some(60),
             depth: Some(1),
@@ -342,7 +342,7 @@ fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
         assert_eq!(
             report.frames_decoded,
             2 * 60 * 12 + frames,
-            "two pictures per sample, actions once"
+            "two images per sample, actions once"
         );
         assert!(report.pool_peak_bytes <= budget, "{report:?}");
     });

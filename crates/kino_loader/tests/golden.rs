@@ -62,7 +62,7 @@ impl Golden {
                 sample.variant,
                 sample.epoch,
                 sample.episode,
-                sample.window
+                sample.sample
             ])
         };
         let wishes = [(0, 0), (0, 1), (17, 0), (999, 5), (100_000, 1_000_000)];
@@ -118,7 +118,7 @@ fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 fn word(sample: &SampleRef, before: &mut Option<(u32, u32, u64)>) -> String {
     let of = (sample.source, sample.variant, sample.epoch);
-    let place = format!("{}.{}", sample.episode, sample.window);
+    let place = format!("{}.{}", sample.episode, sample.sample);
     if before.replace(of) == Some(of) {
         return place;
     }

@@ -88,7 +88,7 @@ fn the_report_adds_up() {
         assert_eq!(waits.sum::<u64>(), counted(39), "all but the first");
         let taken = report.timeline.iter().map(|moment| moment.batches);
         assert_eq!(taken.sum::<u64>(), counted(40));
-        assert_eq!(report.pool_hits + report.pool_misses, counted(480));
+        assert_eq!(report.cache_hits + report.cache_misses, counted(480));
         if metering == Metering::Full {
             let waited: f64 = report.timeline.iter().map(|moment| moment.wait_s).sum();
             assert!((waited - report.stage(Stage::Wait).busy_s).abs() < 1e-6);
@@ -237,7 +237,7 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
         let longest = batch.infos()[0].shape[1];
         let stride = longest * 24;
         for (slot, sample) in batch.samples().iter().enumerate() {
-            let sample = windows.read(order.window_index(sample)).unwrap();
+            let sample = windows.read(order.sample_index(sample)).unwrap();
             let Array::Values { bytes, .. } = &sample.fields[0].1 else {
                 panic!("actions are numbers")
             };
@@ -255,9 +255,9 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
 }
 
 #[test]
-fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
+fn images_come_in_the_layout_and_numbers_that_are_asked_for() {
     use kino_codec::Layout;
-    use kino_loader::{Normal, PictureNumber, Pictures};
+    use kino_loader::{ImageDtype, ImageOptions, Normal};
     let (_folder, dataset) = recording::open(2);
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;
     let windows = bind(&dataset, request);
@@ -268,18 +268,18 @@ fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
     };
     for layout in [Layout::Hwc, Layout::Chw] {
         for (number, normal) in [
-            (PictureNumber::U8, None),
-            (PictureNumber::F32, None),
-            (PictureNumber::F32, Some(&normal)),
+            (ImageDtype::U8, None),
+            (ImageDtype::F32, None),
+            (ImageDtype::F32, Some(&normal)),
         ] {
-            let pictures = Pictures {
+            let images = ImageOptions {
                 layout,
                 number,
-                ..Pictures::default()
+                ..ImageOptions::default()
             };
             let normals = normal.map(|normal| ("front".to_owned(), normal.clone()));
             let options = LoaderOptions {
-                pictures,
+                images,
                 normal: normals.into_iter().collect(),
                 batches: Some(1),
                 ..LoaderOptions::default()
@@ -288,24 +288,24 @@ fn pictures_come_in_the_layout_and_numbers_that_are_asked_for() {
                 Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
             let batch = loader.next_batch().unwrap().unwrap();
             let sample = windows
-                .read(order.window_index(&batch.samples()[3]))
+                .read(order.sample_index(&batch.samples()[3]))
                 .unwrap();
             let Array::Values { bytes, .. } = &sample.fields[0].1 else {
-                panic!("pictures are numbers")
+                panic!("images are numbers")
             };
-            for (pixel, colour) in [(0, 0), (5, 1), (62, 2)] {
-                let value = bytes[pixel * 3 + colour];
+            for (pixel, channel) in [(0, 0), (5, 1), (62, 2)] {
+                let value = bytes[pixel * 3 + channel];
                 let place = 3 * 189
                     + if layout == Layout::Hwc {
-                        pixel * 3 + colour
+                        pixel * 3 + channel
                     } else {
-                        colour * 63 + pixel
+                        channel * 63 + pixel
                     };
                 match number {
-                    PictureNumber::U8 => assert_eq!(batch.array(0)[place], value),
+                    ImageDtype::U8 => assert_eq!(batch.array(0)[place], value),
                     _ => {
                         let (mean, std) = normal.map_or((0.0, 1.0), |normal| {
-                            (normal.offset[colour] as f32, normal.scale[colour] as f32)
+                            (normal.offset[channel] as f32, normal.scale[channel] as f32)
                         });
                         let expected = (f32::from(value) / 255.0 - mean) / std;
                         let found = batch.array(0)[place * 4..place * 4 + 4].try_into().unwrap();

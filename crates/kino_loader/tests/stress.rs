@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, assert_values, bind, damage_parts, groups, order};
-use kino_dataset::Windows;
+use kino_dataset::Samples;
 use kino_loader::{
     CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Shuffle, Tail, Unit,
 };
@@ -48,7 +48,7 @@ impl Random {
 /// A dataset, and what is asked of it.
 struct Stage {
     _folder: TempDir,
-    windows: Windows,
+    windows: Samples,
     is_damaged: bool,
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kino_dataset::Depth;
+use kino_dataset::Level;
 use pyo3::prelude::*;
 
 use crate::errors::{invalid, to_py};
@@ -26,7 +26,7 @@ pub(crate) fn escape(text: &str) -> String {
     kino_dataset::escape(text).into_owned()
 }
 
-/// Height, width and colours of the picture in a JPEG file that can be carried.
+/// Height, width and channels of the image in a JPEG file that can be carried.
 #[pyfunction]
 pub(crate) fn jpeg_shape(file: &[u8]) -> PyResult<(usize, usize, usize)> {
     let shape = kino_codec::jpeg_shape(file).map_err(|error| invalid(error.to_string()))?;
@@ -40,7 +40,7 @@ pub(crate) fn verify(
     path: PathBuf,
     decode: bool,
 ) -> PyResult<Vec<(String, String)>> {
-    let depth = if decode { Depth::Decode } else { Depth::Bytes };
+    let depth = if decode { Level::Decode } else { Level::Bytes };
     let mut asked = Instant::now();
     let mut raised = Ok(());
     let mut on = |_, _| {

@@ -12,7 +12,7 @@ use crate::arguments::parse;
 use crate::errors::{advisor_to_py, invalid};
 use crate::loader::{to_dict, to_options};
 use crate::order::Order;
-use crate::windows::Windows;
+use crate::samples::Samples;
 
 /// The step: Python's own, called with a batch, or seconds.
 #[derive(FromPyObject)]
@@ -26,12 +26,12 @@ pub(crate) enum Step {
 pub(crate) fn doctor(
     py: Python<'_>,
     order: PyRef<'_, Order>,
-    windows: Vec<Vec<PyRef<'_, Windows>>>,
+    windows: Vec<Vec<PyRef<'_, Samples>>>,
     options: &str,
     how: (Step, f64, f64),
 ) -> PyResult<String> {
     let inner =
-        |windows: Vec<PyRef<'_, Windows>>| windows.iter().map(|one| one.inner.clone()).collect();
+        |windows: Vec<PyRef<'_, Samples>>| windows.iter().map(|one| one.inner.clone()).collect();
     let subject = Subject {
         order: order.inner.clone(),
         windows: windows.into_iter().map(inner).collect(),

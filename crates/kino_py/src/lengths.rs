@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::arguments::{parse, to_mismatch};
 use crate::errors::loader_to_py;
-use crate::windows::Windows;
+use crate::samples::Samples;
 
 /// Epoch and episodes of a batch.
 type PyBatch<'py> = (u64, Bound<'py, PyArray1<u32>>);
@@ -25,7 +25,7 @@ pub(crate) struct LengthOrder {
 impl LengthOrder {
     /// The order of the episodes of windows under settings, which are JSON.
     #[new]
-    fn new(py: Python<'_>, windows: PyRef<'_, Windows>, settings: &str) -> PyResult<Self> {
+    fn new(py: Python<'_>, windows: PyRef<'_, Samples>, settings: &str) -> PyResult<Self> {
         let settings: LengthSettings = parse("the settings of the order", settings)?;
         let windows = windows.inner.clone();
         let order = py.detach(|| kino_loader::LengthOrder::of(&windows, settings));

@@ -3,7 +3,7 @@
 //! ```text
 //! kinograph.Dataset ─▶ _core.Dataset   dataset.rs, columns of the episode table in table.rs
 //! kinograph.Stream  ─▶ _core.Stream    stream.rs: frames are decoded straight into numpy's memory
-//! kinograph.Windows ─▶ _core.Windows   windows.rs
+//! kinograph.Samples ─▶ _core.Samples   windows.rs
 //! kinograph.Order   ─▶ _core.Order     order.rs, lengths.rs
 //! a loader, a report ─▶ _core.Loader   loader.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
@@ -29,10 +29,10 @@ mod lengths;
 mod loader;
 mod order;
 mod pack;
+mod samples;
 mod stream;
 mod table;
 mod video;
-mod windows;
 mod writer;
 
 /// Kinograph's core, in Rust. Use the package `kinograph`; this module may change without notice.
@@ -53,15 +53,15 @@ mod _core {
     #[pymodule_export]
     use crate::lengths::LengthOrder;
     #[pymodule_export]
-    use crate::loader::{Loader, report_page};
+    use crate::loader::{Loader, report_html};
     #[pymodule_export]
     use crate::order::Order;
     #[pymodule_export]
     use crate::pack::pack;
     #[pymodule_export]
-    use crate::stream::Stream;
+    use crate::samples::{Samples, lerobot_request, robomimic_request};
     #[pymodule_export]
-    use crate::windows::{Windows, lerobot_request, robomimic_request};
+    use crate::stream::Stream;
     #[pymodule_export]
     use crate::writer::Writer;
 

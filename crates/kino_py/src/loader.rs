@@ -6,8 +6,8 @@ use std::time::Duration;
 use kino_advisor::Measured;
 use kino_codec::Layout;
 use kino_loader::{
-    Batch, CpuShare, CropPlace, LoaderOptions, Metering, Next, Normal, OnError, PictureNumber,
-    Pictures, Size, Watch, Wished, default_threads,
+    Batch, CpuShare, CropPlace, ImageDtype, ImageOptions, LoaderOptions, Metering, Next, Normal,
+    OnError, PerKey, Size, Watch, default_threads,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -17,7 +17,7 @@ use crate::arguments::{parse, to_uneven};
 use crate::batch::{BatchMemory, array};
 use crate::errors::{invalid, loader_to_py};
 use crate::order::Order;
-use crate::windows::Windows;
+use crate::samples::Samples;
 
 /// Python looks at signals this often while it waits for a batch.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ fn yes() -> bool {
     true
 }
 
-/// Height and width of all pictures, or by key.
+/// Height and width of all images, or by key.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Sides {
@@ -73,20 +73,20 @@ enum Sides {
 }
 
 impl Sides {
-    fn into_wish(sides: Option<Self>) -> Wished<Size> {
+    fn into_per_key(sides: Option<Self>) -> PerKey<Size> {
         let size = |(height, width)| Size { height, width };
         match sides {
-            None => Wished::None,
-            Some(Self::All(sides)) => Wished::All(size(sides)),
+            None => PerKey::None,
+            Some(Self::All(sides)) => PerKey::All(size(sides)),
             Some(Self::Keys(keys)) => {
                 let keys = keys.into_iter().map(|(key, sides)| (key, size(sides)));
-                Wished::Keys(keys.collect())
+                PerKey::Keys(keys.collect())
             }
         }
     }
 }
 
-/// A share of the processor: cores, or a part of those that there are.
+/// A share of the CPU: cores, or a part of those that there are.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Cpu {
@@ -110,11 +110,11 @@ impl Loader {
     fn new(
         py: Python<'_>,
         order: PyRef<'_, Order>,
-        windows: Vec<Vec<PyRef<'_, Windows>>>,
+        windows: Vec<Vec<PyRef<'_, Samples>>>,
         options: &str,
     ) -> PyResult<Self> {
         let options = to_options(options)?;
-        let inner = |windows: Vec<PyRef<'_, Windows>>| {
+        let inner = |windows: Vec<PyRef<'_, Samples>>| {
             windows.iter().map(|one| one.inner.clone()).collect()
         };
         let windows = windows.into_iter().map(inner).collect();
@@ -213,13 +213,13 @@ impl Options {
             other => return Err(invalid(format!("layout `{other}`; there are hwc and chw"))),
         };
         let number = match self.number.as_str() {
-            "uint8" => PictureNumber::U8,
-            "float32" => PictureNumber::F32,
-            "float16" => PictureNumber::F16,
-            "bfloat16" => PictureNumber::Bf16,
+            "uint8" => ImageDtype::U8,
+            "float32" => ImageDtype::F32,
+            "float16" => ImageDtype::F16,
+            "bfloat16" => ImageDtype::Bf16,
             other => {
                 return Err(invalid(format!(
-                    "pictures of `{other}`; there are uint8, float32, float16 and bfloat16"
+                    "images of `{other}`; there are uint8, float32, float16 and bfloat16"
                 )));
             }
         };
@@ -236,11 +236,11 @@ impl Options {
             threads: self.threads.unwrap_or(threads),
             cpu,
             depth: self.depth,
-            pictures: Pictures {
+            images: ImageOptions {
                 layout,
                 number,
-                size: Sides::into_wish(self.size),
-                crop: Sides::into_wish(self.crop),
+                size: Sides::into_per_key(self.size),
+                crop: Sides::into_per_key(self.crop),
                 crop_place: if self.random_crop {
                     CropPlace::Random
                 } else {
@@ -296,10 +296,10 @@ fn to_json(value: &impl Serialize) -> PyResult<String> {
 
 /// A page of what was measured, which is JSON: a file, or a part of another page.
 #[pyfunction]
-pub(crate) fn report_page(py: Python<'_>, measured: &str, is_whole: bool) -> PyResult<String> {
+pub(crate) fn report_html(py: Python<'_>, measured: &str, is_whole: bool) -> PyResult<String> {
     let measured: Measured = parse("what was measured", measured)?;
     Ok(py.detach(|| {
-        let page = measured.to_page();
+        let page = measured.to_html_report();
         if is_whole {
             page.to_html()
         } else {

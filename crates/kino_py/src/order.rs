@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::arguments::{parse, to_mismatch, to_uneven};
 use crate::errors::{loader_to_py, to_py};
-use crate::windows::Windows;
+use crate::samples::Samples;
 
 /// Source, variant, epoch and window of samples.
 type Columns<'py> = (
@@ -18,12 +18,12 @@ type Columns<'py> = (
     Bound<'py, PyArray1<u64>>,
 );
 
-/// Windows, weight, weights of episodes, and (epoch, windows) of a curriculum.
+/// Samples, weight, weights of episodes, and (epoch, windows) of a curriculum.
 type PySource<'py> = (
-    PyRef<'py, Windows>,
+    PyRef<'py, Samples>,
     f64,
     Option<Vec<f32>>,
-    Vec<(u64, PyRef<'py, Windows>)>,
+    Vec<(u64, PyRef<'py, Samples>)>,
 );
 
 /// The order of one source, or of a mixture.
@@ -166,7 +166,7 @@ impl Order {
 
     fn to_columns<'py>(&self, py: Python<'py>, samples: &[SampleRef]) -> Columns<'py> {
         let column = |of: fn(&SampleRef) -> u32| PyArray1::from_iter(py, samples.iter().map(of));
-        let windows = samples.iter().map(|sample| self.inner.window_index(sample));
+        let windows = samples.iter().map(|sample| self.inner.sample_index(sample));
         (
             column(|sample| sample.source),
             column(|sample| sample.variant),

@@ -8,14 +8,14 @@ Run from the root of the repository:
 
 It takes half a minute and writes, in tests/data/peers/:
 
-    lerobot_source.npz    the frames that were written: "<episode>/<key>", pictures as uint8 (N, H, W, 3)
+    lerobot_source.npz    the frames that were written: "<episode>/<key>", images as uint8 (N, H, W, 3)
     lerobot.json          {"versions": {package: version}, "fps", "keys": [...], "lengths": [frames per episode],
                            "settings": [{"name", "delta_timestamps", "len", "items": [digest per item]}],
                            "types": {type of a feature: type that an item has},
                            "tolerance": [[seconds, fps, tolerance_s, accepted, step]]}
 
 Digests are those of digest.py, over the keys of the dataset and their `_is_pad` masks; LeRobot's own columns (`index`,
-`timestamp`, `task`, …) are checked here and left out. An item has pictures as float32 (3, H, W) from 0 to 1: they are
+`timestamp`, `task`, …) are checked here and left out. An item has images as float32 (3, H, W) from 0 to 1: they are
 turned back into the bytes they came from, after a check that this loses nothing.
 """
 
@@ -95,15 +95,15 @@ def main() -> None:
 
 
 def make_episode(number: int, length: int) -> dict[str, np.ndarray]:
-    """Make frames that are all different, and pictures that compress."""
+    """Make frames that are all different, and images that compress."""
     rng = np.random.default_rng([7, number])
-    row, column, colour, time = np.ogrid[:SIDE, :SIDE, :3, :length]
-    pictures = (3 * row + 5 * column + 40 * colour + 7 * time + 100 * number) % 256
+    row, column, channel, time = np.ogrid[:SIDE, :SIDE, :3, :length]
+    images = (3 * row + 5 * column + 40 * channel + 7 * time + 100 * number) % 256
     return {
         "observation.state": np.cumsum(rng.normal(size=(length, 6)), axis=0).astype(np.float32),
         "action": rng.normal(size=(length, 4)).astype(np.float32),
         "next.done": np.arange(length) == length - 1,
-        CAMERA: np.moveaxis(pictures, -1, 0).astype(np.uint8),
+        CAMERA: np.moveaxis(images, -1, 0).astype(np.uint8),
     }
 
 
@@ -143,10 +143,10 @@ def record(
     }
 
 
-def to_bytes(pictures: torch.Tensor) -> np.ndarray:
-    """Turn float pictures back into bytes, colours last."""
-    values = torch.round(pictures * 255).to(torch.uint8)
-    assert torch.equal(values.to(torch.float32) / 255, pictures), "a picture was not made of bytes"
+def to_bytes(images: torch.Tensor) -> np.ndarray:
+    """Turn float images back into bytes, channels last."""
+    values = torch.round(images * 255).to(torch.uint8)
+    assert torch.equal(values.to(torch.float32) / 255, images), "an image was not made of bytes"
     return np.moveaxis(values.numpy(), -3, -1)
 
 

@@ -88,11 +88,7 @@ fn differs(first: &BenchResult, second: &BenchResult) -> Vec<String> {
         }
     };
     let (ours, theirs) = (&first.machine, &second.machine);
-    look(
-        "processor",
-        ours.processor.clone(),
-        theirs.processor.clone(),
-    );
+    look("cpu", ours.cpu.clone(), theirs.cpu.clone());
     look("cores", ours.cores.to_string(), theirs.cores.to_string());
     look(
         "memory",

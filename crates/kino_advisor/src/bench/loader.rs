@@ -1,4 +1,4 @@
-//! What a loader makes, alone: samples per second, processor time, first batch, memory; cold and warm.
+//! What a loader makes, alone: samples per second, cpu time, first batch, memory; cold and warm.
 //!
 //! ```text
 //! cold    the system is asked to forget the shards ─▶ start ─▶ first batch ─▶ batches for some time
@@ -9,13 +9,13 @@
 
 use std::time::{Duration, Instant};
 
-use kino_dataset::{Array, Windows};
-use kino_loader::{Batch, Loader, LoaderOptions, PictureNumber, Stage, Wished};
+use kino_dataset::{Array, Samples};
+use kino_loader::{Batch, ImageDtype, Loader, LoaderOptions, PerKey, Stage};
 
 use super::{BenchResult, Better};
 use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
-use crate::machine::{forget_peak, peak_bytes, processor_s};
+use crate::machine::{cpu_s, forget_peak, peak_bytes};
 
 /// The fewest batches that are timed.
 const LEAST: u64 = 4;
@@ -46,7 +46,7 @@ pub fn bench_loader(subject: &Subject, seconds: f64, host: &mut dyn Host) -> Res
     result.rules = [
         "samples are made as fast as the loader can, taken at once and dropped; the first batch was compared with the plain reader",
         "cold: the system was asked to forget the shards before; frames that come again may come from memory",
-        "processor time is that of the whole process; memory is its peak",
+        "cpu time is that of the whole process; memory is its peak",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -60,7 +60,7 @@ fn measure(
     result: &mut BenchResult,
 ) -> Result<()> {
     forget_peak();
-    let (began, processor) = (Instant::now(), processor_s());
+    let (began, cpu) = (Instant::now(), cpu_s());
     let mut loader = Loader::start(
         subject.order.clone(),
         subject.windows.clone(),
@@ -84,9 +84,9 @@ fn measure(
     };
     add("first batch", (ms(first), "ms"), Better::Less);
     add("samples", (samples / elapsed, "per second"), Better::More);
-    if let (Some(before), Some(after)) = (processor, processor_s()) {
+    if let (Some(before), Some(after)) = (cpu, cpu_s()) {
         let each = (after - before) * 1e6 / samples;
-        add("processor time", (each, "µs per sample"), Better::Less);
+        add("cpu time", (each, "µs per sample"), Better::Less);
     }
     let fetched = report.stages.iter().find(|one| one.stage == Stage::Fetch);
     let fetched = fetched.map_or(0, |one| one.bytes) as f64;
@@ -115,7 +115,7 @@ fn check(subject: &Subject) -> Result<()> {
                 subject,
                 (&batch, slot),
                 windows,
-                subject.order.window_index(sample),
+                subject.order.sample_index(sample),
             )?;
         }
     }
@@ -125,21 +125,21 @@ fn check(subject: &Subject) -> Result<()> {
 fn check_sample(
     subject: &Subject,
     (batch, slot): (&Batch, usize),
-    windows: &Windows,
+    windows: &Samples,
     index: u64,
 ) -> Result<()> {
-    let pictures = &subject.options.pictures;
-    let are_stored = pictures.number == PictureNumber::U8
-        && pictures.size == Wished::None
-        && pictures.crop == Wished::None
-        && pictures.layout == kino_codec::Layout::default();
+    let images = &subject.options.images;
+    let are_stored = images.number == ImageDtype::U8
+        && images.size == PerKey::None
+        && images.crop == PerKey::None
+        && images.layout == kino_codec::Layout::default();
     let expected = windows.read(index)?;
     for (name, array) in &expected.fields {
         let Array::Values { shape, bytes, .. } = array else {
             continue;
         };
         let is_plain = !subject.options.normal.iter().any(|(key, _)| key == name);
-        // Pictures have three axes behind that of time; others come as they are stored in any case.
+        // Images have three axes behind that of time; others come as they are stored in any case.
         if !is_plain || !are_stored && shape.len() >= 3 {
             continue;
         }

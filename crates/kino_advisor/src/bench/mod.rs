@@ -1,7 +1,7 @@
 //! What things cost here: figures with the machine that they were measured on, and two of them side by side.
 //!
 //! ```text
-//! loader.rs    samples per second, processor time, first batch, memory; cold and warm
+//! loader.rs    samples per second, cpu time, first batch, memory; cold and warm
 //! au.rs        the highest step rate at which an emulated accelerator is kept busy
 //! storage.rs   bandwidth and latency of a dataset's path, by block and by reads in flight
 //! compare.rs   two results: ratios, and what else differs
@@ -123,7 +123,7 @@ impl BenchResult {
         self.set("threads", options.threads);
         self.set("prefetch", format!("{:?}", options.depth));
         self.set("cpu", format!("{:?}", options.cpu));
-        self.set("pictures", format!("{:?}", options.pictures));
+        self.set("images", format!("{:?}", options.images));
         let first = subject
             .windows
             .first()
@@ -140,7 +140,7 @@ impl std::fmt::Display for BenchResult {
         writeln!(
             f,
             "{}, {:.0} GB of memory, {}, kinograph {}",
-            machine.processor,
+            machine.cpu,
             machine.memory_bytes as f64 / 1e9,
             machine.system,
             machine.kinograph

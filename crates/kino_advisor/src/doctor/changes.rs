@@ -21,7 +21,7 @@ const MEMORY_SHARE: u64 = 2;
 /// A pool of fewer episodes mixes too little to be advised.
 const GROUP: u64 = 8;
 
-/// Floats of 32 bits are four times as large as bytes, and so are pictures of twice the sides.
+/// Floats of 32 bits are four times as large as bytes, and so are images of twice the sides.
 const QUARTER: f64 = 4.0;
 
 /// Something that can be done.
@@ -36,7 +36,7 @@ pub enum Remedy {
     Memory(u64),
     /// Groups of episodes under a pool of so many bytes, in place of a shuffle of everything.
     Pool(u64),
-    /// No limit to the processor's share.
+    /// No limit to the CPU's share.
     CpuShare,
     /// Another codec for one stream.
     Codec {
@@ -47,10 +47,10 @@ pub enum Remedy {
     },
     /// A copy on faster storage.
     Staging,
-    /// Pictures as bytes, turned into floats on the accelerator.
+    /// Images as bytes, turned into floats on the accelerator.
     Bytes,
-    /// Pictures of half the sides.
-    SmallerPictures,
+    /// Images of half the sides.
+    SmallerImages,
     /// Decoding on the accelerator.
     GpuDecode,
     /// Larger batches or fewer arrays: fewer hand-overs per sample.
@@ -208,7 +208,7 @@ impl Advice<'_> {
         let divided = whole * setting.threads as f64 / most as f64;
         let batch_s = divided
             .max(without.only_fetch.batch_s)
-            .max(self.evidence.whole.plan_s);
+            .max(self.evidence.whole.schedule_s);
         let how = format!(
             "`threads={most}` in place of {} ({} cores, one left alone)",
             setting.threads, setting.cores
@@ -224,7 +224,7 @@ impl Advice<'_> {
             return;
         }
         let collate = self.evidence.whole.collate_s / setting.threads.max(1) as f64;
-        let batch_s = collate.max(self.evidence.whole.plan_s);
+        let batch_s = collate.max(self.evidence.whole.schedule_s);
         let how = format!(
             "`memory=\"{}\"`: everything stays decoded after the first epoch",
             megabytes(setting.decoded_bytes)
@@ -299,7 +299,7 @@ impl Advice<'_> {
     fn smaller_batches(&mut self, without: &Differences) {
         let (whole, rest) = (self.evidence.whole.batch_s, without.without_collate.batch_s);
         let batch_s = rest + (whole - rest).max(0.0) / QUARTER;
-        if self.evidence.setting.pictures_are_floats {
+        if self.evidence.setting.images_are_floats {
             self.add(
                 Remedy::Bytes,
                 "`image_dtype=\"uint8\"`, and divide and normalise on the accelerator".to_owned(),
@@ -307,7 +307,7 @@ impl Advice<'_> {
             );
         }
         self.add(
-            Remedy::SmallerPictures,
+            Remedy::SmallerImages,
             "`image_size=` with half the sides, where the policy can see with it".to_owned(),
             batch_s,
         );

@@ -60,8 +60,8 @@ pub struct Setting {
     pub decoded_bytes: u64,
     /// Whether samples of all episodes are mixed at once, so that a frame comes back long after it was used.
     pub shuffles_everything: bool,
-    /// Whether pictures leave as floats.
-    pub pictures_are_floats: bool,
+    /// Whether images leave as floats.
+    pub images_are_floats: bool,
     /// How storage was slowed down, in the user's words.
     pub emulated_storage: Option<String>,
 }
@@ -97,7 +97,7 @@ pub struct FreeRun {
     /// Seconds of each batch.
     pub each_s: Vec<f64>,
     /// Seconds of work per batch and stage, of all threads together.
-    pub plan_s: f64,
+    pub schedule_s: f64,
     /// The same of reading.
     pub fetch_s: f64,
     /// The same of decoding.
@@ -125,7 +125,7 @@ pub struct Differences {
     pub without_decode: FreeRun,
     /// Nothing is put into batches.
     pub without_collate: FreeRun,
-    /// Without the share of the processor that it is held to.
+    /// Without the share of the CPU that it is held to.
     pub without_cpu_limit: Option<FreeRun>,
     /// With as many batches ahead as the loader chooses.
     pub chosen_prefetch: Option<FreeRun>,

@@ -2,9 +2,9 @@
 
 use super::text::quantile;
 use super::{Diagnosis, FedRun};
-use crate::page::{
-    Axis, Bar, Better, Bin, Line, Page, Plot, Point, Scatter, StackedBar, bars, histogram, lines,
-    scatter, stacked_bars, to_quantity,
+use crate::html::{
+    Axis, Bar, Better, Bin, HtmlReport, Line, Plot, Point, Scatter, StackedBar, bars, histogram,
+    lines, scatter, stacked_bars, to_quantity,
 };
 
 /// Bars of the histogram of waits.
@@ -18,7 +18,7 @@ impl Diagnosis {
     pub fn to_html(&self) -> String {
         let evidence = &self.evidence;
         let setting = &evidence.setting;
-        let mut page = Page::new(&format!("kinograph doctor: {}", setting.dataset))
+        let mut page = HtmlReport::new(&format!("kinograph doctor: {}", setting.dataset))
             .verdict(&self.verdict.sentence)
             .text(&format!(
                 "Batches of {}: {}. {} threads decode, {} read; {} cores.",
@@ -63,7 +63,7 @@ impl Diagnosis {
         page.to_html()
     }
 
-    fn with_changes(&self, page: Page) -> Page {
+    fn with_changes(&self, page: HtmlReport) -> HtmlReport {
         let rows = self.changes.iter().map(|change| {
             vec![
                 change.how.clone(),
@@ -118,7 +118,7 @@ impl Diagnosis {
         let run = &self.evidence.whole;
         let busy = |name: &str, seconds: f64| Bar::new(name, seconds / run.batch_s.max(1e-12));
         let rows = [
-            busy("plan", run.plan_s),
+            busy("plan", run.schedule_s),
             busy("fetch", run.fetch_s),
             busy("decode", run.decode_s),
             busy("collate", run.collate_s),

@@ -29,7 +29,7 @@ mod verdict;
 use std::time::Duration;
 
 use kino_dataset::{CostRecord, Storage, StreamSummary};
-use kino_loader::PictureNumber;
+use kino_loader::ImageDtype;
 use serde::{Deserialize, Serialize};
 
 pub use changes::{Change, Remedy, changes};
@@ -230,7 +230,7 @@ impl Examiner<'_> {
             Some(_) => {
                 let mut other = subject.clone();
                 other.options.cpu = None;
-                Some(self.free("without a limit to the processor", &other, host)?)
+                Some(self.free("without a limit to the cpu", &other, host)?)
             }
             None => None,
         };
@@ -289,7 +289,7 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         episodes: subject.episodes(),
         decoded_bytes: subject.decoded_bytes(),
         shuffles_everything: subject.reads_anew(),
-        pictures_are_floats: subject.options.pictures.number != PictureNumber::U8,
+        images_are_floats: subject.options.images.number != ImageDtype::U8,
         emulated_storage: options.storage_words.clone(),
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kino_dataset::{Storage, Windows};
+use kino_dataset::{Samples, Storage};
 use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Shuffle, Stage, Trial};
 
 use super::evidence::FreeRun;
@@ -33,7 +33,7 @@ pub struct Subject {
     /// Which sample comes when.
     pub order: Order,
     /// Per source of the order, its variants.
-    pub windows: Vec<Vec<Windows>>,
+    pub windows: Vec<Vec<Samples>>,
     /// How the loader works.
     pub options: LoaderOptions,
 }
@@ -91,8 +91,8 @@ impl Subject {
             keep_bytes: storage.keep_bytes / count as u64,
             ..storage
         };
-        let on = |windows: &Windows| Ok(windows.on(&windows.dataset().on(each)?)?);
-        let variants = |variants: &Vec<Windows>| variants.iter().map(on).collect();
+        let on = |windows: &Samples| Ok(windows.on(&windows.dataset().on(each)?)?);
+        let variants = |variants: &Vec<Samples>| variants.iter().map(on).collect();
         Ok(Self {
             windows: self.windows.iter().map(variants).collect::<Result<_>>()?,
             ..self.clone()
@@ -122,7 +122,7 @@ impl Subject {
 
     /// Decoded bytes of all that is read in an epoch.
     pub(crate) fn decoded_bytes(&self) -> u64 {
-        kino_loader::decoded_bytes(&self.windows, &self.options.pictures)
+        kino_loader::decoded_bytes(&self.windows, &self.options.images)
     }
 
     /// Episodes that are read.
@@ -140,7 +140,7 @@ impl Subject {
     /// Decoded bytes per sample, if every frame is decoded once an epoch.
     fn once_bytes(&self) -> f64 {
         let first = self.windows.iter().filter_map(|variants| variants.first());
-        let samples: u64 = first.map(Windows::len).sum();
+        let samples: u64 = first.map(Samples::len).sum();
         let variants = self.windows.first().map_or(1, Vec::len).max(1);
         self.decoded_bytes() as f64 / variants as f64 / samples.max(1) as f64
     }
@@ -257,7 +257,7 @@ fn per_batch(before: &Report, after: &Report, batches: usize) -> FreeRun {
     };
     FreeRun {
         batches,
-        plan_s: spent(Stage::Plan).0,
+        schedule_s: spent(Stage::Schedule).0,
         fetch_s: spent(Stage::Fetch).0,
         decode_s: spent(Stage::Decode).0,
         collate_s: spent(Stage::Collate).0,

@@ -48,7 +48,7 @@ impl fmt::Display for Diagnosis {
                 f,
                 "{name:28}{:>10.2}{:>10.2}{:>10.2}{:>10.2}{:>10.2}",
                 run.batch_s * 1e3,
-                run.plan_s * 1e3,
+                run.schedule_s * 1e3,
                 run.fetch_s * 1e3,
                 run.decode_s * 1e3,
                 run.collate_s * 1e3

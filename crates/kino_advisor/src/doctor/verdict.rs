@@ -4,7 +4,7 @@
 //! does the loop wait?                 no  ─▶ nothing to fix, or the step is all there is
 //! does it wait almost as much for a loader that does nothing?    yes ─▶ handing over
 //! could the loader make enough, on the average?   yes ─▶ jitter
-//! is it held to a share of the processor that binds?      ─▶ the share
+//! is it held to a share of the CPU that binds?      ─▶ the share
 //! otherwise: the stage without which a batch is made soonest; decoding frames again and again is memory
 //! ```
 
@@ -47,7 +47,7 @@ pub enum Cause {
     Jitter,
     /// Frames are decoded again and again, because too few fit into memory.
     Memory,
-    /// The share of the processor that the loader is held to.
+    /// The share of the CPU that the loader is held to.
     CpuShare,
 }
 
@@ -189,7 +189,7 @@ fn sentence(evidence: &Evidence, cause: Cause) -> String {
             taken("decoding", without.without_decode.batch_s)
         ),
         Cause::CpuShare => format!(
-            "The processor's share is the limit: held to {:.2} cores {}",
+            "The CPU's share is the limit: held to {:.2} cores {}",
             evidence.setting.cpu_cores.unwrap_or(0.0),
             taken(
                 "that limit",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use kino_dataset::Depth;
+use kino_dataset::Level;
 use serde_json::json;
 
 use crate::Outcome;
@@ -28,9 +28,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let depth = if args.decode {
-        Depth::Decode
+        Level::Decode
     } else {
-        Depth::Bytes
+        Level::Bytes
     };
     let mut progress = Progress::new("verify");
     let verified = kino_dataset::verify(&args.dataset, depth, &mut |done, total| {

@@ -1,20 +1,20 @@
-//! Units to pictures: rav1d (dav1d translated to Rust), set up for one thread and one size of picture.
+//! Units to images: rav1d (dav1d translated to Rust), set up for one thread and one size of image.
 //!
-//! An [`Instance`] owns one decoder, which is reused from page to page; a [`Picture`] lies in the decoder's
+//! An [`Instance`] owns one decoder, which is reused from page to page; a [`Image`] lies in the decoder's
 //! memory, from where its rows are read without a copy.
 //!
-//! Not here: which bytes are allowed. [`units`](super::units) has walked them and compared the picture's size
-//! before the decoder sees them, and the decoder is told the largest picture it may make room for.
+//! Not here: which bytes are allowed. [`units`](super::units) has walked them and compared the image's size
+//! before the decoder sees them, and the decoder is told the largest image it may make room for.
 
 use std::fmt;
 
 use crate::error::{Result, corrupt};
 
 use super::NAME;
-use super::colour::{Planes, colour_side};
 use super::ffi::{Frame, Library, none};
+use super::yuv::{Planes, chroma_side};
 
-/// One decoder of the library: one thread, one picture at a time.
+/// One decoder of the library: one thread, one image at a time.
 pub(crate) struct Instance {
     library: Library,
     max_pixels: u32,
@@ -30,7 +30,7 @@ impl fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// A decoder that refuses pictures of more pixels.
+    /// A decoder that refuses images of more pixels.
     pub(super) fn new(max_pixels: u32) -> Result<Self> {
         Ok(Self {
             library: Library::new(max_pixels)?,
@@ -38,40 +38,40 @@ impl Instance {
         })
     }
 
-    /// The largest picture that it decodes.
+    /// The largest image that it decodes.
     pub(super) fn max_pixels(&self) -> u32 {
         self.max_pixels
     }
 
-    /// Forgets all pictures: the next unit starts a group.
+    /// Forgets all images: the next unit starts a group.
     pub(super) fn reset(&mut self) {
         self.library.flush();
     }
 
-    /// Decodes one unit, which must show exactly one picture; after an error it is not to be used again.
-    pub(super) fn decode(&mut self, unit: &[u8]) -> Result<Picture> {
+    /// Decodes one unit, which must show exactly one image; after an error it is not to be used again.
+    pub(super) fn decode(&mut self, unit: &[u8]) -> Result<Image> {
         self.library.send(unit)?;
-        let frame = self.library.picture()?.ok_or_else(none)?;
-        match self.library.picture()? {
-            None => Picture::new(frame),
-            Some(_) => Err(corrupt(NAME, "a unit shows two pictures")),
+        let frame = self.library.image()?.ok_or_else(none)?;
+        match self.library.image()? {
+            None => Image::new(frame),
+            Some(_) => Err(corrupt(NAME, "a unit shows two images")),
         }
     }
 }
 
-/// A decoded picture in the decoder's memory.
-pub(super) struct Picture {
+/// A decoded image in the decoder's memory.
+pub(super) struct Image {
     pub(super) height: usize,
     pub(super) width: usize,
     pub(super) planes: Planes,
     frame: Frame,
 }
 
-impl Picture {
+impl Image {
     fn new(frame: Frame) -> Result<Self> {
         let planes = frame
             .planes()
-            .ok_or_else(|| corrupt(NAME, "a picture of other planes or more bits"))?;
+            .ok_or_else(|| corrupt(NAME, "an image of other planes or more bits"))?;
         Ok(Self {
             height: frame.height(),
             width: frame.width(),
@@ -80,21 +80,21 @@ impl Picture {
         })
     }
 
-    /// Pixels `left..left + width` of row `y`; `left` is even where colour is halved.
-    pub(super) fn row(&self, y: usize, (left, width): (usize, usize)) -> super::colour::Row<'_> {
+    /// Pixels `left..left + width` of row `y`; `left` is even where channel is halved.
+    pub(super) fn row(&self, y: usize, (left, width): (usize, usize)) -> super::yuv::Row<'_> {
         let half = usize::from(self.planes == Planes::Half);
-        let colour = |plane| match self.planes {
+        let channel = |plane| match self.planes {
             Planes::Grey => &[][..],
             Planes::Half | Planes::Full => {
-                let part = (left >> half, colour_side(self.planes, width));
+                let part = (left >> half, chroma_side(self.planes, width));
                 self.frame.row(plane, y >> half, part)
             }
         };
-        super::colour::Row {
+        super::yuv::Row {
             planes: self.planes,
             y: self.frame.row(0, y, (left, width)),
-            u: colour(1),
-            v: colour(2),
+            u: channel(1),
+            v: channel(2),
         }
     }
 }

@@ -12,7 +12,7 @@ use rav1e::prelude::{
 use crate::error::{CodecError, Result, buffer};
 
 use super::Size;
-use super::colour::{Planes, Split, colour_side};
+use super::yuv::{Planes, Split, chroma_side};
 
 /// How to encode.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub(super) struct Settings {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group<'a> {
     pub(super) size: Size,
-    /// The packed pictures.
+    /// The packed images.
     pub(super) pixels: &'a [u8],
     /// The number of the first frame in its run.
     pub(super) first: usize,
@@ -63,8 +63,8 @@ impl Group<'_> {
                 planes => Split::from_pixels(planes, width, &pixels),
             };
             let mut frame = encoder.new_frame();
-            let colour = colour_side(settings.planes, width);
-            let planes = [(split.y, width), (split.u, colour), (split.v, colour)];
+            let channel = chroma_side(settings.planes, width);
+            let planes = [(split.y, width), (split.u, channel), (split.v, channel)];
             for (plane, (values, stride)) in frame.planes.iter_mut().zip(planes) {
                 if !values.is_empty() {
                     plane.copy_from_raw_u8(&values, stride, 1);
@@ -129,7 +129,7 @@ fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>>
         .map_err(|error| buffer(format!("the AV1 encoder refuses: {error}")))
 }
 
-/// A picture that is not of whole blocks repeats its last row and column.
+/// An image that is not of whole blocks repeats its last row and column.
 fn filled_up(size: Size, pixels: &[u8]) -> Vec<u8> {
     let (height, width) = size.coded();
     if (height, width) == (size.height, size.width) {

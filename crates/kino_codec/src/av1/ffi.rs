@@ -1,12 +1,12 @@
 //! rav1d behind two safe types: with `jpeg/ffi.rs` the only files of this crate with `unsafe`.
 //!
-//! A [`Library`] owns one decoder, a [`Frame`] one decoded picture, which lies in the library's memory. We call
-//! the functions that rav1d offers to C, because its interface for Rust leaks some bytes with every picture: a
-//! picture that is given back is replaced by an empty one, which owns an `Arc` that nobody drops. [`Frame`]
+//! A [`Library`] owns one decoder, a [`Frame`] one decoded image, which lies in the library's memory. We call
+//! the functions that rav1d offers to C, because its interface for Rust leaks some bytes with every image: a
+//! image that is given back is replaced by an empty one, which owns an `Arc` that nobody drops. [`Frame`]
 //! drops it.
 //!
 //! Not here: which bytes are allowed. [`units`](super::units) has walked them before, and the library is told the
-//! largest picture it may make room for.
+//! largest image it may make room for.
 
 #![allow(
     unsafe_code,
@@ -31,9 +31,9 @@ use re_rav1d::src::lib::{
 use crate::error::{CodecError, Result, buffer, corrupt};
 
 use super::NAME;
-use super::colour::Planes;
+use super::yuv::Planes;
 
-/// One decoder: one thread, one picture at a time.
+/// One decoder: one thread, one image at a time.
 pub(super) struct Library(Dav1dContext);
 
 // SAFETY: the context is behind an `Arc` of the library, which guards its state with locks, and with one thread it
@@ -44,7 +44,7 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// A decoder that refuses pictures of more pixels.
+    /// A decoder that refuses images of more pixels.
     pub(super) fn new(max_pixels: u32) -> Result<Self> {
         let mut settings = std::mem::MaybeUninit::<Dav1dSettings>::uninit();
         // SAFETY: the pointer is valid to write to, and the call initialises all of what it points to.
@@ -72,7 +72,7 @@ impl Library {
         }
     }
 
-    /// Forgets all pictures.
+    /// Forgets all images.
     pub(super) fn flush(&mut self) {
         // SAFETY: the context is open. The handle is copied; the library takes no part of it.
         unsafe { dav1d_flush(self.0) }
@@ -100,10 +100,10 @@ impl Library {
         }
     }
 
-    /// The next picture, or `None` if the library has to be sent more first.
-    pub(super) fn picture(&mut self) -> Result<Option<Frame>> {
+    /// The next image, or `None` if the library has to be sent more first.
+    pub(super) fn image(&mut self) -> Result<Option<Frame>> {
         let mut frame = Frame(Dav1dPicture::default());
-        // SAFETY: the context is open, and the picture, which owns nothing yet, may be overwritten.
+        // SAFETY: the context is open, and the image, which owns nothing yet, may be overwritten.
         let result = unsafe { dav1d_get_picture(Some(self.0), Some(NonNull::from(&mut frame.0))) };
         match result.0 {
             0 => Ok(Some(frame)),
@@ -134,10 +134,10 @@ fn failed(code: c_int) -> CodecError {
 }
 
 pub(super) fn none() -> CodecError {
-    corrupt(NAME, "a unit shows no picture")
+    corrupt(NAME, "a unit shows no image")
 }
 
-/// A decoded picture in the library's memory.
+/// A decoded image in the library's memory.
 pub(super) struct Frame(Dav1dPicture);
 
 impl Frame {
@@ -160,7 +160,7 @@ impl Frame {
         }
     }
 
-    /// Pixels `left..left + width` of row `y` of plane `plane`; none if the picture has no such pixels.
+    /// Pixels `left..left + width` of row `y` of plane `plane`; none if the image has no such pixels.
     pub(super) fn row(&self, plane: usize, y: usize, (left, width): (usize, usize)) -> &[u8] {
         let half = usize::from(plane > 0 && self.planes() == Some(Planes::Half));
         let inside =
@@ -170,9 +170,9 @@ impl Frame {
         let (Some(data), Some(stride), true) = (data, stride, inside) else {
             return &[];
         };
-        // SAFETY: the library made room for every row of the picture's height, `stride` bytes apart, of at least
+        // SAFETY: the library made room for every row of the image's height, `stride` bytes apart, of at least
         // its width, one byte per pixel (8 bits, as `planes` was asked before anything is read); row and pixels
-        // lie inside, as checked above. The picture is whole and nobody writes to it: with one thread and no
+        // lie inside, as checked above. The image is whole and nobody writes to it: with one thread and no
         // frame delay, `dav1d_get_picture` returned after all work on it. It lives as long as `self`.
         unsafe {
             let row = data.cast::<u8>().add(y * stride + left);
@@ -183,12 +183,12 @@ impl Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        // SAFETY: the picture is a sound value: the default one, or what `dav1d_get_picture` wrote. The call drops
-        // what it owns and writes an empty picture.
+        // SAFETY: the image is a sound value: the default one, or what `dav1d_get_picture` wrote. The call drops
+        // what it owns and writes an empty image.
         unsafe { dav1d_picture_unref(Some(NonNull::from(&mut self.0))) }
         if let Some(list) = self.0.itut_t35_ref.take() {
-            // SAFETY: the empty picture's list was made from an `Arc` in the call above and was just taken out of
-            // the picture, so this is its only handle and its only use.
+            // SAFETY: the empty image's list was made from an `Arc` in the call above and was just taken out of
+            // the image, so this is its only handle and its only use.
             drop(unsafe { list.into_arc() });
         }
     }

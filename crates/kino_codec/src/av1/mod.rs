@@ -1,4 +1,4 @@
-//! `av1`: 8-bit pictures as AV1 video in short closed groups: the smallest, where some loss is allowed.
+//! `av1`: 8-bit images as AV1 video in short closed groups: the smallest, where some loss is allowed.
 //!
 //! ```text
 //! page = sizes │ unit 0 │ unit 1 │ … │ exact frames       a group: one key frame, then what changed
@@ -10,15 +10,15 @@
 //! long groups. Frames that must come back bit for bit, and whole groups that cannot keep a promised PSNR, are
 //! stored as pages of `predict` behind the units.
 //!
-//! rav1e encodes, rav1d decodes, both on the caller's thread. Stored are brightness and colour difference
-//! ([`colour`]); sides are filled up to whole blocks ([`Size::coded`]).
+//! rav1e encodes, rav1d decodes, both on the caller's thread. Stored are luma and chroma
+//! ([`yuv`]); sides are filled up to whole blocks ([`Size::coded`]).
 
-mod colour;
 mod decode;
 mod encode;
 mod ffi;
 mod search;
 mod units;
+mod yuv;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -26,7 +26,7 @@ use std::ops::Range;
 use crate::bound::Bound;
 use crate::codec::{
     Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_range,
-    picture_row_stride,
+    image_row_stride,
 };
 use crate::error::{CodecError, Result, buffer, corrupt};
 use crate::frame::{FrameType, ValueType};
@@ -34,21 +34,21 @@ use crate::frames::{Frames, FramesMut};
 use crate::predict::Predict;
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::view::{Crop, PicturesMut, Scale};
+use crate::view::{Crop, ImagesMut, Scale};
 
-use colour::Planes;
+use decode::Image;
 pub(crate) use decode::Instance;
-use decode::Picture;
 use encode::{Group, Settings};
 use search::Target;
 pub(crate) use units::Index;
+use yuv::Planes;
 
 const NAME: &str = "av1";
 
 /// No group is longer: a random frame would cost too much.
 const MAX_GROUP: usize = 120;
 
-/// The smallest side that is coded; AV1 encoders are not made for smaller pictures.
+/// The smallest side that is coded; AV1 encoders are not made for smaller images.
 const MIN_SIDE: usize = 16;
 
 /// Coded sides are whole blocks of this; rav1e mistakes the edge of others, odd ones above all.
@@ -73,7 +73,7 @@ pub(crate) struct Av1 {
     target: Target,
     group: NonZeroUsize,
     speed: u8,
-    /// How colours are stored; grey pictures have none.
+    /// How channels are stored; grey images have none.
     planes: Planes,
 }
 
@@ -108,7 +108,7 @@ impl Av1 {
     }
 }
 
-/// The size of a picture.
+/// The size of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size {
     height: usize,
@@ -132,7 +132,7 @@ impl Size {
             _ => Err(CodecError::Unsuited {
                 codec: NAME,
                 frame: frame.to_string(),
-                what: "it stores 8-bit pictures of 1 or 3 colours, sides up to 65528; use `predict` or `zstd`"
+                what: "it stores 8-bit images of 1 or 3 channels, sides up to 65528; use `predict` or `zstd`"
                     .to_owned(),
             }),
         }
@@ -146,7 +146,7 @@ impl Size {
         self.height * self.row_bytes()
     }
 
-    /// Height and width of the picture that is coded.
+    /// Height and width of the image that is coded.
     fn coded(&self) -> (usize, usize) {
         let coded = |side: usize| side.next_multiple_of(BLOCK_SIDE).max(MIN_SIDE);
         (coded(self.height), coded(self.width))
@@ -227,7 +227,7 @@ impl Codec for Av1 {
             ty: frame
                 .as_values()
                 .cloned()
-                .ok_or_else(|| buffer("text is no picture"))?,
+                .ok_or_else(|| buffer("text is no image"))?,
             exact: exact()?.decoder(frame, &[])?,
         }))
     }
@@ -258,16 +258,16 @@ fn page(
     Ok(units::join(&units, &exact_frames))
 }
 
-/// Decodes units from the first of their group on and hands every picture to `put`.
+/// Decodes units from the first of their group on and hands every image to `put`.
 fn decode_units<'a>(
     size: Size,
     units: impl Iterator<Item = &'a [u8]> + Clone,
     kept: &mut Option<Instance>,
-    mut put: impl FnMut(usize, &Picture),
+    mut put: impl FnMut(usize, &Image),
 ) -> Result<()> {
     let (height, width) = size.coded();
     let pixels = u32::try_from(height * width)
-        .map_err(|_| corrupt(NAME, format!("pictures of {height} × {width}")))?;
+        .map_err(|_| corrupt(NAME, format!("images of {height} × {width}")))?;
     let mut walk = units.clone();
     let Some(first) = walk.next() else {
         return Ok(());
@@ -278,7 +278,7 @@ fn decode_units<'a>(
     if (sequence.height, sequence.width) != (height, width)
         || (planes == Planes::Grey) != (size.channels == 1)
     {
-        let what = format!("its pictures are {sequence:?}, not {height} × {width}");
+        let what = format!("its images are {sequence:?}, not {height} × {width}");
         return Err(corrupt(NAME, what));
     }
     // Taken out, and put back only after all went well: what an error leaves behind is not used again.
@@ -288,11 +288,11 @@ fn decode_units<'a>(
     };
     instance.reset();
     for (idx, unit) in units.enumerate() {
-        let picture = instance.decode(unit)?;
-        if (picture.height, picture.width, picture.planes) != (height, width, planes) {
+        let image = instance.decode(unit)?;
+        if (image.height, image.width, image.planes) != (height, width, planes) {
             return Err(corrupt(NAME, format!("frame {idx} has another size")));
         }
-        put(idx, &picture);
+        put(idx, &image);
     }
     *kept = Some(instance);
     Ok(())
@@ -306,13 +306,13 @@ struct Av1Decoder {
 }
 
 impl Av1Decoder {
-    /// Hands the pictures of `range` that are in units to `put`, with their place; the others are exact.
+    /// Hands the images of `range` that are in units to `put`, with their place; the others are exact.
     fn decode_inexact(
         &self,
         page: Page<'_>,
         range: &Range<usize>,
         scratch: &mut Scratch,
-        mut put: impl FnMut(usize, &Picture),
+        mut put: impl FnMut(usize, &Image),
     ) -> Result<()> {
         let index = &mut scratch.av1_index;
         index.read(page.bytes, page.frames)?;
@@ -321,9 +321,9 @@ impl Av1Decoder {
             return Ok(());
         };
         let units = (0..=last).map(|idx| &page.bytes[index.unit(idx)]);
-        decode_units(self.size, units, &mut scratch.av1, |idx, picture| {
+        decode_units(self.size, units, &mut scratch.av1, |idx, image| {
             if range.contains(&idx) && is_wanted(&idx) {
-                put(idx - range.start, picture);
+                put(idx - range.start, image);
             }
         })
     }
@@ -340,16 +340,14 @@ impl Decoder for Av1Decoder {
         check_range(page, &range, dest.len())?;
         let Size { height, width, .. } = self.size;
         let row_bytes = self.size.row_bytes();
-        let row_stride = picture_row_stride(dest, height, row_bytes)?;
+        let row_stride = image_row_stride(dest, height, row_bytes)?;
         if range.is_empty() {
             return Ok(());
         }
-        self.decode_inexact(page, &range, scratch, |place, picture| {
+        self.decode_inexact(page, &range, scratch, |place, image| {
             let rows = dest.frame_mut(place).chunks_mut(row_stride);
             for (y, pixels) in rows.take(height).enumerate() {
-                picture
-                    .row(y, (0, width))
-                    .to_pixels(&mut pixels[..row_bytes]);
+                image.row(y, (0, width)).to_pixels(&mut pixels[..row_bytes]);
             }
         })?;
         for (place, idx) in range.enumerate() {
@@ -365,18 +363,18 @@ impl Decoder for Av1Decoder {
         Ok(())
     }
 
-    fn decode_pictures(
+    fn decode_images(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut PicturesMut<'_>,
+        dest: &mut ImagesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         check_range(page, &range, dest.len())?;
         let view = dest.view();
         if view.ty() != &self.ty {
             let what = format!(
-                "pictures of {} asked for in a stream of {}",
+                "images of {} asked for in a stream of {}",
                 view.ty(),
                 self.ty
             );
@@ -385,15 +383,15 @@ impl Decoder for Av1Decoder {
         if range.is_empty() {
             return Ok(());
         }
-        let mut whole = std::mem::take(&mut scratch.picture);
+        let mut whole = std::mem::take(&mut scratch.image);
         let stored = at_least(&mut whole, self.size.bytes());
-        self.decode_inexact(page, &range, scratch, |place, picture| {
+        self.decode_inexact(page, &range, scratch, |place, image| {
             if view.scale() == Scale::Full {
-                put_cut(picture, place, dest, stored);
+                put_cut(image, place, dest, stored);
                 return;
             }
             for (y, pixels) in stored.chunks_exact_mut(self.size.row_bytes()).enumerate() {
-                picture.row(y, (0, self.size.width)).to_pixels(pixels);
+                image.row(y, (0, self.size.width)).to_pixels(pixels);
             }
             view.put(place, stored, dest);
         })?;
@@ -406,7 +404,7 @@ impl Decoder for Av1Decoder {
             self.exact.decode(page, 0..1, &mut frame, scratch)?;
             view.put(place, stored, dest);
         }
-        scratch.picture = whole;
+        scratch.image = whole;
         Ok(())
     }
 }
@@ -416,8 +414,8 @@ fn one_exact(bytes: &[u8]) -> Page<'_> {
     Page { bytes, frames: 1 }
 }
 
-/// Writes the cut-out of an unscaled picture row by row; `work` has room for a row.
-fn put_cut(picture: &Picture, place: usize, dest: &mut PicturesMut<'_>, work: &mut [u8]) {
+/// Writes the cut-out of an unscaled image row by row; `work` has room for a row.
+fn put_cut(image: &Image, place: usize, dest: &mut ImagesMut<'_>, work: &mut [u8]) {
     let view = dest.view();
     let Crop {
         top,
@@ -425,16 +423,16 @@ fn put_cut(picture: &Picture, place: usize, dest: &mut PicturesMut<'_>, work: &m
         height,
         width,
     } = view.crop();
-    // A cut through a square of halved colour starts at the square and leaves its first pixel out.
-    let outside = match picture.planes {
+    // A cut through a square of halved chroma starts at the square and leaves its first pixel out.
+    let outside = match image.planes {
         Planes::Half => left % 2,
         Planes::Grey | Planes::Full => 0,
     };
     for y in 0..height {
-        let row = picture.row(top + y, (left - outside, width + outside));
+        let row = image.row(top + y, (left - outside, width + outside));
         if outside == 0 {
-            if let Some(colours) = dest.planes_mut(place, y) {
-                row.to_colours(colours);
+            if let Some(channels) = dest.planes_mut(place, y) {
+                row.to_planes(channels);
                 continue;
             }
             if let Some((rows, stride)) = dest.rows_mut(place) {

@@ -138,14 +138,14 @@ fn psnr(group: &Group<'_>, units: &[Vec<u8>], scratch: &mut Scratch) -> Result<f
     let mut pixels = vec![0; size.row_bytes()];
     let (mut squares, mut values) = (0_u64, 0_usize);
     let units = units.iter().map(Vec::as_slice);
-    decode_units(size, units, &mut scratch.av1, |idx, picture| {
+    decode_units(size, units, &mut scratch.av1, |idx, image| {
         if group.is_exact(idx) {
             return;
         }
         values += size.bytes();
         let original = &group.pixels[idx * size.bytes()..][..size.bytes()];
         for (y, original) in original.chunks_exact(size.row_bytes()).enumerate() {
-            picture.row(y, (0, size.width)).to_pixels(&mut pixels);
+            image.row(y, (0, size.width)).to_pixels(&mut pixels);
             let square = |(a, b): (&u8, &u8)| u64::from(a.abs_diff(*b)).pow(2);
             squares += pixels.iter().zip(original).map(square).sum::<u64>();
         }

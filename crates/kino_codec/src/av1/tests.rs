@@ -1,11 +1,11 @@
-//! The codec as a whole: pictures in, pictures out, and what must not come in.
+//! The codec as a whole: images in, images out, and what must not come in.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::frame::Dtype;
 use crate::testing::{
-    arbitrary_bytes, assert_survives_damage, decode, encode, encode_frames, picture,
+    arbitrary_bytes, assert_survives_damage, decode, encode, encode_frames, image,
 };
 use crate::view::{Layout, Strides, View};
 use crate::{Bound, codec};
@@ -17,9 +17,9 @@ fn frame(shape: &[usize]) -> FrameType {
     FrameType::values(Dtype::U8, shape).unwrap()
 }
 
-/// `frames` pictures that move a little, one after the other.
+/// `frames` images that move a little, one after the other.
 fn moving(frames: usize, height: usize, width: usize, channels: usize) -> Vec<u8> {
-    let wide = picture(height, width + frames, channels, 3);
+    let wide = image(height, width + frames, channels, 3);
     (0..frames)
         .flat_map(|shift| {
             let rows = wide.chunks_exact((width + frames) * channels);
@@ -84,7 +84,7 @@ fn parameters_out_of_range_are_refused() {
 }
 
 #[test]
-fn frames_that_are_no_pictures_are_refused() {
+fn frames_that_are_no_images_are_refused() {
     let av1 = codec("av1").unwrap();
     for shape in [&[5][..], &[5, 5, 2], &[5, 5, 4], &[0, 5, 3], &[65536, 1]] {
         assert!(av1.check(&frame(shape)).is_err(), "{shape:?}");
@@ -94,7 +94,7 @@ fn frames_that_are_no_pictures_are_refused() {
 }
 
 #[test]
-fn pictures_come_back_alike_and_finer_ones_more_so() {
+fn images_come_back_alike_and_finer_ones_more_so() {
     for shape in [
         &[40, 52, 3][..],
         &[33, 27, 3],
@@ -228,7 +228,7 @@ fn longer_pages_than_groups_are_refused() {
 }
 
 #[test]
-fn large_pictures_get_shorter_groups() {
+fn large_images_get_shorter_groups() {
     let group = |shape: &[usize]| codec("av1").unwrap().page_frames(&frame(shape)).get();
     assert_eq!(group(&[480, 640, 3]), 30);
     assert_eq!(group(&[4000, 6000, 3]), 3);
@@ -236,7 +236,7 @@ fn large_pictures_get_shorter_groups() {
 }
 
 #[test]
-fn a_page_of_another_size_or_colour_is_refused() {
+fn a_page_of_another_size_or_channel_is_refused() {
     let page = encode(FAST, &frame(&[24, 40, 3]), &moving(2, 24, 40, 3), 4)
         .pages
         .remove(0);
@@ -284,7 +284,7 @@ fn one_scratch_serves_good_and_bad_pages_of_several_sizes_in_turn() {
 }
 
 #[test]
-fn flipping_any_bit_is_an_error_or_another_picture_never_a_panic() {
+fn flipping_any_bit_is_an_error_or_another_image_never_a_panic() {
     for shape in [&[16, 18, 3][..], &[17, 16]] {
         let values = moving(3, shape[0], shape[1], shape.get(2).copied().unwrap_or(1));
         let spec = "av1:q=30,group=3,speed=10";
@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_view_is_the_same_part_of_the_same_picture(
+    fn every_view_is_the_same_part_of_the_same_image(
         (height, width) in (1_usize..40, 1_usize..50), kind in 0..3, chw: bool, scale in 0_usize..3,
         gap in 0_usize..3, seed: u64,
     ) {
@@ -322,15 +322,15 @@ proptest! {
         let strides = Strides { row, plane, frame: plane * if chw { channels } else { 1 } };
 
         let mut expected = vec![0xa5; 2 * strides.frame];
-        let mut dest = PicturesMut::strided(&view, 2, strides, &mut expected).unwrap();
+        let mut dest = ImagesMut::strided(&view, 2, strides, &mut expected).unwrap();
         for (place, stored) in whole.chunks_exact(height * width * channels).enumerate() {
             view.put(place, stored, &mut dest);
         }
         let mut got = vec![0xa5; 2 * strides.frame];
-        let mut dest = PicturesMut::strided(&view, 2, strides, &mut got).unwrap();
+        let mut dest = ImagesMut::strided(&view, 2, strides, &mut got).unwrap();
         let decoder = codec(spec).unwrap().decoder(&frame, &[]).unwrap();
         let source = Page { bytes: &page.bytes, frames: 3 };
-        decoder.decode_pictures(source, 1..3, &mut dest, &mut Scratch::new()).unwrap();
+        decoder.decode_images(source, 1..3, &mut dest, &mut Scratch::new()).unwrap();
         prop_assert!(got == expected);
 
         // Rows with gaps, too.

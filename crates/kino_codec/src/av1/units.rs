@@ -16,7 +16,7 @@ use std::ops::Range;
 use crate::error::{Result, corrupt};
 use crate::varint;
 
-use super::colour::Planes;
+use super::yuv::Planes;
 use super::{MAX_GROUP, NAME};
 
 /// Types of OBU, as in section 6.2.2 of the AV1 specification.
@@ -25,7 +25,7 @@ const TEMPORAL_DELIMITER: u8 = 2;
 const FRAME_HEADER: u8 = 3;
 const FRAME: u8 = 6;
 
-/// A unit shows one picture; with hidden ones for later it still codes few.
+/// A unit shows one image; with hidden ones for later it still codes few.
 const MAX_CODED_IN_UNIT: usize = 8;
 
 /// Puts a page together from a unit and, where it has one, an exact form for each frame.
@@ -95,7 +95,7 @@ impl Index {
     }
 }
 
-/// What the sequence header says of every picture.
+/// What the sequence header says of every image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) height: usize,
@@ -172,7 +172,7 @@ fn obu<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
 fn sequence(payload: &[u8]) -> Option<Sequence> {
     let mut bits = Bits { payload, next: 0 };
     let profile = bits.take(3)?;
-    // Neither a still picture nor its short header, no timing, no display delay, one operating point with no layers.
+    // Neither a still image nor its short header, no timing, no display delay, one operating point with no layers.
     bits.zeros(2 + 1 + 1 + 5 + 12)?;
     let level = bits.take(5)?;
     if level > 7 {
@@ -196,11 +196,11 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     if has_order {
         bits.take(3)?;
     }
-    // No pictures of reduced width.
+    // No images of reduced width.
     bits.zeros(1)?;
     // The two filters behind the loop.
     bits.take(2)?;
-    let planes = colours(&mut bits, profile)?;
+    let planes = channels(&mut bits, profile)?;
     // No grain.
     bits.zeros(1)?;
     Some(Sequence {
@@ -210,8 +210,8 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     })
 }
 
-/// The colour part of a sequence header: 8 bits, full range, grey, 4:2:0 or 4:4:4.
-fn colours(bits: &mut Bits<'_>, profile: u32) -> Option<Planes> {
+/// The channel part of a sequence header: 8 bits, full range, grey, 4:2:0 or 4:4:4.
+fn channels(bits: &mut Bits<'_>, profile: u32) -> Option<Planes> {
     // Eight bits.
     bits.zeros(1)?;
     let is_grey = match profile {
@@ -233,13 +233,13 @@ fn colours(bits: &mut Bits<'_>, profile: u32) -> Option<Planes> {
     }
     let planes = match profile {
         0 => {
-            // Where the colour of a square is taken from.
+            // Where the channel of a square is taken from.
             bits.take(2)?;
             Planes::Half
         }
         _ => Planes::Full,
     };
-    // Whether both colour planes have their own steps.
+    // Whether both channel planes have their own steps.
     bits.take(1)?;
     Some(planes)
 }
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn what_no_page_needs_is_refused() {
-        // Bit numbers: still picture, timing, operating points, layers, frame numbers, superres, grain.
+        // Bit numbers: still image, timing, operating points, layers, frame numbers, superres, grain.
         for bit in [3, 5, 7, 20] {
             let mut header = HEADER;
             header[bit / 8] ^= 0x80 >> (bit % 8);

@@ -1,12 +1,12 @@
-//! The map of a moved picture: for each block of 8×8 pixels, where it was in the picture before.
+//! The map of a moved image: for each block of 8×8 pixels, where it was in the image before.
 //!
 //! ```text
-//!   map: one byte per block, row-major        0..=80  the pixel (dy, dx) away in the picture before, dy = byte / 9 − 4, dx = byte % 9 − 4
+//!   map: one byte per block, row-major        0..=80  the pixel (dy, dx) away in the image before, dy = byte / 9 − 4, dx = byte % 9 − 4
 //!   40 40 40 81                               81      the pixel to the left (new content), as the guess `left` of `predict`
 //!   40 31 31 81
 //! ```
 //!
-//! 40 stands still. A block that moved lies inside the picture before, so that no reader has to clamp.
+//! 40 stands still. A block that moved lies inside the image before, so that no reader has to clamp.
 
 use crate::predict::{Guess, Size};
 
@@ -28,7 +28,7 @@ pub(super) const LEFT: u8 = 81;
 /// A new vector in the map has to save this much of the sum of remainders in its block.
 const VECTOR_COST: u16 = 8;
 
-/// How many blocks a picture has, in rows and columns.
+/// How many blocks an image has, in rows and columns.
 pub(super) fn blocks(size: Size) -> (usize, usize) {
     (size.height.div_ceil(BLOCK), size.width.div_ceil(BLOCK))
 }
@@ -51,7 +51,7 @@ fn moved((start, end): (usize, usize), step: usize, len: usize) -> Option<(usize
     (end <= len).then_some((start, end))
 }
 
-/// Whether every block of `map` is of a known kind and comes from inside the picture.
+/// Whether every block of `map` is of a known kind and comes from inside the image.
 pub(super) fn is_valid(size: Size, map: &[u8]) -> bool {
     let (_, columns) = blocks(size);
     map.chunks_exact(columns).enumerate().all(|(row, modes)| {
@@ -186,7 +186,7 @@ pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]),
 
 /// Turns row `y` of every plane from remainders back into values; the rows above are restored already.
 ///
-/// `planes` are those of this picture and of the one before; `map` must be valid.
+/// `planes` are those of this image and of the one before; `map` must be valid.
 pub(super) fn restore_row(size: Size, map: &[u8], planes: (&mut [u8], &[u8]), y: usize) {
     match size.channels {
         1 => restore_row_of::<1>(size, map, planes, y),
@@ -261,7 +261,7 @@ fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut((usize, usize)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{arbitrary_bytes, picture};
+    use crate::testing::{arbitrary_bytes, image};
     use proptest::prelude::*;
 
     fn size(height: usize, width: usize, channels: usize) -> Size {
@@ -301,7 +301,7 @@ mod tests {
     #[test]
     fn a_block_that_moved_is_found() {
         let size = size(32, 40, 1);
-        let before = picture(32, 40, 1, 3);
+        let before = image(32, 40, 1, 3);
         let mut now = before.clone();
         // Rows 8..16, columns 16..24 show what was two rows below and three columns to the left.
         for y in 8..16 {
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_leave_the_picture_are_not_valid() {
+    fn vectors_that_leave_the_image_are_not_valid() {
         let size = size(20, 20, 3);
         let mut map = vec![STILL; 9];
         assert!(is_valid(size, &map));

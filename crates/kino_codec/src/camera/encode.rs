@@ -1,4 +1,4 @@
-//! From pictures to parts: which kind suits each.
+//! From images to parts: which kind suits each.
 
 use std::mem::swap;
 
@@ -11,15 +11,15 @@ use crate::scratch::{Scratch, at_least};
 use crate::varint;
 use crate::zstd_frame::Effort;
 
-/// A picture from the one before has to save one part in so many of the picture alone to be stored.
+/// An image from the one before has to save one part in so many of the image alone to be stored.
 ///
-/// A picture that stands alone makes the ones after it cheaper to read.
+/// An image that stands alone makes the ones after it cheaper to read.
 const WORTH: usize = 32;
 
 /// Both layouts are tried if there are more bytes of escapes than one for so many pixels.
 const SOME: usize = 32;
 
-/// The page of a group of packed pictures.
+/// The page of a group of packed images.
 pub(super) fn encode_group(
     effort: Effort,
     size: Size,
@@ -28,7 +28,7 @@ pub(super) fn encode_group(
 ) -> Result<Vec<u8>> {
     let mut parts = Vec::new();
     let (mut planes, mut before) = (vec![0; size.bytes()], vec![0; size.bytes()]);
-    // What the last picture that stands alone took.
+    // What the last image that stands alone took.
     let mut alone = 0;
     for pixels in group.chunks_exact(size.bytes()) {
         swap(&mut planes, &mut before);
@@ -39,7 +39,7 @@ pub(super) fn encode_group(
         }
         if !parts.is_empty() {
             let (moved, is_new) = encode_moved(effort, size, (&planes, &before), scratch)?;
-            // Far below what a picture alone takes, there is no need to try it.
+            // Far below what an image alone takes, there is no need to try it.
             if moved.len() < alone / 2 && !is_new {
                 parts.push(moved);
                 continue;
@@ -63,7 +63,7 @@ pub(super) fn encode_group(
     Ok(page)
 }
 
-/// The part of a picture by the guess that suits it.
+/// The part of an image by the guess that suits it.
 fn encode_alone(
     effort: Effort,
     size: Size,
@@ -94,7 +94,7 @@ fn encode_alone(
     encode_with(guess, effort, (size, planes), scratch)
 }
 
-/// The part of a picture by this guess.
+/// The part of an image by this guess.
 fn encode_with(
     guess: Guess,
     effort: Effort,
@@ -141,7 +141,7 @@ fn pack(
     Ok(part)
 }
 
-/// The part of a picture that is made from the one before, and whether most of it was nowhere there.
+/// The part of an image that is made from the one before, and whether most of it was nowhere there.
 fn encode_moved(
     effort: Effort,
     size: Size,
@@ -159,14 +159,14 @@ fn encode_moved(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::picture;
+    use crate::testing::image;
 
-    fn kinds(size: Size, pictures: &[Vec<u8>]) -> Vec<u8> {
-        let group = pictures.concat();
+    fn kinds(size: Size, images: &[Vec<u8>]) -> Vec<u8> {
+        let group = images.concat();
         let effort = Effort::level(1);
         let page = encode_group(effort, size, &group, &mut Scratch::new()).unwrap();
         let mut rest = page.as_slice();
-        let lens: Vec<usize> = pictures
+        let lens: Vec<usize> = images
             .iter()
             .map(|_| varint::take("camera", &mut rest).unwrap())
             .collect();
@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn each_picture_is_stored_as_what_suits_it() {
+    fn each_image_is_stored_as_what_suits_it() {
         let size = Size {
             height: 40,
             width: 40,
             channels: 3,
         };
-        let still = picture(40, 40, 3, 1);
+        let still = image(40, 40, 3, 1);
         let mut touched = still.clone();
         touched[1000..1030].fill(7);
         // Nothing in common with the others.

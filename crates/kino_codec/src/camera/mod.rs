@@ -1,17 +1,17 @@
-//! `camera`: 8-bit pictures, lossless, in short groups: each picture alone or from the one before.
+//! `camera`: 8-bit images, lossless, in short groups: each image alone or from the one before.
 //!
 //! ```text
 //! page = length │ length │ … │ part │ part │ …         one of each per frame; lengths are varints
 //! part = kind │ zstd frame, content size stated
-//!        u8     1..=4  content = remainders: the picture alone, by the guess of that number (see `predict`)
-//!               5      content = map │ remainders: each block from where it was in the picture before
-//!               6      no zstd frame: the picture before, once more
+//!        u8     1..=4  content = remainders: the image alone, by the guess of that number (see `predict`)
+//!               5      content = map │ remainders: each block from where it was in the image before
+//!               6      no zstd frame: the image before, once more
 //!               + 16   red and blue remainders share a byte
 //! ```
 //!
-//! The first picture of a page stands alone; each of the others is stored as what suits it, so that a
-//! noisy camera costs no more than pictures alone. A reader that wants frame i starts at the last
-//! picture up to it that stands alone: at most i + 1 decodes, and often one.
+//! The first image of a page stands alone; each of the others is stored as what suits it, so that a
+//! noisy camera costs no more than images alone. A reader that wants frame i starts at the last
+//! image up to it that stands alone: at most i + 1 decodes, and often one.
 
 mod blocks;
 mod encode;
@@ -24,7 +24,7 @@ use std::ops::Range;
 use crate::bound::Bound;
 use crate::codec::{
     Codec, Decoder, Encoded, EncodedPage, MAX_PAGE_BYTES, Page, Scope, check_page_frames,
-    check_range, picture_row_stride,
+    check_range, image_row_stride,
 };
 use crate::error::{Result, buffer, corrupt};
 use crate::frame::FrameType;
@@ -32,7 +32,7 @@ use crate::frames::{Frames, FramesMut};
 use crate::predict::{DEFAULT_LEVEL, MIN_MATCH, Size, check_view, join_row, put_row};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::view::{PicturesMut, Scale};
+use crate::view::{ImagesMut, Scale};
 use crate::zstd_frame::{Effort, LEVELS};
 
 use part::{Parts, Planes};
@@ -94,7 +94,7 @@ impl Codec for Camera {
     }
 
     fn page_frames(&self, frame: &FrameType) -> NonZeroUsize {
-        // Of very large pictures as many as a reader takes.
+        // Of very large images as many as a reader takes.
         let most = Size::new(NAME, frame).map_or(1, |size| MAX_PAGE_BYTES / size.bytes());
         NonZeroUsize::new(most).map_or(NonZeroUsize::MIN, |most| self.group.min(most))
     }
@@ -137,9 +137,9 @@ struct CameraDecoder {
 }
 
 impl CameraDecoder {
-    /// Decodes the pictures that `range` needs and calls `put` for each of its rows: place, row, planes so far.
+    /// Decodes the images that `range` needs and calls `put` for each of its rows: place, row, planes so far.
     ///
-    /// Of the last picture only the first `last_rows` are restored: no other needs the rest.
+    /// Of the last image only the first `last_rows` are restored: no other needs the rest.
     fn decode_rows(
         &self,
         page: Page<'_>,
@@ -184,34 +184,34 @@ impl Decoder for CameraDecoder {
         let size = self.size;
         check_range(page, &range, dest.len())?;
         let row_bytes = size.width * size.channels;
-        let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
+        let row_stride = image_row_stride(dest, size.height, row_bytes)?;
         self.decode_rows(page, (range, size.height), scratch, |place, y, planes| {
             let row = &mut dest.frame_mut(place)[y * row_stride..][..row_bytes];
             join_row(size, planes, y * size.width, row);
         })
     }
 
-    fn decode_pictures(
+    fn decode_images(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut PicturesMut<'_>,
+        dest: &mut ImagesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let size = self.size;
         check_range(page, &range, dest.len())?;
         check_view(size, dest)?;
-        let mut picture = std::mem::take(&mut scratch.picture);
+        let mut image = std::mem::take(&mut scratch.image);
         let view = dest.view();
         let result = if view.scale() == Scale::Full {
             let rows = view.crop().top + view.crop().height;
             self.decode_rows(page, (range, rows), scratch, |place, y, planes| {
-                put_row(size, planes, y, (dest, place), &mut picture);
+                put_row(size, planes, y, (dest, place), &mut image);
             })
         } else {
             let row_bytes = size.width * size.channels;
             self.decode_rows(page, (range, size.height), scratch, |place, y, planes| {
-                let whole = at_least(&mut picture, size.bytes());
+                let whole = at_least(&mut image, size.bytes());
                 let row = &mut whole[y * row_bytes..][..row_bytes];
                 join_row(size, planes, y * size.width, row);
                 if y + 1 == size.height {
@@ -219,7 +219,7 @@ impl Decoder for CameraDecoder {
                 }
             })
         };
-        scratch.picture = picture;
+        scratch.image = image;
         result
     }
 }
@@ -234,14 +234,14 @@ mod tests {
     use crate::predict::Guess;
     use crate::testing::{
         arbitrary_bytes, assert_same_as_raw, assert_same_views, assert_survives_damage, encode,
-        picture,
+        image,
     };
     use proptest::prelude::*;
 
-    /// Pictures of a scene that stands still, in which something moves, or new ones each time.
+    /// Images of a scene that stands still, in which something moves, or new ones each time.
     fn film(shape: (usize, usize, usize), frames: usize, seed: u64) -> Vec<u8> {
         let (height, width, channels) = shape;
-        let mut now = picture(height, width, channels, seed);
+        let mut now = image(height, width, channels, seed);
         let mut film = Vec::new();
         for idx in 0..frames {
             film.extend_from_slice(&now);
@@ -307,19 +307,19 @@ mod tests {
     #[test]
     fn a_camera_that_stands_still_costs_next_to_nothing() {
         let frame = FrameType::values(Dtype::U8, &[84, 84, 3]).unwrap();
-        let still = picture(84, 84, 3, 1);
+        let still = image(84, 84, 3, 1);
         let alone = encode("camera", &frame, &still, 8).pages[0].bytes.len();
         let mut group = still.repeat(8);
         assert!(encode("camera", &frame, &group, 8).pages[0].bytes.len() < alone + 30);
         // One changed pixel in each.
-        for (idx, picture) in group.chunks_exact_mut(84 * 84 * 3).enumerate() {
-            picture[1000 * idx] ^= 1;
+        for (idx, image) in group.chunks_exact_mut(84 * 84 * 3).enumerate() {
+            image[1000 * idx] ^= 1;
         }
         assert!(encode("camera", &frame, &group, 8).pages[0].bytes.len() < alone + 8 * 80);
     }
 
     #[test]
-    fn every_view_is_the_same_as_of_raw_pictures() {
+    fn every_view_is_the_same_as_of_raw_images() {
         for (channels, seed) in [(1, 1), (3, 2), (3, 3), (4, 4)] {
             let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
             let bytes = film((13, 37, channels), 5, seed);
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_costs_no_more_than_pictures_alone() {
+    fn noise_costs_no_more_than_images_alone() {
         let frame = FrameType::values(Dtype::U8, &[40, 40, 3]).unwrap();
         let noise = arbitrary_bytes(5, 8 * 40 * 40 * 3);
         let size = |text: &str, group| {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_whose_first_picture_needs_another_is_refused() {
+    fn a_page_whose_first_image_needs_another_is_refused() {
         let frame = FrameType::values(Dtype::U8, &[4, 4]).unwrap();
         let decoder = codec("camera").unwrap().decoder(&frame, &[]).unwrap();
         let mut bytes = [0; 16];
@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn flipping_any_bit_is_an_error_never_a_panic() {
         let frame = FrameType::values(Dtype::U8, &[9, 7, 3]).unwrap();
-        let still = picture(9, 7, 3, 1);
+        let still = image(9, 7, 3, 1);
         let mut moved = still.clone();
         moved[30..60].fill(9);
         let encoded = encode("camera", &frame, &[still, moved].concat(), 2);

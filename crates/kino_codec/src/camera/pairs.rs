@@ -28,7 +28,7 @@ impl Layout {
     /// Added to the kind of a part whose content is paired.
     pub(super) const PAIRED: u8 = 0x10;
 
-    /// Bytes of the content of a picture, without escapes.
+    /// Bytes of the content of an image, without escapes.
     pub(super) fn len(self, size: Size) -> usize {
         match self {
             Self::Planes => size.bytes(),
@@ -46,17 +46,17 @@ pub(super) fn put(size: Size, planes: &[u8], content: &mut Vec<u8>) -> Layout {
     }
     let (red, rest) = planes[pixels..].split_at(pixels);
     let (blue, alpha) = rest.split_at(pixels);
-    let colours = || red.iter().copied().zip(blue.iter().copied());
+    let channels = || red.iter().copied().zip(blue.iter().copied());
     let start = content.len();
     content.extend_from_slice(&planes[..pixels]);
-    content.extend(colours().map(|(red, blue)| pair(red, blue)));
+    content.extend(channels().map(|(red, blue)| pair(red, blue)));
     if count_escapes(&content[start + pixels..]) > pixels / FEW {
         content.truncate(start);
         content.extend_from_slice(planes);
         return Layout::Planes;
     }
     content.extend_from_slice(alpha);
-    for (red, blue) in colours().filter(|(red, blue)| pair(*red, *blue) == ESCAPE) {
+    for (red, blue) in channels().filter(|(red, blue)| pair(*red, *blue) == ESCAPE) {
         content.extend([red, blue]);
     }
     Layout::Paired

@@ -1,4 +1,4 @@
-//! The parts of a page, one per picture, and the planes they are unpacked into.
+//! The parts of a page, one per image, and the planes they are unpacked into.
 
 use std::mem::swap;
 
@@ -11,14 +11,14 @@ use crate::scratch::at_least;
 use crate::varint;
 use crate::zstd_frame::{ZstdContexts, check_frame, content_size};
 
-/// How one picture of a page is stored.
+/// How one image of a page is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// By itself, values minus this guess.
     Alone(Guess),
-    /// Values minus those of the picture before, block by block.
+    /// Values minus those of the image before, block by block.
     Moved,
-    /// The picture before, once more.
+    /// The image before, once more.
     Same,
 }
 
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The kind and layout of that number in a page of pictures of `channels` colours.
+    /// The kind and layout of that number in a page of images of `channels` channels.
     fn from_id(id: u8, channels: usize) -> Option<(Self, Layout)> {
         let (id, layout) = match id.checked_sub(Layout::PAIRED) {
             Some(id) if channels >= 3 => (id, Layout::Paired),
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// One part: how the picture is stored, and the zstd frame.
+/// One part: how the image is stored, and the zstd frame.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Part<'p> {
     pub(super) kind: Kind,
@@ -109,18 +109,18 @@ impl<'p, 's> Parts<'p, 's> {
         }
     }
 
-    /// The last picture up to `idx` that stands alone.
+    /// The last image up to `idx` that stands alone.
     pub(super) fn start_for(&self, idx: usize) -> Result<usize> {
         for first in (0..=idx).rev() {
             if matches!(self.get(first)?.kind, Kind::Alone(_)) {
                 return Ok(first);
             }
         }
-        Err(corrupt(NAME, "its first picture does not stand alone"))
+        Err(corrupt(NAME, "its first image does not stand alone"))
     }
 }
 
-/// The planes of the picture at hand and of the one before it, each behind room for a map.
+/// The planes of the image at hand and of the one before it, each behind room for a map.
 pub(super) struct Planes<'s> {
     size: Size,
     kind: Kind,
@@ -145,7 +145,7 @@ impl<'s> Planes<'s> {
         }
     }
 
-    /// Unpacks the remainders of the next picture.
+    /// Unpacks the remainders of the next image.
     pub(super) fn open(&mut self, part: Part<'_>, zstd: &mut ZstdContexts) -> Result<()> {
         (self.kind, self.layout) = (part.kind, part.layout);
         let room = blocks::map_len(self.size);
@@ -166,7 +166,7 @@ impl<'s> Planes<'s> {
             Layout::Paired => self.open_paired(part, map_len, zstd)?,
         }
         if part.kind == Kind::Moved && !blocks::is_valid(self.size, &self.now[..room]) {
-            return Err(corrupt(NAME, "a block comes from outside the picture"));
+            return Err(corrupt(NAME, "a block comes from outside the image"));
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ const LONG_RUN: u8 = 255;
 pub(super) enum Detail {
     /// Where it changes: 16 contexts.
     Full,
-    /// Whether it changes: contexts 0 and 1. Small pictures save the other streams.
+    /// Whether it changes: contexts 0 and 1. Small images save the other streams.
     Little,
 }
 
@@ -55,7 +55,7 @@ impl Detail {
     }
 }
 
-/// The streams of a picture, in the order of the page: runs of zeros of context 0, bytes of each context,
+/// The streams of an image, in the order of the page: runs of zeros of context 0, bytes of each context,
 /// escapes as planes of bytes, the lowest first.
 #[derive(Debug, Default)]
 pub(super) struct Streams<T> {
@@ -73,12 +73,12 @@ impl<T> Streams<T> {
     }
 }
 
-/// Columns of a picture, rounded up to whole groups.
+/// Columns of an image, rounded up to whole groups.
 pub(super) fn padded(width: usize) -> usize {
     width.next_multiple_of(4)
 }
 
-/// Sorts the choices of a picture of ranks into streams.
+/// Sorts the choices of an image of ranks into streams.
 pub(super) fn encode(detail: Detail, width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
     let mut out = Streams::<Vec<u8>>::default();
     let padded = padded(width);
@@ -203,7 +203,7 @@ pub(super) static GROUPS: [Group; 256] = {
     groups
 };
 
-/// A picture may be this wide: columns are kept as 16-bit numbers.
+/// An image may be this wide: columns are kept as 16-bit numbers.
 pub(super) const MAX_WIDTH: usize = (1 << 16) - 4;
 
 /// The same 16-bit number four times.
@@ -294,7 +294,7 @@ fn add_lefts(sums: &mut Sums, more: &mut Sums, row: &mut [u16]) -> u16 {
     highest.fold(0, u16::max)
 }
 
-/// Room that [`Rows`] works in, kept between pictures.
+/// Room that [`Rows`] works in, kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     /// Context 0 with its zeros, then the streams of the others.
@@ -343,7 +343,7 @@ pub(super) struct Rows<'r> {
 }
 
 impl<'r> Rows<'r> {
-    /// Of a picture of `(height, width)`; `None` if the streams do not fit it.
+    /// Of an image of `(height, width)`; `None` if the streams do not fit it.
     pub(super) fn new(
         streams: &Streams<&[u8]>,
         detail: Detail,
@@ -498,7 +498,7 @@ mod tests {
         rows.are_done().then_some(out)
     }
 
-    /// The drawing above, pixel by pixel: choices and contexts, in the order of the picture.
+    /// The drawing above, pixel by pixel: choices and contexts, in the order of the image.
     fn naive(width: usize, ranks: &[u16]) -> (Vec<u8>, Vec<usize>) {
         let at = |y: usize, x: usize| match y {
             0 => 0,
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_picture_has_nothing_to_say() {
+    fn a_flat_image_has_nothing_to_say() {
         let mut streams = encode(Detail::Full, 8, &[0; 64]);
         assert!(
             streams

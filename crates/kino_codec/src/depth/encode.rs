@@ -1,4 +1,4 @@
-//! From a picture to a page: which kind makes it smallest.
+//! From an image to a page: which kind makes it smallest.
 
 use super::classes::{self, Detail};
 use super::levels::{Levels, MAX_LEVELS, distinct};
@@ -26,15 +26,15 @@ const WORTH: usize = 12;
 const STEPS_LEVEL: i32 = 16;
 const STEPS_MIN_MATCH: u32 = 5;
 
-/// The page of a packed picture whose finite numbers may move by `eps`.
-pub(super) fn encode_picture(
+/// The page of a packed image whose finite numbers may move by `eps`.
+pub(super) fn encode_image(
     effort: Effort,
     size: Size,
-    (picture, eps): (&[u8], f64),
+    (image, eps): (&[u8], f64),
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
     let zstd = &mut scratch.zstd;
-    let keys: Vec<u64> = picture
+    let keys: Vec<u64> = image
         .chunks_exact(size.numbers.size())
         .map(|number| size.numbers.key(number))
         .collect();
@@ -90,7 +90,7 @@ fn encode_ranks(
         for stream in streams.in_order(detail) {
             put_stream(effort.min_match(MIN_MATCH), stream, &mut page, zstd)?;
         }
-        // On a large picture with flat parts nothing else comes near: no need to try.
+        // On a large image with flat parts nothing else comes near: no need to try.
         let is_flat = page.len() * 8 < 2 * size.pixels();
         keep_shorter(page, best);
         if is_flat && size.pixels() > MANY_PIXELS {
@@ -125,7 +125,7 @@ fn encode_steps(
     for stream in steps::encode(size.width, ranks) {
         put_stream(effort, &stream, &mut page, zstd)?;
     }
-    // Small pictures take as long either way.
+    // Small images take as long either way.
     let is_faster = size.pixels() > MANY_PIXELS;
     let most = |best: &Vec<u8>| match is_faster {
         true => best.len() + best.len() / WORTH,
@@ -143,10 +143,10 @@ fn keep_shorter(page: Vec<u8>, best: &mut Option<Vec<u8>>) {
     }
 }
 
-/// The page of a picture as choices or steps, whether that is short or not.
+/// The page of an image as choices or steps, whether that is short or not.
 #[cfg(test)]
-pub(super) fn encode_ranks_as(effort: Effort, size: Size, picture: &[u8], kind: Kind) -> Vec<u8> {
-    let keys: Vec<u64> = picture
+pub(super) fn encode_ranks_as(effort: Effort, size: Size, image: &[u8], kind: Kind) -> Vec<u8> {
+    let keys: Vec<u64> = image
         .chunks_exact(size.numbers.size())
         .map(|number| size.numbers.key(number))
         .collect();

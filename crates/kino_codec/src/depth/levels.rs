@@ -1,4 +1,4 @@
-//! The distinct depths of one picture, in order, and the pixels as their ranks.
+//! The distinct depths of one image, in order, and the pixels as their ranks.
 //!
 //! ```text
 //! key:     the bits of a value as a whole number in the same order: −∞ < −1 < −0 < 0 < 1 < ∞ < NaN
@@ -11,7 +11,7 @@
 
 use crate::frame::Dtype;
 
-/// The most levels that a picture can have: ranks are 16-bit numbers.
+/// The most levels that an image can have: ranks are 16-bit numbers.
 pub(super) const MAX_LEVELS: usize = 1 << 16;
 
 /// How the bits of one number and its key become each other.
@@ -93,7 +93,7 @@ impl Keys {
     }
 }
 
-/// The levels of a picture within `eps`, in order; each covers the keys from the `start` at its place on.
+/// The levels of an image within `eps`, in order; each covers the keys from the `start` at its place on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) keys: Vec<u64>,

@@ -1,4 +1,4 @@
-//! `depth`: pictures of distances, lossless or within a bound: levels, choices among neighbours, then zstd.
+//! `depth`: images of distances, lossless or within a bound: levels, choices among neighbours, then zstd.
 //!
 //! ```text
 //! page   = kind │ stream │ stream │ …
@@ -25,8 +25,8 @@ use std::ops::Range;
 
 use crate::bound::{AbsBound, Bound};
 use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
-    picture_row_stride,
+    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, image_row_stride,
+    one_frame_per_page,
 };
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::FrameType;
@@ -85,14 +85,14 @@ impl Kind {
     }
 }
 
-/// Room to decode in, kept between pictures.
+/// Room to decode in, kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     choices: classes::Room,
     steps: steps::Room,
 }
 
-/// The size of a picture of depths.
+/// The size of an image of depths.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     height: usize,
@@ -118,7 +118,7 @@ impl Size {
             codec: NAME,
             frame: frame.to_string(),
             what:
-                "it stores pictures (height, width) of uint16 or floating-point numbers; use `zstd`"
+                "it stores images (height, width) of uint16 or floating-point numbers; use `zstd`"
                     .to_owned(),
         })
     }
@@ -202,10 +202,10 @@ impl Codec for Depth {
         let size = Size::new(frames.frame())?;
         let (_, bytes) = frames.as_values(NAME)?;
         let eps = self.bound.as_ref().map_or(0.0, AbsBound::max);
-        for (idx, picture) in bytes.chunks_exact(size.bytes()).enumerate() {
+        for (idx, image) in bytes.chunks_exact(size.bytes()).enumerate() {
             let is_protected = frames.protected().iter().any(|range| range.contains(&idx));
             let eps = if is_protected { 0.0 } else { eps };
-            let bytes = encode::encode_picture(self.effort, size, (picture, eps), scratch)?;
+            let bytes = encode::encode_image(self.effort, size, (image, eps), scratch)?;
             out.pages.push(EncodedPage { frames: 1, bytes });
         }
         Ok(())
@@ -237,7 +237,7 @@ impl Decoder for DepthDecoder {
         let size = self.size;
         check_range(page, &range, dest.len())?;
         let row_bytes = size.width * size.numbers.size();
-        let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
+        let row_stride = image_row_stride(dest, size.height, row_bytes)?;
         if page.frames != 1 {
             return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
         }
@@ -246,7 +246,7 @@ impl Decoder for DepthDecoder {
         }
         let rows = dest.frame_mut(0).chunks_mut(row_stride);
         let mut rows = rows.map(|row| &mut row[..row_bytes]);
-        decode_picture(size, page.bytes, scratch, |bytes_of| {
+        decode_image(size, page.bytes, scratch, |bytes_of| {
             if let Some(row) = rows.next() {
                 bytes_of(row);
             }
@@ -255,7 +255,7 @@ impl Decoder for DepthDecoder {
 }
 
 /// Decodes a page; `next_row` is called for each row in turn with a function that writes it.
-fn decode_picture(
+fn decode_image(
     size: Size,
     page: &[u8],
     scratch: &mut Scratch,
@@ -313,26 +313,26 @@ fn decode_picture(
         }
         Kind::Choices(detail) => {
             let streams = take_choices(size, detail, rest, bytes, zstd)?;
-            let picture = (size.height, size.width);
-            let rows = Rows::new(&streams, detail, picture, levels, &mut room.choices)
-                .ok_or_else(|| corrupt(NAME, "its choices do not fit the picture"))?;
+            let image = (size.height, size.width);
+            let rows = Rows::new(&streams, detail, image, levels, &mut room.choices)
+                .ok_or_else(|| corrupt(NAME, "its choices do not fit the image"))?;
             restore_choices(size, rows, put)
         }
         Kind::Steps => {
             let streams = take_steps(size, rest, bytes, zstd)?;
-            let picture = (size.height, size.width);
-            steps::restore(streams, picture, levels, &mut room.steps, put)
-                .ok_or_else(|| corrupt(NAME, "its steps do not fit the picture"))
+            let image = (size.height, size.width);
+            steps::restore(streams, image, levels, &mut room.steps, put)
+                .ok_or_else(|| corrupt(NAME, "its steps do not fit the image"))
         }
     }
 }
 
-/// Restores every row of a picture of choices and hands it on.
+/// Restores every row of an image of choices and hands it on.
 fn restore_choices(size: Size, mut rows: Rows<'_>, mut put: impl FnMut(&[u16])) -> Result<()> {
     for _ in 0..size.height {
         let row = rows
             .restore()
-            .ok_or_else(|| corrupt(NAME, "its choices do not fit the picture"))?;
+            .ok_or_else(|| corrupt(NAME, "its choices do not fit the image"))?;
         put(&row[..size.width]);
     }
     if rows.are_done() {
@@ -342,7 +342,7 @@ fn restore_choices(size: Size, mut rows: Rows<'_>, mut put: impl FnMut(&[u16])) 
     }
 }
 
-/// Restores every row of a picture of remainders and hands it on.
+/// Restores every row of an image of remainders and hands it on.
 fn restore_numbers(
     size: Size,
     (guess, planes, width): (Guess, &[u8], Width),
@@ -386,7 +386,7 @@ fn take_levels(
     zstd: &mut ZstdContexts,
 ) -> Result<usize> {
     let number = size.numbers.size();
-    // A picture has no more levels than pixels.
+    // An image has no more levels than pixels.
     let most = MAX_LEVELS.min(size.pixels()) * number;
     let len = take_stream(rest)?.unpack_at(0, number..=most, buffer, zstd)?;
     if !len.is_multiple_of(number) {

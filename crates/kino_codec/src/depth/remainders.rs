@@ -1,4 +1,4 @@
-//! Numbers minus a guess from their neighbours, as planes of bytes; for pictures without flat parts.
+//! Numbers minus a guess from their neighbours, as planes of bytes; for images without flat parts.
 //!
 //! ```text
 //!   c b        left = a        up = b        median = min(a, b) if c ≥ max(a, b), max(a, b) if c ≤ min(a, b), else a + b − c
@@ -45,7 +45,7 @@ fn median(left: u64, up: u64, corner: u64) -> u64 {
     low + (high - held)
 }
 
-/// The planes of a picture's remainders.
+/// The planes of an image's remainders.
 pub(super) fn encode(guess: Guess, bytes: Width, width: usize, numbers: &[u64]) -> Vec<Vec<u8>> {
     let mut planes = vec![Vec::with_capacity(numbers.len()); bytes.bytes];
     for (idx, number) in numbers.iter().enumerate() {

@@ -16,7 +16,7 @@
 use super::classes::{FOUR_TIMES, GROUPS, MAX_WIDTH, padded, unzigzag, zigzag};
 use crate::simd::vectorised;
 
-/// The streams of a picture in the order of the page: bytes of groups, then the lower and the upper bytes of escapes.
+/// The streams of an image in the order of the page: bytes of groups, then the lower and the upper bytes of escapes.
 pub(super) type Streams<T> = [T; 3];
 
 /// The median of three.
@@ -25,7 +25,7 @@ fn median(a: u16, b: u16, c: u16) -> u16 {
     a.min(b).max(a.max(b).min(c))
 }
 
-/// The ranks of a picture as steps.
+/// The ranks of an image as steps.
 pub(super) fn encode(width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
     let [mut groups, mut lows, mut highs] = Streams::<Vec<u8>>::default();
     let mut above = vec![0; width];
@@ -58,14 +58,14 @@ pub(super) fn encode(width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
     [groups, lows, highs]
 }
 
-/// Room that [`restore`] works in, kept between pictures.
+/// Room that [`restore`] works in, kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     /// The row above and the row at hand: whole groups, with one pixel more at either end.
     above: Vec<u16>,
     row: Vec<u16>,
     choices: Vec<u8>,
-    /// The ranks of the escapes of the picture.
+    /// The ranks of the escapes of the image.
     escapes: Vec<u16>,
     /// The columns of the escapes of the row at hand, and room for those of a group.
     places: Vec<u8>,
@@ -85,7 +85,7 @@ impl Room {
     }
 }
 
-/// Restores a picture of `(height, width)` and hands on each row; `None` if the streams do not fit.
+/// Restores an image of `(height, width)` and hands on each row; `None` if the streams do not fit.
 pub(super) fn restore(
     [groups, lows, highs]: Streams<&[u8]>,
     (height, width): (usize, usize),

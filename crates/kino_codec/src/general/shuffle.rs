@@ -309,7 +309,7 @@ fn plane_of_rows(rows: &[u8], row_len: usize, start: usize, plane: &mut [u8]) {
 /// [`turn_bits`] of every eight bytes.
 #[expect(
     clippy::needless_range_loop,
-    reason = "an iterator would be compiled for the oldest processor"
+    reason = "an iterator would be compiled for the oldest cpu"
 )]
 fn turn_bits_of_all(plane: &mut [u8]) {
     vectorised(

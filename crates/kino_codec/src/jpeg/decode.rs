@@ -2,21 +2,21 @@
 
 use std::ops::Range;
 
-use crate::codec::{Decoder, Page, check_range, picture_row_stride};
+use crate::codec::{Decoder, Page, check_range, image_row_stride};
 use crate::error::{Result, buffer, corrupt};
 use crate::frames::FramesMut;
 use crate::scratch::{Scratch, at_least};
-use crate::view::{Crop, PicturesMut, View};
+use crate::view::{Crop, ImagesMut, View};
 
-use super::ffi::{Decompressor, Part, Picture};
+use super::ffi::{Decompressor, Image, Part};
 use super::header::Header;
 use super::{NAME, check_file};
 
 /// Decodes pages of one stream.
 #[derive(Debug)]
 pub(super) struct JpegDecoder {
-    pub(super) picture: Picture,
-    /// The decoder of pictures that are not JPEG, where the codec's text allows them.
+    pub(super) image: Image,
+    /// The decoder of images that are not JPEG, where the codec's text allows them.
     pub(super) exact: Option<Box<dyn Decoder>>,
 }
 
@@ -58,56 +58,53 @@ impl Decoder for JpegDecoder {
             return exact.decode(page, range, dest, scratch);
         }
         check_range(page, &range, dest.len())?;
-        let (height, row_bytes) = (self.picture.height, self.picture.row_stride);
-        let row_stride = picture_row_stride(dest, height, row_bytes)?;
+        let (height, row_bytes) = (self.image.height, self.image.row_stride);
+        let row_stride = image_row_stride(dest, height, row_bytes)?;
         check_page(page)?;
         if range.is_empty() {
             return Ok(());
         }
-        let header = check_file(page.bytes, self.picture)?;
-        let picture = Picture {
+        let header = check_file(page.bytes, self.image)?;
+        let image = Image {
             row_stride,
-            ..self.picture
+            ..self.image
         };
         let mut decompressor = decompressor(&header, scratch)?;
-        let whole = Part::whole(self.picture);
-        decompressor.decompress(page.bytes, whole, picture, dest.frame_mut(0))?;
+        let whole = Part::whole(self.image);
+        decompressor.decompress(page.bytes, whole, image, dest.frame_mut(0))?;
         scratch.jpeg_decompressor = Some(decompressor);
         Ok(())
     }
 
-    fn decode_pictures(
+    fn decode_images(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut PicturesMut<'_>,
+        dest: &mut ImagesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         if let Some(exact) = self.exact(page) {
-            return exact.decode_pictures(page, range, dest, scratch);
+            return exact.decode_images(page, range, dest, scratch);
         }
         check_range(page, &range, dest.len())?;
         check_page(page)?;
         let view = dest.view();
-        let Picture {
+        let Image {
             height,
             width,
             channels,
             ..
-        } = self.picture;
+        } = self.image;
         if view.stored_size() != (height, width, channels) {
-            return Err(buffer(format!(
-                "a view of {} for another picture",
-                view.ty()
-            )));
+            return Err(buffer(format!("a view of {} for another image", view.ty())));
         }
         if range.is_empty() {
             return Ok(());
         }
-        let header = check_file(page.bytes, self.picture)?;
+        let header = check_file(page.bytes, self.image)?;
         let mut decompressor = decompressor(&header, scratch)?;
         let part = part_of(view, header.unit_width);
-        let mut picture = Picture {
+        let mut image = Image {
             height: part.crop.height,
             width: part.crop.width,
             channels,
@@ -115,12 +112,12 @@ impl Decoder for JpegDecoder {
         };
         match dest.rows_mut(0).filter(|_| part.crop == view.crop()) {
             Some((rows, row_stride)) => {
-                picture.row_stride = row_stride;
-                decompressor.decompress(page.bytes, part, picture, rows)?;
+                image.row_stride = row_stride;
+                decompressor.decompress(page.bytes, part, image, rows)?;
             }
             None => {
-                let pixels = at_least(&mut scratch.picture, picture.row_stride * picture.height);
-                decompressor.decompress(page.bytes, part, picture, pixels)?;
+                let pixels = at_least(&mut scratch.image, image.row_stride * image.height);
+                decompressor.decompress(page.bytes, part, image, pixels)?;
                 let Crop {
                     top,
                     left,
@@ -128,7 +125,7 @@ impl Decoder for JpegDecoder {
                     width,
                 } = view.crop();
                 let skip = (left - part.crop.left) * channels;
-                let rows = pixels.chunks_exact(picture.row_stride);
+                let rows = pixels.chunks_exact(image.row_stride);
                 let rows = rows.skip(top - part.crop.top).take(height);
                 for (y, row) in rows.enumerate() {
                     dest.put_row(0, y, &row[skip..skip + width * channels]);
@@ -145,13 +142,13 @@ impl Decoder for JpegDecoder {
     }
 }
 
-/// How far the smoothing between colour samples reaches, in pixels.
+/// How far the smoothing between chroma samples reaches, in pixels.
 const REACH: usize = 2;
 
 /// The part of the file to decode for a view: its crop, grown to what the library can cut exactly.
 ///
 /// The left edge has to lie on a border of units. As many pixels more as smoothing reaches keep it from
-/// noticing the cut: the pixels are those of the whole picture.
+/// noticing the cut: the pixels are those of the whole image.
 fn part_of(view: &View, unit_width: usize) -> Part {
     let (height, width) = view.scaled_size();
     let (stored_height, stored_width, _) = view.stored_size();

@@ -8,21 +8,21 @@ use crate::frames::Frames;
 use crate::predict::Predict;
 use crate::scratch::{Scratch, at_least};
 
-use super::ffi::{Compressor, Decompressor, Part, Picture};
+use super::ffi::{Compressor, Decompressor, Image, Part};
 use super::{NAME, Subsampling, one_page};
 
 /// Where the search starts: most robot cameras reach 40 dB near it.
 const FIRST_QUALITY: i32 = 90;
 
-/// The codec of pictures that have to come back bit for bit.
+/// The codec of images that have to come back bit for bit.
 pub(super) fn exact() -> Result<Predict> {
     Predict::new(&"predict".parse()?)
 }
 
-/// The file of one packed picture, in a buffer of `scratch`.
+/// The file of one packed image, in a buffer of `scratch`.
 pub(super) fn compress<'s>(
     pixels: &[u8],
-    picture: Picture,
+    image: Image,
     how: (i32, Subsampling),
     scratch: &'s mut Scratch,
 ) -> Result<&'s [u8]> {
@@ -30,25 +30,25 @@ pub(super) fn compress<'s>(
         Some(compressor) => compressor,
         empty => empty.insert(Compressor::new()?),
     };
-    compressor.compress(pixels, picture, how, &mut scratch.bytes)
+    compressor.compress(pixels, image, how, &mut scratch.bytes)
 }
 
 /// The search for the lowest quality that keeps a signal-to-noise ratio.
 pub(super) struct Search {
     subsampling: Subsampling,
-    picture: Picture,
-    /// The largest sum of squared differences that a picture may have.
+    image: Image,
+    /// The largest sum of squared differences that an image may have.
     limit: f64,
     exact: Predict,
 }
 
 impl Search {
-    #[expect(clippy::cast_precision_loss, reason = "a picture has under 2⁵³ values")]
-    pub(super) fn new(db: f64, subsampling: Subsampling, picture: Picture) -> Result<Self> {
-        let values = (picture.row_stride * picture.height) as f64;
+    #[expect(clippy::cast_precision_loss, reason = "an image has under 2⁵³ values")]
+    pub(super) fn new(db: f64, subsampling: Subsampling, image: Image) -> Result<Self> {
+        let values = (image.row_stride * image.height) as f64;
         Ok(Self {
             subsampling,
-            picture,
+            image,
             limit: values * 255.0 * 255.0 / 10_f64.powf(db / 10.0),
             exact: exact()?,
         })
@@ -62,7 +62,7 @@ impl Search {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let (_, bytes) = frames.as_values(NAME)?;
-        let size = self.picture.row_stride * self.picture.height;
+        let size = self.image.row_stride * self.image.height;
         let is_protected = |idx: usize| {
             frames
                 .protected()
@@ -73,7 +73,7 @@ impl Search {
         for (idx, pixels) in bytes.chunks_exact(size).enumerate() {
             let file = match is_protected(idx) {
                 true => None,
-                // Neighbouring pictures are alike, so the search starts where the last one ended.
+                // Neighbouring images are alike, so the search starts where the last one ended.
                 false => self.search(pixels, quality, scratch)?,
             };
             match file {
@@ -131,13 +131,13 @@ impl Search {
         scratch: &mut Scratch,
     ) -> Result<Option<Vec<u8>>> {
         let how = (quality, self.subsampling);
-        let file = compress(pixels, self.picture, how, scratch)?.to_vec();
+        let file = compress(pixels, self.image, how, scratch)?.to_vec();
         let mut decompressor = match scratch.jpeg_decompressor.take() {
             Some(used) => used,
             None => Decompressor::new()?,
         };
         let decoded = at_least(&mut scratch.more_bytes, pixels.len());
-        decompressor.decompress(&file, Part::whole(self.picture), self.picture, decoded)?;
+        decompressor.decompress(&file, Part::whole(self.image), self.image, decoded)?;
         scratch.jpeg_decompressor = Some(decompressor);
         Ok((squared_error(pixels, decoded) <= self.limit).then_some(file))
     }

@@ -1,10 +1,10 @@
 //! libjpeg-turbo behind two safe types: with `av1/ffi.rs` the only files of this crate with `unsafe`.
 //!
-//! A [`Compressor`] or [`Decompressor`] owns one library instance, which is reused from picture to
-//! picture. The library never keeps a pointer to a caller's buffer beyond the call that got it.
+//! A [`Compressor`] or [`Decompressor`] owns one library instance, which is reused from image to
+//! image. The library never keeps a pointer to a caller's buffer beyond the call that got it.
 //!
-//! Not here: which pictures are allowed. [`header`](super::header) reads a file's size and tables in
-//! safe code first, and the numbers in [`Picture`] come from the stream's type, never from the file.
+//! Not here: which images are allowed. [`header`](super::header) reads a file's size and tables in
+//! safe code first, and the numbers in [`Image`] come from the stream's type, never from the file.
 
 #![allow(
     unsafe_code,
@@ -24,9 +24,9 @@ use super::{NAME, Subsampling};
 /// Real progressive files have about ten scans; a file of thousands would decode for minutes.
 const MAX_SCANS: c_int = 64;
 
-/// The size of a picture and how it lies in memory.
+/// The size of an image and how it lies in memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Picture {
+pub(crate) struct Image {
     pub(crate) height: usize,
     pub(crate) width: usize,
     /// 1 (grey) or 3 (red, green, blue).
@@ -35,7 +35,7 @@ pub(crate) struct Picture {
     pub(crate) row_stride: usize,
 }
 
-impl Picture {
+impl Image {
     /// Bytes from the first of the first row to the last of the last row.
     fn extent(&self) -> Option<usize> {
         let row = self.width.checked_mul(self.channels)?;
@@ -43,7 +43,7 @@ impl Picture {
         (row <= self.row_stride).then_some(last.checked_add(row)?)
     }
 
-    /// Height, width, pitch and pixel format as the library wants them, if `bytes` bytes hold the picture.
+    /// Height, width, pitch and pixel format as the library wants them, if `bytes` bytes hold the image.
     fn to_c(self, bytes: usize) -> Result<(c_int, c_int, c_int, c_int)> {
         let fits = self.extent().is_some_and(|extent| extent <= bytes);
         let numbers = [self.height, self.width, self.row_stride].map(c_int::try_from);
@@ -68,26 +68,26 @@ pub(crate) struct Part {
     pub(crate) stored: (usize, usize),
     /// How much smaller to decode it.
     pub(crate) scale: Scale,
-    /// The rectangle of the smaller picture; its left edge on a border of the file's units.
+    /// The rectangle of the smaller image; its left edge on a border of the file's units.
     pub(crate) crop: Crop,
 }
 
 impl Part {
-    /// The whole picture.
-    pub(crate) fn whole(picture: Picture) -> Self {
+    /// The whole image.
+    pub(crate) fn whole(image: Image) -> Self {
         Self {
-            stored: (picture.height, picture.width),
+            stored: (image.height, image.width),
             scale: Scale::Full,
             crop: Crop {
                 top: 0,
                 left: 0,
-                height: picture.height,
-                width: picture.width,
+                height: image.height,
+                width: image.width,
             },
         }
     }
 
-    /// Whether nothing of the (smaller) picture is left away.
+    /// Whether nothing of the (smaller) image is left away.
     fn is_uncut(&self) -> bool {
         let divisor = self.scale.divisor();
         let size = (
@@ -151,7 +151,7 @@ impl Compressor {
     pub(crate) fn new() -> Result<Self> {
         let mut instance = Instance::new(sys::TJINIT_TJINIT_COMPRESS)?;
         instance.set(sys::TJPARAM_TJPARAM_NOREALLOC, 1)?;
-        // Tables fitted to the picture: smaller files at the same pixels, and small pictures gain most.
+        // Tables fitted to the image: smaller files at the same pixels, and small images gain most.
         instance.set(sys::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
         Ok(Self(instance))
     }
@@ -166,12 +166,12 @@ impl Compressor {
     pub(crate) fn compress<'w>(
         &mut self,
         pixels: &[u8],
-        picture: Picture,
+        image: Image,
         (quality, subsampling): (i32, Subsampling),
         work: &'w mut Vec<u8>,
     ) -> Result<&'w [u8]> {
-        let (height, width, pitch, format) = picture.to_c(pixels.len())?;
-        let subsampling = match (picture.channels, subsampling) {
+        let (height, width, pitch, format) = image.to_c(pixels.len())?;
+        let subsampling = match (image.channels, subsampling) {
             (1, _) => sys::TJSAMP_TJSAMP_GRAY,
             (_, Subsampling::S444) => sys::TJSAMP_TJSAMP_444,
             (_, Subsampling::S422) => sys::TJSAMP_TJSAMP_422,
@@ -182,7 +182,7 @@ impl Compressor {
         // SAFETY: takes numbers, returns a number.
         let worst = from_size(unsafe { sys::tj3JPEGBufSize(width, height, subsampling) });
         if worst == 0 {
-            return Err(buffer(format!("no JPEG file can hold {picture:?}")));
+            return Err(buffer(format!("no JPEG file can hold {image:?}")));
         }
         if work.len() < worst {
             work.resize(worst, 0);
@@ -225,17 +225,17 @@ impl Decompressor {
         Ok(Self(instance))
     }
 
-    /// Decompresses `part` of `file` into `pixels`, which lie as `picture` says.
+    /// Decompresses `part` of `file` into `pixels`, which lie as `image` says.
     pub(crate) fn decompress(
         &mut self,
         file: &[u8],
         part: Part,
-        picture: Picture,
+        image: Image,
         pixels: &mut [u8],
     ) -> Result<()> {
-        let (height, width, pitch, format) = picture.to_c(pixels.len())?;
-        if (picture.height, picture.width) != (part.crop.height, part.crop.width) {
-            return Err(buffer(format!("{part:?} does not fit {picture:?}")));
+        let (height, width, pitch, format) = image.to_c(pixels.len())?;
+        if (image.height, image.width) != (part.crop.height, part.crop.width) {
+            return Err(buffer(format!("{part:?} does not fit {image:?}")));
         }
         let len = to_size(file.len())?;
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length.
@@ -297,7 +297,7 @@ impl Decompressor {
             h: 0,
         };
         // SAFETY: the handle is a live decompressor; the structures are passed by value and checked by
-        // the library. What the last picture set is forgotten first.
+        // the library. What the last image set is forgotten first.
         let mut failed = unsafe {
             sys::tj3SetCroppingRegion(handle, uncut) | sys::tj3SetScalingFactor(handle, factor)
         };
@@ -312,7 +312,7 @@ impl Decompressor {
                 w: width,
                 h: height,
             };
-            // SAFETY: as above; a rectangle outside the scaled picture is refused by the library.
+            // SAFETY: as above; a rectangle outside the scaled image is refused by the library.
             failed |= unsafe { sys::tj3SetCroppingRegion(handle, region) };
         }
         match failed {

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The library keeps quantisation and Huffman tables from file to file and would quietly use the last
-//! picture's where a file has none (motion-JPEG cameras leave them out). A page has to decode alone, so
+//! image's where a file has none (motion-JPEG cameras leave them out). A page has to decode alone, so
 //! [`Header::parse`] refuses a file whose first scan needs a table that the file does not bring.
 
 use crate::error::{CodecError, Result, corrupt};
@@ -105,7 +105,7 @@ fn parse_frame(progressive: bool, body: &[u8]) -> Result<FrameHeader> {
     }
     let channels = usize::from(count);
     if !(1..=4).contains(&channels) || components.len() != 3 * channels {
-        return Err(damaged(format!("a frame header of {channels} colours")));
+        return Err(damaged(format!("a frame header of {channels} channels")));
     }
     let mut quantisation = [components[2]; 4];
     for (table, component) in quantisation.iter_mut().zip(components.chunks_exact(3)) {
@@ -186,7 +186,7 @@ impl Tables {
             height: frame.height,
             width: frame.width,
             channels: frame.channels,
-            // A grey file's only colour is never larger than itself.
+            // A grey file's only channel is never larger than itself.
             unit_width: 8 * if frame.channels == 1 {
                 1
             } else {
@@ -217,7 +217,7 @@ fn damaged(what: impl Into<String>) -> CodecError {
 mod tests {
     use super::*;
 
-    /// A frame header of three colours, 2 high and 3 wide.
+    /// A frame header of three channels, 2 high and 3 wide.
     const FRAME: [u8; 19] = [
         0xff, 0xc0, 0, 17, 8, 0, 2, 0, 3, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0,
     ];
@@ -235,16 +235,16 @@ mod tests {
         file
     }
 
-    /// The start of a scan of these colours, by table 0.
-    fn scan(colours: u8) -> Vec<u8> {
-        let mut scan = vec![0xff, 0xda, 0, 6 + 2 * colours, colours];
-        scan.extend((1..=colours).flat_map(|colour| [colour, 0]));
+    /// The start of a scan of these channels, by table 0.
+    fn scan(channels: u8) -> Vec<u8> {
+        let mut scan = vec![0xff, 0xda, 0, 6 + 2 * channels, channels];
+        scan.extend((1..=channels).flat_map(|channel| [channel, 0]));
         scan.extend([0, 63, 0]);
         scan
     }
 
     #[test]
-    fn size_colours_and_scans_are_read() {
+    fn size_channels_and_scans_are_read() {
         let header = Header::parse(&file(&[&FRAME, &scan(3)])).unwrap();
         let expected = Header {
             height: 2,
@@ -259,13 +259,13 @@ mod tests {
                 .unwrap()
                 .single_scan
         );
-        let mut half_colours = FRAME;
-        half_colours[11] = 0x22;
-        let header = Header::parse(&file(&[&half_colours, &scan(3)])).unwrap();
+        let mut half_chroma = FRAME;
+        half_chroma[11] = 0x22;
+        let header = Header::parse(&file(&[&half_chroma, &scan(3)])).unwrap();
         assert_eq!(header.unit_width, 16);
-        half_colours[11] = 0;
+        half_chroma[11] = 0;
         assert!(
-            Header::parse(&file(&[&half_colours, &scan(3)]))
+            Header::parse(&file(&[&half_chroma, &scan(3)]))
                 .unwrap()
                 .unit_width
                 > 0
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_or_colour_by_a_table_that_is_not_there_is_refused() {
+    fn a_scan_or_channel_by_a_table_that_is_not_there_is_refused() {
         let mut other_quantisation = FRAME;
         other_quantisation[18] = 1;
         assert!(Header::parse(&file(&[&other_quantisation, &scan(3)])).is_err());

@@ -1,11 +1,11 @@
-//! `jpeg`: pictures as JPEG files, compressed here or carried as they came.
+//! `jpeg`: images as JPEG files, compressed here or carried as they came.
 //!
 //! ```text
 //! page = one JPEG file (FFD8 … FFD9), one frame
 //!      | one page of `predict`, whose first byte is 1 to 4: only with `psnr`, where JPEG would miss the bound
 //! ```
 //!
-//! `jpeg:q=95,sub=444` compresses pixels with libjpeg-turbo; `jpeg:psnr=42,sub=420` gives every picture the
+//! `jpeg:q=95,sub=444` compresses pixels with libjpeg-turbo; `jpeg:psnr=42,sub=420` gives every image the
 //! lowest quality that keeps the bound; `jpeg:carry` stores files that already are JPEG, without another
 //! generation of loss. All decode the same way, and a file can be handed to any other JPEG decoder (a GPU's)
 //! as it is.
@@ -26,7 +26,7 @@ use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
 use decode::JpegDecoder;
-use ffi::Picture;
+use ffi::Image;
 pub(crate) use ffi::{Compressor, Decompressor};
 use header::Header;
 
@@ -35,37 +35,37 @@ const NAME: &str = "jpeg";
 /// The largest height and width that a JPEG file can state.
 const MAX_SIDE: usize = 65_535;
 
-/// Above this quality files grow fast and pictures hardly change.
+/// Above this quality files grow fast and images hardly change.
 const DEFAULT_QUALITY: i32 = 95;
 
-/// Whether this build decodes JPEG with the processor's vector instructions; without them it is about 2.5 times slower.
+/// Whether this build decodes JPEG with the CPU's vector instructions; without them it is about 2.5 times slower.
 pub const fn jpeg_simd() -> bool {
     cfg!(feature = "jpeg-simd")
 }
 
-/// The shape `[height, width, colours]` of the picture in a JPEG file, read from its header.
+/// The shape `[height, width, channels]` of the image in a JPEG file, read from its header.
 ///
 /// It is the shape of the stream that `jpeg:carry` can store the file in. An error means that it cannot.
 ///
 /// ```
-/// assert!(kino_codec::jpeg_shape(b"not a picture").is_err());
+/// assert!(kino_codec::jpeg_shape(b"not an image").is_err());
 /// ```
 pub fn jpeg_shape(file: &[u8]) -> Result<[usize; 3]> {
     let header = Header::parse(file)?;
     match header.channels {
         1 | 3 => Ok([header.height, header.width, header.channels]),
-        channels => Err(corrupt(NAME, format!("{channels} colours, not 1 or 3"))),
+        channels => Err(corrupt(NAME, format!("{channels} channels, not 1 or 3"))),
     }
 }
 
-/// How much smaller than the brightness the colours are stored.
+/// How much smaller than the brightness the channels are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subsampling {
-    /// Colours at full size.
+    /// Chroma at full size.
     S444,
-    /// Colours at half the width.
+    /// Chroma at half the width.
     S422,
-    /// Colours at half the width and height.
+    /// Chroma at half the width and height.
     S420,
 }
 
@@ -127,8 +127,8 @@ impl Jpeg {
     }
 }
 
-/// The packed picture of a frame of this type, if JPEG can hold it.
-fn picture(frame: &FrameType) -> Result<Picture> {
+/// The packed image of a frame of this type, if JPEG can hold it.
+fn image(frame: &FrameType) -> Result<Image> {
     let unsuited = |what: &str| CodecError::Unsuited {
         codec: NAME,
         frame: frame.to_string(),
@@ -136,16 +136,16 @@ fn picture(frame: &FrameType) -> Result<Picture> {
     };
     let Some((height, width, channels)) = frame.as_values().and_then(ValueType::as_image) else {
         return Err(unsuited(
-            "it stores 8-bit pictures of 1 or 3 colours; use `zstd` or `pco` for other numbers",
+            "it stores 8-bit images of 1 or 3 channels; use `zstd` or `pco` for other numbers",
         ));
     };
     if channels == 4 {
-        return Err(unsuited("JPEG has no fourth colour; use `predict`"));
+        return Err(unsuited("JPEG has no fourth channel; use `predict`"));
     }
     if height > MAX_SIDE || width > MAX_SIDE {
         return Err(unsuited("a side is over 65535 pixels; use `predict`"));
     }
-    Ok(Picture {
+    Ok(Image {
         height,
         width,
         channels,
@@ -153,16 +153,16 @@ fn picture(frame: &FrameType) -> Result<Picture> {
     })
 }
 
-/// Refuses a file that is not a picture of this size.
-fn check_file(file: &[u8], picture: Picture) -> Result<Header> {
+/// Refuses a file that is not an image of this size.
+fn check_file(file: &[u8], image: Image) -> Result<Header> {
     let header = Header::parse(file)?;
     let found = (header.height, header.width, header.channels);
-    let expected = (picture.height, picture.width, picture.channels);
+    let expected = (image.height, image.width, image.channels);
     if found != expected {
         return Err(corrupt(
             NAME,
             format!(
-                "a picture of {found:?} (height, width, colours) where {expected:?} is expected"
+                "an image of {found:?} (height, width, channels) where {expected:?} is expected"
             ),
         ));
     }
@@ -190,7 +190,7 @@ impl Codec for Jpeg {
     }
 
     fn check(&self, frame: &FrameType) -> Result<()> {
-        picture(frame).map(|_| ())
+        image(frame).map(|_| ())
     }
 
     fn encode(
@@ -201,24 +201,24 @@ impl Codec for Jpeg {
         scratch: &mut Scratch,
     ) -> Result<()> {
         one_frame_per_page(NAME, page_frames)?;
-        let picture = picture(frames.frame())?;
+        let image = image(frames.frame())?;
         match (self.source, frames.data()) {
             (Source::Files, FrameData::Bytes(files)) => {
                 for (idx, file) in files.iter().enumerate() {
-                    check_file(file, picture)
+                    check_file(file, image)
                         .map_err(|error| buffer(format!("file of frame {idx}: {error}")))?;
                     out.pages.push(one_page(file));
                 }
             }
             (Source::Pixels(quality, subsampling), FrameData::Values(bytes)) => {
-                for pixels in bytes.chunks_exact(picture.row_stride * picture.height) {
+                for pixels in bytes.chunks_exact(image.row_stride * image.height) {
                     let how = (quality, subsampling);
-                    let file = encode::compress(pixels, picture, how, scratch)?;
+                    let file = encode::compress(pixels, image, how, scratch)?;
                     out.pages.push(one_page(file));
                 }
             }
             (Source::Bounded(db, subsampling), FrameData::Values(_)) => {
-                let search = encode::Search::new(db, subsampling, picture)?;
+                let search = encode::Search::new(db, subsampling, image)?;
                 search.encode(frames, out, scratch)?;
             }
             (Source::Files, FrameData::Values(_)) => {
@@ -244,7 +244,7 @@ impl Codec for Jpeg {
             Source::Pixels(..) | Source::Files => None,
         };
         Ok(Box::new(JpegDecoder {
-            picture: picture(frame)?,
+            image: image(frame)?,
             exact,
         }))
     }

@@ -5,8 +5,8 @@ use crate::codec;
 use crate::codec::Page;
 use crate::frame::Dtype;
 use crate::frames::FramesMut;
-use crate::testing::{assert_survives_damage, decode, encode, encode_frames, picture};
-use crate::view::{Crop, Layout, PicturesMut, Scale, View};
+use crate::testing::{assert_survives_damage, decode, encode, encode_frames, image};
+use crate::view::{Crop, ImagesMut, Layout, Scale, View};
 use proptest::prelude::*;
 
 fn frame(height: usize, width: usize, channels: usize) -> FrameType {
@@ -25,9 +25,9 @@ fn decode_file(file: &[u8], frame: &FrameType) -> Result<Vec<u8>> {
 /// A second opinion, by a library that shares no code with ours.
 fn decode_independently(file: &[u8], channels: usize) -> Vec<u8> {
     let file = zune_jpeg::zune_core::bytestream::ZCursor::new(file);
-    let colours = zune_jpeg::JpegDecoder::new(file).decode().unwrap();
-    // It turns grey into three equal colours.
-    colours
+    let pixels = zune_jpeg::JpegDecoder::new(file).decode().unwrap();
+    // It turns grey into three equal channels.
+    pixels
         .into_iter()
         .step_by(if channels == 1 { 3 } else { 1 })
         .collect()
@@ -85,10 +85,10 @@ fn parameters_out_of_range_are_refused() {
 }
 
 #[test]
-fn pixels_agree_with_an_independent_decoder_and_with_the_picture() {
+fn pixels_agree_with_an_independent_decoder_and_with_the_image() {
     for (height, width, channels) in [(64, 80, 3), (33, 17, 3), (1, 1, 3), (40, 31, 1)] {
         let frame = frame(height, width, channels);
-        let pixels = picture(height, width, channels, 3);
+        let pixels = image(height, width, channels, 3);
         for (spec, difference) in [
             ("jpeg:sub=444", 3),
             ("jpeg:sub=422", 6),
@@ -113,7 +113,7 @@ fn pixels_agree_with_an_independent_decoder_and_with_the_picture() {
 #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
 fn a_bound_is_kept_by_the_lowest_quality_and_protected_frames_are_exact() {
     let frame = frame(40, 56, 3);
-    let pixels: Vec<u8> = (0..6).flat_map(|seed| picture(40, 56, 3, seed)).collect();
+    let pixels: Vec<u8> = (0..6).flat_map(|seed| image(40, 56, 3, seed)).collect();
     let frames = Frames::values(&frame, &pixels).unwrap();
     let encoded = encode_frames("jpeg:psnr=36", &frames.protect(&[2..4]).unwrap(), 1);
     let decoder = codec("jpeg:psnr=36").unwrap().decoder(&frame, &[]).unwrap();
@@ -180,24 +180,24 @@ fn decode_view(file: &[u8], view: &View) -> Vec<u8> {
     let frame = FrameType::Values(view.ty().clone());
     let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
     let mut got = vec![0; view.frame_bytes()];
-    let mut dest = PicturesMut::packed(view, 1, &mut got).unwrap();
+    let mut dest = ImagesMut::packed(view, 1, &mut got).unwrap();
     let page = Page {
         bytes: file,
         frames: 1,
     };
     decoder
-        .decode_pictures(page, 0..1, &mut dest, &mut Scratch::new())
+        .decode_images(page, 0..1, &mut dest, &mut Scratch::new())
         .unwrap();
     got
 }
 
 #[test]
-fn a_cut_is_the_same_pixels_as_the_whole_picture_in_every_layout() {
+fn a_cut_is_the_same_pixels_as_the_whole_image_in_every_layout() {
     for (sub, channels) in [("444", 3), ("422", 3), ("420", 3), ("444", 1)] {
         let (height, width) = (61, 83);
         let frame = frame(height, width, channels);
         let spec = format!("jpeg:q=90,sub={sub}");
-        let pixels = picture(height, width, channels, 7);
+        let pixels = image(height, width, channels, 7);
         let file = encode(&spec, &frame, &pixels, 1).pages.remove(0).bytes;
         let whole_view = View::new(frame.as_values().unwrap()).unwrap();
         for scale in Scale::ALL {
@@ -240,13 +240,13 @@ fn a_cut_is_the_same_pixels_as_the_whole_picture_in_every_layout() {
 
 proptest! {
     #[test]
-    fn any_cut_is_the_same_pixels_as_the_whole_picture(
+    fn any_cut_is_the_same_pixels_as_the_whole_image(
         (height, width) in (1_usize..70, 1_usize..70), sub in 0_usize..3, scale in 0_usize..4,
         corner in (0.0..1.0, 0.0..1.0), side in (0.0..1.0, 0.0..1.0), seed in 0_u64..9,
     ) {
         let frame = frame(height, width, 3);
         let spec = format!("jpeg:q=92,sub={}", ["444", "422", "420"][sub]);
-        let pixels = picture(height, width, 3, seed);
+        let pixels = image(height, width, 3, seed);
         let file = encode(&spec, &frame, &pixels, 1).pages.remove(0).bytes;
         let view = View::new(frame.as_values().unwrap()).unwrap().scaled(Scale::ALL[scale]).unwrap();
         let (h, w) = view.scaled_size();
@@ -263,9 +263,9 @@ proptest! {
 }
 
 #[test]
-fn a_scaled_picture_is_near_the_mean_of_the_whole_one() {
+fn a_scaled_image_is_near_the_mean_of_the_whole_one() {
     let frame = frame(64, 96, 3);
-    let pixels = picture(64, 96, 3, 2);
+    let pixels = image(64, 96, 3, 2);
     let file = encode("jpeg:q=98", &frame, &pixels, 1)
         .pages
         .remove(0)
@@ -275,12 +275,12 @@ fn a_scaled_picture_is_near_the_mean_of_the_whole_one() {
         let view = whole.clone().scaled(scale).unwrap();
         let raw = codec("raw").unwrap().decoder(&frame, &[]).unwrap();
         let mut means = vec![0; view.frame_bytes()];
-        let mut dest = PicturesMut::packed(&view, 1, &mut means).unwrap();
+        let mut dest = ImagesMut::packed(&view, 1, &mut means).unwrap();
         let page = Page {
             bytes: &pixels,
             frames: 1,
         };
-        raw.decode_pictures(page, 0..1, &mut dest, &mut Scratch::new())
+        raw.decode_images(page, 0..1, &mut dest, &mut Scratch::new())
             .unwrap();
         assert!(psnr(&decode_view(&file, &view), &means) > 30.0, "{scale:?}");
     }
@@ -288,7 +288,7 @@ fn a_scaled_picture_is_near_the_mean_of_the_whole_one() {
 
 #[test]
 fn rows_are_written_in_place_and_gaps_stay() {
-    let (frame, pixels) = (frame(9, 7, 3), picture(9, 7, 3, 5));
+    let (frame, pixels) = (frame(9, 7, 3), image(9, 7, 3, 5));
     let ty = frame.as_values().unwrap();
     let file = encode("jpeg", &frame, &pixels, 1).pages.remove(0).bytes;
     let packed = decode_file(&file, &frame).unwrap();
@@ -311,7 +311,7 @@ fn rows_are_written_in_place_and_gaps_stay() {
 #[test]
 fn a_carried_file_is_stored_unchanged_and_handed_out_again() {
     let frame = frame(16, 24, 3);
-    let file = encode("jpeg:q=80,sub=420", &frame, &picture(16, 24, 3, 1), 1)
+    let file = encode("jpeg:q=80,sub=420", &frame, &image(16, 24, 3, 1), 1)
         .pages
         .remove(0)
         .bytes;
@@ -329,8 +329,8 @@ fn a_carried_file_is_stored_unchanged_and_handed_out_again() {
 }
 
 #[test]
-fn a_carried_file_of_another_size_or_colour_is_refused_with_its_frame() {
-    let file = encode("jpeg", &frame(16, 24, 3), &picture(16, 24, 3, 1), 1)
+fn a_carried_file_of_another_size_or_channel_is_refused_with_its_frame() {
+    let file = encode("jpeg", &frame(16, 24, 3), &image(16, 24, 3, 1), 1)
         .pages
         .remove(0)
         .bytes;
@@ -371,7 +371,7 @@ fn pixels_and_files_are_not_mixed_up() {
 }
 
 #[test]
-fn a_picture_with_a_fourth_colour_is_referred_to_predict() {
+fn an_image_with_a_fourth_channel_is_referred_to_predict() {
     let error = codec("jpeg")
         .unwrap()
         .check(&frame(8, 8, 4))
@@ -383,7 +383,7 @@ fn a_picture_with_a_fourth_colour_is_referred_to_predict() {
 #[test]
 fn a_file_without_its_own_tables_does_not_borrow_the_last_ones() {
     let frame = frame(8, 8, 3);
-    let file = encode("jpeg", &frame, &picture(8, 8, 3, 2), 1)
+    let file = encode("jpeg", &frame, &image(8, 8, 3, 2), 1)
         .pages
         .remove(0)
         .bytes;
@@ -411,14 +411,12 @@ fn without_segments(file: &[u8], marker: u8) -> Vec<u8> {
 
 #[test]
 fn a_progressive_file_is_read() {
-    let (frame, pixels) = (frame(24, 40, 3), picture(24, 40, 3, 9));
+    let (frame, pixels) = (frame(24, 40, 3), image(24, 40, 3, 9));
     let mut compressor = Compressor::new().unwrap();
     compressor.make_progressive();
     let (mut work, how) = (Vec::new(), (95, Subsampling::S444));
-    let picture = super::picture(&frame).unwrap();
-    let file = compressor
-        .compress(&pixels, picture, how, &mut work)
-        .unwrap();
+    let image = super::image(&frame).unwrap();
+    let file = compressor.compress(&pixels, image, how, &mut work).unwrap();
     let baseline = encode("jpeg:q=95", &frame, &pixels, 1)
         .pages
         .remove(0)
@@ -461,7 +459,7 @@ fn a_file_of_very_many_scans_is_refused() {
 fn one_scratch_serves_good_and_bad_files_in_turn() {
     let frame = frame(16, 16, 3);
     let ty = frame.as_values().unwrap();
-    let file = encode("jpeg", &frame, &picture(16, 16, 3, 2), 1)
+    let file = encode("jpeg", &frame, &image(16, 16, 3, 2), 1)
         .pages
         .remove(0)
         .bytes;
@@ -483,8 +481,8 @@ fn one_scratch_serves_good_and_bad_files_in_turn() {
 #[test]
 fn flipping_any_bit_is_an_error_never_a_panic() {
     for (frame, pixels) in [
-        (frame(10, 12, 3), picture(10, 12, 3, 7)),
-        (frame(10, 12, 1), picture(10, 12, 1, 7)),
+        (frame(10, 12, 3), image(10, 12, 3, 7)),
+        (frame(10, 12, 1), image(10, 12, 1, 7)),
     ] {
         let spec = "jpeg:q=70,sub=420";
         assert_survives_damage(spec, &frame, &encode(spec, &frame, &pixels, 1));

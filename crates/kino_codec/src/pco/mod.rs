@@ -39,7 +39,7 @@ const DEFAULT_LEVEL: i32 = 8;
 /// One batch of the library: what it decodes at a time.
 const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// Each column costs a decoder some kilobytes, so a picture is not a vector.
+/// Each column costs a decoder some kilobytes, so an image is not a vector.
 const MAX_ELEMENTS: usize = 2048;
 
 /// The library takes no longer column.

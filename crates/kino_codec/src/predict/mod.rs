@@ -1,14 +1,14 @@
-//! `predict`: 8-bit pictures, lossless: colours minus green, values minus a guess, then zstd.
+//! `predict`: 8-bit images, lossless: channels minus green, values minus a guess, then zstd.
 //!
 //! ```text
 //! page = guess │ zstd frame, content size stated
 //!        u8      content = the remainder planes, each height × width bytes, row-major
-//!                1 colour: grey      3 colours: G, R−G, B−G      4 colours: G, R−G, B−G, A
+//!                1 channel: grey      3 channels: G, R−G, B−G      4 channels: G, R−G, B−G, A
 //! ```
 //!
 //! All differences are modulo 256. Neighbouring pixels are alike, so what is left after the guess is
 //! small, and zstd's entropy stage does the rest. Each frame uses the guess that makes it smallest.
-//! Planes, not pixels: colour remainders are smaller than those of green, and each plane's rows can be
+//! Planes, not pixels: channel remainders are smaller than those of green, and each plane's rows can be
 //! restored with vector instructions.
 
 mod guess;
@@ -19,15 +19,15 @@ use std::ops::Range;
 
 use crate::bound::Bound;
 use crate::codec::{
-    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, one_frame_per_page,
-    picture_row_stride,
+    Codec, Decoder, Encoded, EncodedPage, Page, Scope, check_range, image_row_stride,
+    one_frame_per_page,
 };
 use crate::error::{Result, corrupt};
 use crate::frame::FrameType;
 use crate::frames::{Frames, FramesMut};
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
-use crate::view::{PicturesMut, Scale};
+use crate::view::{ImagesMut, Scale};
 use crate::zstd_frame::{Effort, LEVELS, ZstdContexts, check_frame};
 
 pub(crate) use guess::Guess;
@@ -41,7 +41,7 @@ pub(crate) const DEFAULT_LEVEL: i32 = 3;
 /// Short repetitions among remainders are chance: left as they are, a page is smaller and decodes faster.
 pub(crate) const MIN_MATCH: u32 = 7;
 
-/// How many pixels of a picture the guess is chosen on.
+/// How many pixels of an image the guess is chosen on.
 pub(crate) const BAND_PIXELS: usize = 16 << 10;
 
 /// The `predict` codec.
@@ -62,8 +62,8 @@ impl Predict {
     }
 }
 
-/// The page of one packed picture by the guess that suits it.
-fn encode_picture(
+/// The page of one packed image by the guess that suits it.
+fn encode_image(
     effort: Effort,
     size: Size,
     pixels: &[u8],
@@ -89,7 +89,7 @@ fn encode_picture(
     encode_with(guess, effort, (size, pixels), scratch)
 }
 
-/// The page of one packed picture by this guess.
+/// The page of one packed image by this guess.
 fn encode_with(
     guess: Guess,
     effort: Effort,
@@ -143,7 +143,7 @@ impl Codec for Predict {
         let size = Size::new(NAME, frames.frame())?;
         let (_, bytes) = frames.as_values(NAME)?;
         for pixels in bytes.chunks_exact(size.bytes()) {
-            let bytes = encode_picture(self.effort, size, pixels, scratch)?;
+            let bytes = encode_image(self.effort, size, pixels, scratch)?;
             out.pages.push(EncodedPage { frames: 1, bytes });
         }
         Ok(())
@@ -165,7 +165,7 @@ struct PredictDecoder {
 }
 
 impl PredictDecoder {
-    /// Unpacks the remainders of the one picture of `page`.
+    /// Unpacks the remainders of the one image of `page`.
     fn open<'s>(
         &self,
         page: Page<'_>,
@@ -203,7 +203,7 @@ impl Decoder for PredictDecoder {
         let size = self.size;
         check_range(page, &range, dest.len())?;
         let row_bytes = size.width * size.channels;
-        let row_stride = picture_row_stride(dest, size.height, row_bytes)?;
+        let row_stride = image_row_stride(dest, size.height, row_bytes)?;
         check_one(page)?;
         if range.is_empty() {
             return Ok(());
@@ -218,11 +218,11 @@ impl Decoder for PredictDecoder {
         Ok(())
     }
 
-    fn decode_pictures(
+    fn decode_images(
         &self,
         page: Page<'_>,
         range: Range<usize>,
-        dest: &mut PicturesMut<'_>,
+        dest: &mut ImagesMut<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let size = self.size;
@@ -234,22 +234,22 @@ impl Decoder for PredictDecoder {
         }
         let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
         if dest.view().scale() != Scale::Full {
-            let picture = at_least(&mut scratch.picture, size.bytes());
-            for (y, row) in picture
+            let image = at_least(&mut scratch.image, size.bytes());
+            for (y, row) in image
                 .chunks_exact_mut(size.width * size.channels)
                 .enumerate()
             {
                 restore_row(guess, size, planes, y);
                 join_row(size, planes, y * size.width, row);
             }
-            dest.view().put(0, picture, dest);
+            dest.view().put(0, image, dest);
             return Ok(());
         }
         // Rows below the cut are not needed for those above.
         let crop = dest.view().crop();
         for y in 0..crop.top + crop.height {
             restore_row(guess, size, planes, y);
-            put_row(size, planes, y, (dest, 0), &mut scratch.picture);
+            put_row(size, planes, y, (dest, 0), &mut scratch.image);
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ mod tests {
     use crate::codec;
     use crate::frame::Dtype;
     use crate::testing::{
-        assert_same_as_raw, assert_same_views, assert_survives_damage, encode, picture,
+        assert_same_as_raw, assert_same_views, assert_survives_damage, encode, image,
     };
     use proptest::prelude::*;
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pictures_are_taken() {
+    fn only_images_are_taken() {
         let check = |dtype, shape: &[usize]| {
             codec("predict")
                 .unwrap()
@@ -296,16 +296,16 @@ mod tests {
     }
 
     #[test]
-    fn every_view_is_the_same_as_of_raw_pictures() {
+    fn every_view_is_the_same_as_of_raw_images() {
         for channels in [1, 3, 4] {
             let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
-            let bytes = picture(13, 37, channels, 5);
+            let bytes = image(13, 37, channels, 5);
             assert_same_views("predict", &frame, &bytes, 1);
         }
     }
 
     #[test]
-    fn a_flat_picture_is_a_few_bytes() {
+    fn a_flat_image_is_a_few_bytes() {
         let frame = FrameType::values(Dtype::U8, &[84, 84, 3]).unwrap();
         let encoded = encode("predict", &frame, &[77; 84 * 84 * 3], 1);
         assert!(encoded.pages[0].bytes.len() < 40);
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn flipping_any_bit_is_an_error_never_a_panic() {
         let frame = FrameType::values(Dtype::U8, &[9, 7, 3]).unwrap();
-        let encoded = encode("predict", &frame, &picture(9, 7, 3, 1), 1);
+        let encoded = encode("predict", &frame, &image(9, 7, 3, 1), 1);
         assert_survives_damage("predict", &frame, &encoded);
     }
 
@@ -343,7 +343,7 @@ mod tests {
             let frame = FrameType::values(Dtype::U8, shape).unwrap();
             let depth = shape.get(2).copied().unwrap_or(1);
             let bytes: Vec<u8> = (0..frames as u64)
-                .flat_map(|idx| picture(height, width, depth, seed ^ idx))
+                .flat_map(|idx| image(height, width, depth, seed ^ idx))
                 .collect();
             assert_same_as_raw(&format!("predict:level={level}"), &frame, &bytes, 1);
         }

@@ -1,13 +1,13 @@
-//! A picture as planes: green, red and blue minus green, alpha; split, restored row by row, and joined again.
+//! An image as planes: green, red and blue minus green, alpha; split, restored row by row, and joined again.
 
 use super::guess::Guess;
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::scratch::at_least;
 use crate::simd::vectorised;
-use crate::view::PicturesMut;
+use crate::view::ImagesMut;
 
-/// The size of a picture.
+/// The size of an image.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) height: usize,
@@ -27,7 +27,7 @@ impl Size {
             None => Err(CodecError::Unsuited {
                 codec,
                 frame: frame.to_string(),
-                what: "it stores 8-bit pictures of 1, 3 or 4 colours; use `zstd` or `pco`"
+                what: "it stores 8-bit images of 1, 3 or 4 channels; use `zstd` or `pco`"
                     .to_owned(),
             }),
         }
@@ -67,7 +67,7 @@ fn restore_row_of<const PLANES: usize>(guess: Guess, size: Size, planes: &mut [u
     guess.restore((y > 0).then_some(above), rows);
 }
 
-/// Writes each colour of packed `pixels` to a plane of its own, red and blue minus green.
+/// Writes each channel of packed `pixels` to a plane of its own, red and blue minus green.
 pub(crate) fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
     let (first, others) = planes.split_at_mut(pixels.len() / channels);
     if channels == 1 {
@@ -76,8 +76,8 @@ pub(crate) fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
     }
     let (second, others) = others.split_at_mut(first.len());
     let (third, fourth) = others.split_at_mut(first.len());
-    let colours = first.iter_mut().zip(second).zip(third);
-    for (pixel, ((g, r), b)) in pixels.chunks_exact(channels).zip(colours) {
+    let rgb = first.iter_mut().zip(second).zip(third);
+    for (pixel, ((g, r), b)) in pixels.chunks_exact(channels).zip(rgb) {
         *g = pixel[1];
         *r = pixel[0].wrapping_sub(pixel[1]);
         *b = pixel[2].wrapping_sub(pixel[1]);
@@ -95,11 +95,11 @@ pub(crate) fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) 
         1 => row.copy_from_slice(part(0)),
         3 => vectorised(
             #[inline(always)]
-            || join_colours([part(0), part(1), part(2)], row),
+            || join_channels([part(0), part(1), part(2)], row),
         ),
         _ => {
-            let colours = part(0).iter().zip(part(1)).zip(part(2)).zip(part(3));
-            for (pixel, (((g, r), b), alpha)) in row.as_chunks_mut::<4>().0.iter_mut().zip(colours)
+            let channels = part(0).iter().zip(part(1)).zip(part(2)).zip(part(3));
+            for (pixel, (((g, r), b), alpha)) in row.as_chunks_mut::<4>().0.iter_mut().zip(channels)
             {
                 *pixel = [r.wrapping_add(*g), *g, b.wrapping_add(*g), *alpha];
             }
@@ -107,12 +107,12 @@ pub(crate) fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) 
     }
 }
 
-/// Pixels that are joined at a time: whole vector registers of every colour.
+/// Pixels that are joined at a time: whole vector registers of every channel.
 const BLOCK: usize = 16;
 
 /// Writes green, and red and blue minus green, as pixels.
 #[inline(always)]
-fn join_colours([greens, reds, blues]: [&[u8]; 3], row: &mut [u8]) {
+fn join_channels([greens, reds, blues]: [&[u8]; 3], row: &mut [u8]) {
     let (pixels, pixels_rest) = row.as_chunks_mut::<{ 3 * BLOCK }>();
     let (g, g_rest) = greens.as_chunks::<BLOCK>();
     let (r, r_rest) = reds.as_chunks::<BLOCK>();
@@ -122,20 +122,20 @@ fn join_colours([greens, reds, blues]: [&[u8]; 3], row: &mut [u8]) {
         let b: [u8; BLOCK] = std::array::from_fn(|idx| b[idx].wrapping_add(g[idx]));
         *pixels = std::array::from_fn(|idx| [r[idx / 3], g[idx / 3], b[idx / 3]][idx % 3]);
     }
-    let colours = g_rest.iter().zip(r_rest).zip(b_rest);
-    for (pixel, ((g, r), b)) in pixels_rest.as_chunks_mut::<3>().0.iter_mut().zip(colours) {
+    let channels = g_rest.iter().zip(r_rest).zip(b_rest);
+    for (pixel, ((g, r), b)) in pixels_rest.as_chunks_mut::<3>().0.iter_mut().zip(channels) {
         *pixel = [r.wrapping_add(*g), *g, b.wrapping_add(*g)];
     }
 }
 
-/// Puts row `y` of a picture into place `idx` of `dest`, cut and laid out as its view says but not scaled.
+/// Puts row `y` of an image into place `idx` of `dest`, cut and laid out as its view says but not scaled.
 ///
 /// Rows that the view does not show are left out. `row` is room for pixels.
 pub(crate) fn put_row(
     size: Size,
     planes: &[u8],
     y: usize,
-    (dest, idx): (&mut PicturesMut<'_>, usize),
+    (dest, idx): (&mut ImagesMut<'_>, usize),
     row: &mut Vec<u8>,
 ) {
     let crop = dest.view().crop();
@@ -160,14 +160,14 @@ pub(crate) fn put_row(
     }
 }
 
-/// Refuses a destination whose pictures are of another size.
-pub(crate) fn check_view(size: Size, dest: &PicturesMut<'_>) -> Result<()> {
+/// Refuses a destination whose images are of another size.
+pub(crate) fn check_view(size: Size, dest: &ImagesMut<'_>) -> Result<()> {
     let stored = (size.height, size.width, size.channels);
     if dest.view().stored_size() == stored && dest.view().ty().dtype() == Dtype::U8 {
         return Ok(());
     }
     Err(buffer(format!(
-        "a view of {} does not fit pictures of {stored:?}",
+        "a view of {} does not fit images of {stored:?}",
         dest.view().ty()
     )))
 }

@@ -1,4 +1,4 @@
-//! From columns to classes, from classes to pages. How each column is stored is decided in plan.rs.
+//! From columns to classes, from classes to pages. How each column is stored is decided in layout.rs.
 
 use std::ops::Range;
 
@@ -12,6 +12,7 @@ use crate::frame::ValueType;
 
 use super::bits::put_varint;
 use super::class::ClassNumbers;
+use super::column_layout::ColumnLayout;
 use super::cost::Histogram;
 use super::fit::{Fit, best_predictor};
 use super::gates::Gates;
@@ -19,7 +20,6 @@ use super::group::{Seen, group};
 use super::layout::{Column, Layout, Start, Stored};
 use super::map::Map;
 use super::page::{Exception, put_exceptions};
-use super::plan::Plan;
 use super::predictor::Predictor;
 use super::value::Value;
 
@@ -47,23 +47,23 @@ impl Run<'_> {
     /// Encodes the run into `out`, whose numbers are `T`.
     pub(super) fn encode<T: Value>(&self, out: &mut Encoded) -> Result<()> {
         let values = self.columns();
-        let plans = self.plans::<T>(&values);
-        let exceptions = self.exceptions(&values, &plans);
+        let layouts = self.layouts::<T>(&values);
+        let exceptions = self.exceptions(&values, &layouts);
         drop(values);
-        self.write(self.store(plans, 1.0), &exceptions, out)
+        self.write(self.store(layouts, 1.0), &exceptions, out)
     }
 
     /// How each column is stored.
-    pub(super) fn plans<T: Value>(&self, values: &[Vec<T>]) -> Vec<Plan<T>> {
+    pub(super) fn layouts<T: Value>(&self, values: &[Vec<T>]) -> Vec<ColumnLayout<T>> {
         let mut protected = vec![false; self.frames];
         for range in self.protected {
             protected[range.clone()].fill(true);
         }
-        let mut plans = self.plan(values, &protected);
+        let mut layouts = self.layout(values, &protected);
         for first in self.quats {
-            self.plan_quat(*first, values, &protected, &mut plans);
+            self.plan_quat(*first, values, &protected, &mut layouts);
         }
-        plans
+        layouts
     }
 
     /// The values of every element.
@@ -90,16 +90,16 @@ impl Run<'_> {
     }
 
     /// Finds gates, predictors and classes of a run that stands for one `times` as long.
-    pub(super) fn store<T: Value>(&self, plans: Vec<Plan<T>>, times: f64) -> Columns<T> {
-        let columns: Vec<&[i64]> = plans.iter().map(Plan::numbers).collect();
+    pub(super) fn store<T: Value>(&self, layouts: Vec<ColumnLayout<T>>, times: f64) -> Columns<T> {
+        let columns: Vec<&[i64]> = layouts.iter().map(ColumnLayout::numbers).collect();
         let gates = Gates::find(&columns, self.page_frames);
-        let mut columns = Vec::with_capacity(plans.len());
+        let mut columns = Vec::with_capacity(layouts.len());
         let mut streams: Vec<Stream> = Vec::new();
-        for (element, plan) in plans.into_iter().enumerate() {
-            columns.push(match plan {
-                Plan::Constant(value, _) => Column::Constant(value),
-                Plan::Copy(from) => Column::Copy(from),
-                Plan::Fit(fit) => {
+        for (element, layout) in layouts.into_iter().enumerate() {
+            columns.push(match layout {
+                ColumnLayout::Constant(value, _) => Column::Constant(value),
+                ColumnLayout::Copy(from) => Column::Copy(from),
+                ColumnLayout::Fit(fit) => {
                     streams.push(self.stream(fit, gates.of[element], &gates));
                     // The class is not known yet.
                     Column::Stored(streams[streams.len() - 1].stored)

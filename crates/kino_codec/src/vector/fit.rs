@@ -16,7 +16,7 @@ const EXCEPTION_BITS: usize = 24;
 
 /// How a column may be stored.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wish<'a> {
+pub(super) struct Target<'a> {
     /// How far a value may move.
     pub(super) eps: f64,
     /// Whether each frame must come back bit for bit; frames beyond its end need not.
@@ -47,7 +47,7 @@ pub(super) enum Rounding {
 /// A way to make numbers of a column.
 pub(super) type Candidate = (Map, Rounding);
 
-impl Wish<'_> {
+impl Target<'_> {
     /// Whether `decoded` may stand for the value of `frame`.
     pub(super) fn allows<T: Value>(&self, frame: usize, value: T, decoded: T) -> bool {
         self.allows_bits(value, decoded)
@@ -243,8 +243,8 @@ fn start_bits(predictor: Predictor, pages: &[&[i64]]) -> f64 {
 mod tests {
     use super::*;
 
-    fn wish(eps: f64) -> Wish<'static> {
-        Wish {
+    fn target(eps: f64) -> Target<'static> {
+        Target {
             eps,
             protected: &[],
             page_frames: 256,
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn what_lies_on_no_grid_is_an_exception_and_disturbs_nobody() {
         let values = [f64::NAN, 0.5, 0.25, f64::INFINITY, -0.0, 1.0];
-        let fit = wish(0.0).fit(Map::Over(4.0), &values);
+        let fit = target(0.0).fit(Map::Over(4.0), &values);
         assert_eq!(fit.exceptions, [0, 3, 4]);
         assert_eq!(fit.numbers, [2, 2, 1, 1, 1, 4]);
     }
@@ -263,8 +263,8 @@ mod tests {
     fn a_bound_is_kept_in_the_type_s_own_arithmetic() {
         let values: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.003).sin()).collect();
         for eps in [1e-7, 1e-6, 1e-3] {
-            let wish = wish(eps);
-            let fit = wish.best(&values, &[]);
+            let target = target(eps);
+            let fit = target.best(&values, &[]);
             assert!(fit.exceptions.len() < 50, "{eps} {}", fit.exceptions.len());
             for (frame, value) in values.iter().enumerate() {
                 let decoded: f32 = fit.map.value(fit.numbers[frame]);
@@ -278,11 +278,11 @@ mod tests {
     fn protected_frames_are_exact_or_exceptions() {
         let values: Vec<f64> = (0..100).map(|i| (f64::from(i) * 0.1).sin()).collect();
         let protected: Vec<bool> = (0..100).map(|i| (20..30).contains(&i)).collect();
-        let wish = Wish {
+        let target = Target {
             protected: &protected,
-            ..wish(0.01)
+            ..target(0.01)
         };
-        let fit = wish.fit(Map::Times(0.02), &values);
+        let fit = target.fit(Map::Times(0.02), &values);
         assert_eq!(fit.exceptions, (20..30).collect::<Vec<_>>());
     }
 
@@ -291,18 +291,18 @@ mod tests {
         let values: Vec<f64> = (0..900)
             .map(|i| -((f64::from(i % 7) - 3.0) * 0.01))
             .collect();
-        let fit = wish(0.0).best(&values, &[]);
+        let fit = target(0.0).best(&values, &[]);
         assert_eq!(
             (fit.map, fit.exceptions.len()),
             (Map::OverTwoZeros(100.0), 0)
         );
-        assert!(wish(0.004).best(&values, &[]).exceptions.is_empty());
+        assert!(target(0.004).best(&values, &[]).exceptions.is_empty());
     }
 
     #[test]
     fn whole_numbers_move_by_whole_numbers() {
         let values: Vec<i32> = (0..1000).map(|i| i * i % 977).collect();
-        let fit = wish(2.5).best(&values, &[]);
+        let fit = target(2.5).best(&values, &[]);
         assert_eq!(fit.map, Map::Affine { step: 5, offset: 0 });
         let worst = values
             .iter()

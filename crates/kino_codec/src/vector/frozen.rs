@@ -22,13 +22,13 @@ use crate::frames::Frames;
 use crate::pco_table::{Escapes, Numbers, Table, put_page};
 
 use super::bits::put_varint;
+use super::column_layout::ColumnLayout;
 use super::encode::{Columns, Run, put_header};
 use super::fit::Rounding;
 use super::gates::Gates;
 use super::layout::{Column, Layout, Start, Stored};
 use super::map::Map;
 use super::page::{Exception, put_exceptions};
-use super::plan::Plan;
 use super::quat::normalised;
 use super::value::Value;
 use super::{NAME, check_page};
@@ -57,15 +57,15 @@ impl Run<'_> {
     /// Decides by this run how to store one of `run_frames` frames.
     pub(super) fn learn<T: Value>(&self, run_frames: usize) -> Result<Frozen<T>> {
         let values = self.columns::<T>();
-        let plans = self.plans(&values);
+        let layouts = self.layouts(&values);
         drop(values);
-        let rounding = |plan: &Plan<T>| match plan {
-            Plan::Fit(fit) => fit.rounding,
+        let rounding = |layout: &ColumnLayout<T>| match layout {
+            ColumnLayout::Fit(fit) => fit.rounding,
             _ => Rounding::Nearest,
         };
-        let roundings = plans.iter().map(rounding).collect();
+        let roundings = layouts.iter().map(rounding).collect();
         let times = run_frames as f64 / self.frames as f64;
-        let mut columns = self.store(plans, times.max(1.0));
+        let mut columns = self.store(layouts, times.max(1.0));
         for column in &mut columns.layout.columns {
             if let Column::Stored(stored) = column {
                 stored.starts = stored.starts.map(widened);
@@ -200,9 +200,9 @@ impl<T: Value> Frozen<T> {
         let values = run.columns::<T>();
         let mut numbers: Vec<Vec<i64>> = vec![Vec::new(); values.len()];
         for (element, stored) in self.stored() {
-            let wish = run.wish(element, &protected);
+            let target = run.target(element, &protected);
             let candidate = (stored.map, self.roundings[element]);
-            numbers[element] = wish.fit_as(candidate, &values[element]).numbers;
+            numbers[element] = target.fit_as(candidate, &values[element]).numbers;
         }
         let gates = self.gates(&numbers, run.frames);
         let kept = self.keep(&mut numbers, &gates);
@@ -280,7 +280,7 @@ impl<T: Value> Frozen<T> {
         let plain = |element: usize, frame: usize| self.decoded(numbers, element, frame);
         let mut exceptions = Vec::new();
         for (element, column) in values.iter().enumerate() {
-            let wish = run.wish(element, protected);
+            let target = run.target(element, protected);
             let quat = self
                 .quats
                 .iter()
@@ -296,7 +296,7 @@ impl<T: Value> Frozen<T> {
                     let quat = [0, 1, 2, 3].map(|idx| plain(first + idx, frame));
                     normalised(quat).is_some() || normalised(from).is_none()
                 });
-                if !whole || !wish.allows(frame, *value, decoded) {
+                if !whole || !target.allows(frame, *value, decoded) {
                     exceptions.push(Exception {
                         position: element * run.frames + frame,
                         correction: value.ordered().wrapping_sub(decoded.ordered()),

@@ -140,7 +140,7 @@ impl<T: Value> Layout<T> {
         let mut step = || -> Result<f64> {
             let step = take_varint(bytes)?;
             let step = usize::try_from(step).ok().and_then(|idx| steps.get(idx));
-            // Any other could make a NaN, whose bits depend on the processor.
+            // Any other could make a NaN, whose bits depend on the CPU.
             let is_step = |step: &f64| step.is_finite() && *step != 0.0;
             step.copied()
                 .filter(is_step)

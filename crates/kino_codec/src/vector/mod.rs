@@ -15,6 +15,7 @@
 
 mod bits;
 mod class;
+mod column_layout;
 mod columns;
 mod cost;
 mod decode;
@@ -27,7 +28,6 @@ mod group;
 mod layout;
 mod map;
 mod page;
-mod plan;
 mod predictor;
 mod quat;
 mod value;
@@ -60,7 +60,7 @@ const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// A reader keeps a column of a page in memory.
 const MAX_PAGE_FRAMES: usize = 1 << 16;
 
-/// A picture is not a vector.
+/// An image is not a vector.
 const MAX_ELEMENTS: usize = 2048;
 
 /// The library takes no longer column.

@@ -53,11 +53,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_codec_and_none_that_cannot_store_it() {
-        let picture = FrameType::values(Dtype::U8, &[8, 8, 3]).unwrap();
+        let image = FrameType::values(Dtype::U8, &[8, 8, 3]).unwrap();
         let large = FrameType::values(Dtype::F32, &[64, 64]).unwrap();
         let depth = FrameType::values(Dtype::U16, &[8, 8]).unwrap();
         for (kind, frame, first) in [
-            (Kind::Image, &picture, "predict"),
+            (Kind::Image, &image, "predict"),
             (Kind::Vector, &large, "zstd:level=3,shuffle=4"),
             (Kind::Text, &FrameType::Text, "text"),
         ] {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use kino_codec::{Codec, CodecError, Encoded, FrameData, Frames, Scratch};
 
-use crate::compare::{Deviation, psnr_db};
+use crate::compare::{Distortion, psnr_db};
 use crate::error::{Result, codec_at};
 
 use super::reader::Reader;
@@ -117,7 +117,7 @@ fn raw_bytes(frames: &Frames<'_>) -> usize {
 }
 
 /// The ratio of frames of bytes; other numbers have no peak that is known.
-fn psnr_of(frames: &Frames<'_>, error: Deviation) -> Option<f64> {
+fn psnr_of(frames: &Frames<'_>, error: Distortion) -> Option<f64> {
     let ty = frames.frame().as_values()?;
     let is_bytes = ty.dtype() == kino_codec::Dtype::U8;
     let values = frames.len() * ty.elements();
@@ -210,12 +210,12 @@ mod tests {
         assert!(error.to_string().contains("text"), "{error}");
 
         let frame = FrameType::values(Dtype::U8, &[16, 16, 3]).unwrap();
-        let picture = vec![7; 768];
-        let pictures = Frames::values(&frame, &picture).unwrap();
+        let image = vec![7; 768];
+        let images = Frames::values(&frame, &image).unwrap();
         let jpeg = kino_codec::codec("jpeg:q=90").unwrap();
         let mut encoded = Encoded::default();
         let (page, scratch) = (NonZeroUsize::MIN, &mut Scratch::new());
-        jpeg.encode(&pictures, page, &mut encoded, scratch).unwrap();
+        jpeg.encode(&images, page, &mut encoded, scratch).unwrap();
         let page = Page {
             bytes: &encoded.pages[0].bytes,
             frames: 1,

@@ -8,7 +8,7 @@ use kino_codec::{
     ValueType,
 };
 
-use crate::compare::{Comparison, Deviation, broken};
+use crate::compare::{Comparison, Distortion, broken};
 
 use super::measure::best_of;
 
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         &self,
         codec: &dyn Codec,
         frames: &Frames<'_>,
-    ) -> Result<Deviation, CodecError> {
+    ) -> Result<Distortion, CodecError> {
         match (frames.data(), self.frame.as_values()) {
             (FrameData::Bytes(texts), None) => {
                 let same = self
@@ -143,24 +143,24 @@ impl<'a> Reader<'a> {
                     .map(String::as_bytes)
                     .eq(texts.iter().copied());
                 match same {
-                    true => Ok(Deviation::default()),
+                    true => Ok(Distortion::default()),
                     false => Err(broken(codec, "text did not come back as it was".to_owned())),
                 }
             }
             (FrameData::Bytes(files), Some(_)) => {
                 let mut files = files.iter().enumerate();
                 match files.all(|(idx, file)| self.bitstream(idx) == Some(*file)) {
-                    true => Ok(Deviation::default()),
+                    true => Ok(Distortion::default()),
                     false => Err(broken(
                         codec,
                         "a file did not come back as it was".to_owned(),
                     )),
                 }
             }
-            (FrameData::Values(_), None) => Ok(Deviation::default()),
+            (FrameData::Values(_), None) => Ok(Distortion::default()),
             (FrameData::Values(original), Some(ty)) => {
                 let comparison = Comparison::new(codec, ty, &[]);
-                let mut all = Deviation::default();
+                let mut all = Distortion::default();
                 for pair in self.starts.windows(2) {
                     let part = pair[0] * ty.frame_bytes()..pair[1] * ty.frame_bytes();
                     let (a, b) = (&original[part.clone()], &self.values[part]);

@@ -20,7 +20,7 @@ pub struct CostSample {
     pub frame: FrameType,
     /// Packed numbers; empty for byte strings.
     pub values: Vec<u8>,
-    /// Byte strings: texts, or pictures that are bitstreams already. Empty for packed numbers.
+    /// Byte strings: texts, or images that are bitstreams already. Empty for packed numbers.
     pub strings: Vec<Vec<u8>>,
 }
 
@@ -44,7 +44,7 @@ impl CostSample {
         numbers.max(self.strings.len())
     }
 
-    /// Whether the frames are pictures that are bitstreams already, to be carried as they are.
+    /// Whether the frames are images that are bitstreams already, to be carried as they are.
     pub fn is_carried(&self) -> bool {
         self.frame.as_values().is_some() && !self.strings.is_empty()
     }
@@ -102,7 +102,7 @@ impl CostSample {
         Ok(sample)
     }
 
-    /// A stream of each kind, made up: pictures of two sizes, joints, distances, language.
+    /// A stream of each kind, made up: images of two sizes, joints, distances, language.
     pub fn built_in() -> Result<Vec<Self>> {
         let made = |error| codec_at("a made-up sample")(error);
         let numbers = |name: &str, kind: Kind, ty: (Dtype, &[usize]), values: Vec<u8>| {
@@ -121,13 +121,13 @@ impl CostSample {
                 "camera 84×84",
                 Kind::Image,
                 (Dtype::U8, &[84, 84, 3]),
-                pictures(64, 84, 84),
+                images(64, 84, 84),
             )?,
             numbers(
                 "camera 480×640",
                 Kind::Image,
                 (Dtype::U8, &[480, 640, 3]),
-                pictures(8, 480, 640),
+                images(8, 480, 640),
             )?,
             numbers(
                 "depth 480×640",
@@ -171,7 +171,7 @@ fn joints(frames: u32) -> Vec<u8> {
 }
 
 /// A still room with something round that moves through it, and the noise of a sensor.
-fn pictures(frames: u32, height: u32, width: u32) -> Vec<u8> {
+fn images(frames: u32, height: u32, width: u32) -> Vec<u8> {
     let mut noise = noise();
     let mut all = Vec::new();
     for frame in 0..frames {
@@ -184,9 +184,9 @@ fn pictures(frames: u32, height: u32, width: u32) -> Vec<u8> {
             let inside = dy.hypot(dx) < f64::from(height) / 6.0;
             let wall =
                 90.0 + 60.0 * (f64::from(x) / 37.0).sin() + 40.0 * (f64::from(y) / 23.0).cos();
-            for colour in 0..3 {
+            for channel in 0..3 {
                 let value = if inside {
-                    200.0 - 50.0 * f64::from(colour)
+                    200.0 - 50.0 * f64::from(channel)
                 } else {
                     wall
                 };

@@ -44,7 +44,7 @@ const VECTOR: &str = "vector";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// JPEG quality for pictures that no rule matches; lossless if absent.
+    /// JPEG quality for images that no rule matches; lossless if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u8>,
     /// The rules; the first that matches decides.
@@ -115,7 +115,7 @@ impl Plan {
         Self::default()
     }
 
-    /// Pictures as JPEG of this quality (1 to 100) at full colour resolution, everything else lossless.
+    /// Images as JPEG of this quality (1 to 100) at full channel resolution, everything else lossless.
     pub fn quality(quality: u8) -> Self {
         Self {
             quality: Some(quality),
@@ -214,7 +214,7 @@ impl Plan {
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
         if !protect.is_empty() && codec.bound() == Bound::Unbounded {
             return Err(invalid(format!(
-                "{}: `{spec}` cannot protect frames; use a codec with a bound, for pictures `psnr(42)`",
+                "{}: `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`",
                 place()
             )));
         }
@@ -355,7 +355,7 @@ impl Rule {
             (Some(text), _) => Ok(Some(with_parameter(text, &parameter))),
             (None, Some(name)) => Ok(Some(with_parameter(name, &parameter))),
             (None, None) => Err(format!(
-                "no codec of the kind `{}` is bounded by `{key}`; vectors and depth take abs(…), pictures psnr(…)",
+                "no codec of the kind `{}` is bounded by `{key}`; vectors and depth take abs(…), images psnr(…)",
                 kind.name()
             )),
         }

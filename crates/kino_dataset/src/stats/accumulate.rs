@@ -3,7 +3,7 @@
 //! ```text
 //! frames, channels = 3     r g b r g b r g b …     (little-endian, packed)
 //!   8-bit                  one histogram of 256 counts per channel
-//!   16-bit pictures        one histogram of 65,536 counts per channel
+//!   16-bit images        one histogram of 65,536 counts per channel
 //!   other                  gather r r r … as f64, then per block: count, mean, M2, min, max  → Chan's merge
 //!                                                              all values                    → Summary
 //! ```

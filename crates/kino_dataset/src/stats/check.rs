@@ -4,7 +4,7 @@
 //! min ≤ q01 ≤ q10 ≤ q50 ≤ q90 ≤ q99 ≤ max      min ≤ mean ≤ max      0 ≤ std ≤ (max − min) / 2
 //! ```
 //!
-//! All but the extremes are rounded, so they may miss a bound by [`ROUNDING`] of the largest number. A mean, a deviation or a
+//! All but the extremes are rounded, so they may miss a bound by [`ROUNDING`] of the largest number. A mean, a distortion or a
 //! quantile may be missing where sums leave the range of `f64`.
 
 use super::quantiles::NAMED;

@@ -1,4 +1,4 @@
-//! 16-bit pictures (depth): 65,536 counts per channel, because sorting every pixel is ten times as slow.
+//! 16-bit images (depth): 65,536 counts per channel, because sorting every pixel is ten times as slow.
 //!
 //! ```text
 //! counts[bits of the value] per channel      512 KiB each, so vectors with many channels do without

@@ -8,13 +8,13 @@
 //!  "sketch": {"points": [[…], …]}}
 //! ```
 //!
-//! One number per channel: a colour of a picture, an element of a vector. NaN and infinities are counted and
+//! One number per channel: a channel of an image, an element of a vector. NaN and infinities are counted and
 //! left out. A channel without a finite value has `null` in the JSON and NaN in Rust. 64-bit integers beyond
 //! 2^53 are rounded to the nearest `f64` first.
 //!
 //! How exact: of 8-bit streams everything, always, merges included (the sketch is the histogram). Of others
 //! count, min and max are exact and mean and std are to rounding, merges included. Their quantiles are numpy's
-//! for 16-bit pictures and while a channel has at most 16,384 values, then within a stated rank error (see
+//! for 16-bit images and while a channel has at most 16,384 values, then within a stated rank error (see
 //! `quantiles`); but the JSON keeps at most 33 points per channel, so quantiles after merging two `StreamStats`
 //! (an append) are an interpolation, in our tests within 0.11 % of rank.
 
@@ -82,11 +82,11 @@ pub enum Sketch {
 /// How many channels the statistics of such a stream have; flat element `e` of a frame is in channel
 /// `e % channels`.
 ///
-/// Pictures have one per colour (the last of three dimensions; one without), vectors one per element, or a
+/// Images have one per channel (the last of three dimensions; one without), vectors one per element, or a
 /// single one above 4096 elements.
-pub(crate) fn channels_of(kind_is_picture: bool, ty: &ValueType) -> usize {
-    let channels = match (kind_is_picture, ty.shape()) {
-        (true, [_, _, .., colours]) if ty.shape().len() >= 3 => *colours,
+pub(crate) fn channels_of(kind_is_image: bool, ty: &ValueType) -> usize {
+    let channels = match (kind_is_image, ty.shape()) {
+        (true, [_, _, .., channels]) if ty.shape().len() >= 3 => *channels,
         (true, _) => 1,
         (false, _) => ty.elements(),
     };

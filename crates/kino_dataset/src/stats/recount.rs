@@ -22,7 +22,7 @@ pub(crate) struct Recount {
 
 #[derive(Debug)]
 enum Values {
-    /// Pictures of bytes, which are most of all values.
+    /// Images of bytes, which are most of all values.
     Bytes(Histogram),
     Wide(Vec<Moments>),
 }

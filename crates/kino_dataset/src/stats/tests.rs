@@ -303,7 +303,7 @@ fn streams_that_differ_do_not_merge() {
 }
 
 #[test]
-fn channels_are_colours_or_elements() {
+fn channels_are_channels_or_elements() {
     assert_eq!(channels_of(true, &ty(Dtype::U8, &[480, 640, 3])), 3);
     assert_eq!(channels_of(true, &ty(Dtype::U16, &[480, 640])), 1);
     assert_eq!(channels_of(false, &ty(Dtype::F32, &[7])), 7);
@@ -333,7 +333,7 @@ fn lanes_count_as_the_simple_loop_does() {
 }
 
 #[test]
-fn pictures_of_16_bits_are_exact() {
+fn images_of_16_bits_are_exact() {
     let mut random = Random(5);
     for dtype in [Dtype::U16, Dtype::I16, Dtype::F16] {
         let pixels: Vec<[u8; 2]> = (0..3 * 64 * 64 * 2)
@@ -458,11 +458,11 @@ fn add_speed() {
         ("joints", Dtype::F32, &[8], false),
         ("double joints", Dtype::F64, &[7], false),
     ];
-    for (name, dtype, shape, picture) in shapes {
+    for (name, dtype, shape, image) in shapes {
         let ty = ty(dtype, shape);
         for (what, bytes) in [("noise", &noise), ("flat", &flat)] {
-            let mut part = StatsPart::new(&ty, channels_of(picture, &ty));
-            let block = ty.frame_bytes() * if picture { 1 } else { 128 };
+            let mut part = StatsPart::new(&ty, channels_of(image, &ty));
+            let block = ty.frame_bytes() * if image { 1 } else { 128 };
             let mut best = f64::MAX;
             for _ in 0..20 {
                 let start = Instant::now();

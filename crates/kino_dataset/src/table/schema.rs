@@ -130,7 +130,7 @@ pub(super) fn to_parquet(fields: &[Field]) -> Result<TypePtr> {
         .map_err(|error| invalid(format!("episode table schema: {error}")))
 }
 
-/// The columns of a file's schema; every deviation from what `to_parquet` makes is damage.
+/// The columns of a file's schema; every distortion from what `to_parquet` makes is damage.
 pub(super) fn from_parquet(root: &Type) -> Result<Vec<Field>> {
     let columns = root.get_fields();
     let user = columns.iter().skip(BUILT_IN.len()).map(|column| {

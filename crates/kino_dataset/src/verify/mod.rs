@@ -5,7 +5,7 @@
 //! table        every row against the index of its episode                                        rows.rs
 //! manifest     every stream against the sum of these indices                                     tally.rs
 //! statistics   counts against the indices; all but quantiles against the frames, if decoded      stats.rs
-//! frames       decoded, with [`Depth::Decode`]                                                   frames.rs
+//! frames       decoded, with [`Level::Decode`]                                                   frames.rs
 //! ```
 //!
 //! Hashes come first because they are fast and cover every byte: a shard whose BLAKE3 matches the
@@ -36,7 +36,7 @@ const PIECE_BYTES: u64 = 8 << 20;
 
 /// How much is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Depth {
+pub enum Level {
     /// Every byte against its hash; manifest, table and counts of the statistics against the shards.
     Bytes,
     /// Also every frame, by decoding it, and the statistics against the frames.
@@ -71,18 +71,18 @@ pub struct Verified {
 ///
 /// A manifest or table that cannot be read is an error, since nothing can be checked without it; anything else
 /// that is wrong is listed in the result.
-pub fn verify(path: &Path, depth: Depth, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
+pub fn verify(path: &Path, level: Level, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
     let mut on = |done: u64, total: u64| {
         progress(done, total);
         ControlFlow::Continue(())
     };
-    Ok(verify_while(path, depth, &mut on)?.unwrap_or_default())
+    Ok(verify_while(path, level, &mut on)?.unwrap_or_default())
 }
 
 /// As [`verify`]; `None` if `progress` broke it off.
 pub fn verify_while(
     path: &Path,
-    depth: Depth,
+    level: Level,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Verified>> {
     let dataset = Dataset::open(path)?;
@@ -94,9 +94,9 @@ pub fn verify_while(
         dataset: &dataset,
         progress,
         done: 0,
-        total: match depth {
-            Depth::Bytes => shard_bytes,
-            Depth::Decode => shard_bytes.saturating_mul(2),
+        total: match level {
+            Level::Bytes => shard_bytes,
+            Level::Decode => shard_bytes.saturating_mul(2),
         },
         is_stopped: false,
     };
@@ -119,7 +119,7 @@ pub fn verify_while(
             check.counts(tally, stats);
         }
     }
-    if depth == Depth::Decode {
+    if level == Level::Decode {
         check.frames(tally.as_ref().zip(stats.as_ref()));
     }
     Ok((!check.is_stopped).then_some(check.found))

@@ -14,8 +14,8 @@ impl StreamTally {
     pub(super) fn counted(&self) -> Option<(ValueType, usize)> {
         let frame = self.schema.frame_type().ok()?;
         let ty = frame.as_values().filter(|ty| ty.frame_bytes() > 0)?;
-        let is_picture = matches!(self.schema.kind, Kind::Image | Kind::Depth);
-        let channels = channels_of(is_picture, ty);
+        let is_image = matches!(self.schema.kind, Kind::Image | Kind::Depth);
+        let channels = channels_of(is_image, ty);
         (self.own_frames > 0).then(|| (ty.clone(), channels))
     }
 

@@ -7,7 +7,7 @@ use kino_codec::{Dtype, FrameType};
 use kino_format::Kind;
 use proptest::prelude::*;
 
-use super::{Depth, verify, verify_while};
+use super::{Level, verify, verify_while};
 use crate::dataset::{Dataset, read_head};
 use crate::error::ErrorKind;
 use crate::hash::Hash;
@@ -18,7 +18,7 @@ use crate::stats::StreamStats;
 use crate::store::{FileKind, Store, version_key};
 use crate::stream_info::{SharedFrames, StreamInfo, Times};
 use crate::table::{EpisodeRow, write_table};
-use crate::window::{CountSource, Request, Windows};
+use crate::window::{CountSource, Request, Samples};
 use crate::writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};
 
 fn info(name: &str, frames: u64, dtype: Dtype, shape: &[usize]) -> StreamInfo {
@@ -56,7 +56,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Two episodes with shared frames, a lossy stream with an event, text, pictures and times of their own.
+/// Two episodes with shared frames, a lossy stream with an event, text, images and times of their own.
 fn write(path: &Path, start: Start, ids: [&str; 2]) {
     let plan = r#"
         [[stream]]
@@ -172,8 +172,8 @@ fn forge(path: &Path, lie: impl FnOnce(&mut Forged)) {
 }
 
 /// What is wrong with a dataset, in words; nothing if nothing is.
-fn found(path: &Path, depth: Depth) -> String {
-    match verify(path, depth, &mut |_, _| {}) {
+fn found(path: &Path, level: Level) -> String {
+    match verify(path, level, &mut |_, _| {}) {
         Err(error) => error.to_string(),
         Ok(found) => found
             .damage
@@ -323,12 +323,12 @@ fn a_lie_with_right_hashes_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lies.kino");
     write(&path, Start::New, ["a", "b"]);
-    assert_eq!(found(&path, Depth::Decode), "");
+    assert_eq!(found(&path, Level::Decode), "");
     forge(&path, |_| {});
-    assert_eq!(found(&path, Depth::Decode), "", "the forger is honest here");
+    assert_eq!(found(&path, Level::Decode), "", "the forger is honest here");
     for (idx, (says, lie)) in LIES.iter().enumerate() {
         forge(&path, lie);
-        let found = found(&path, Depth::Bytes);
+        let found = found(&path, Level::Bytes);
         assert!(found.contains(says), "lie {idx} ({says}): {found:?}");
         let versions = path.join("versions");
         for entry in std::fs::read_dir(versions).unwrap() {
@@ -377,7 +377,7 @@ fn statistics_are_compared_with_the_frames_when_these_are_decoded() {
     write(&path, Start::New, ["a", "b"]);
     for (idx, (says, lie)) in ABOUT_FRAMES.iter().enumerate() {
         forge(&path, lie);
-        let found = found(&path, Depth::Decode);
+        let found = found(&path, Level::Decode);
         assert!(found.contains(says), "lie {idx}: {found:?}");
     }
 }
@@ -389,7 +389,7 @@ fn a_check_can_be_broken_off() {
     write(&path, Start::New, ["a", "b"]);
     for most in 0..4 {
         let mut told = 0;
-        let stopped = verify_while(&path, Depth::Decode, &mut |_, _| {
+        let stopped = verify_while(&path, Level::Decode, &mut |_, _| {
             told += 1;
             match told > most {
                 true => std::ops::ControlFlow::Break(()),
@@ -433,7 +433,7 @@ fn episodes_of_two_types_are_found_though_every_shard_is_right() {
         stream.stored_values += 8;
         stream.bytes += other.manifest.streams[0].bytes;
     });
-    let found = found(&one, Depth::Decode);
+    let found = found(&one, Level::Decode);
     assert!(
         found.contains("it is vector float64[2] in episode `two` and vector float32[2] in others"),
         "{found}"
@@ -455,13 +455,13 @@ fn episodes_of_two_types_are_found_though_every_shard_is_right() {
 }
 
 /// An open dataset with windows of one stream, counted by the table.
-fn windows_of(path: &Path, stream: &str) -> Windows {
+fn windows_of(path: &Path, stream: &str) -> Samples {
     let json = format!(
         r#"{{"anchor": {{"stream": "{stream}"}}, "windows": [{{"stream": "{stream}", "at": {{"steps": [0]}}}}]}}"#
     );
     let dataset = Dataset::open(path).unwrap();
     let request = Request::from_json(&json).unwrap();
-    let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+    let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
     assert_eq!(windows.source(), CountSource::Table);
     windows
 }
@@ -537,6 +537,6 @@ proptest! {
             }
             writer.commit("").unwrap();
         }
-        prop_assert_eq!(found(&path, Depth::Decode), "");
+        prop_assert_eq!(found(&path, Level::Decode), "");
     }
 }

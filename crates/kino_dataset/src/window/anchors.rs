@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use kino_format::{Clock, RegularClock};
 
-use super::plan::Out;
+use super::frames::Out;
 use super::request::{At, Pad, Request, Window};
 use super::timeline::{Cursor, Found, SAME_INSTANT_NS, Side, Timeline};
 

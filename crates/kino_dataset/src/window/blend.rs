@@ -114,7 +114,7 @@ fn blend_as<const N: usize>(
     }
 }
 
-/// The same NaN on every machine: processors disagree about the sign of one that they make of infinities.
+/// The same NaN on every machine: cpus disagree about the sign of one that they make of infinities.
 fn one_nan(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }

@@ -9,7 +9,7 @@ use kino_format::Clock;
 
 use super::anchors::{self, Anchors, Samples, Track, find, moments, rate_anchors, step_in, target};
 use super::bound::{Bound, BoundStream};
-use super::plan::{NO_FRAME, Out, SamplePlan, WindowPlan};
+use super::frames::{NO_FRAME, Out, SampleFrames, WindowFrames};
 use super::request::{Anchor, At, Pad, Window};
 use super::timeline::{Side, Timeline};
 use crate::dataset::Dataset;
@@ -19,7 +19,7 @@ use crate::stream::Stream;
 
 /// The windows of one episode, ready to be planned and read.
 #[derive(Debug)]
-pub struct EpisodeWindows {
+pub struct EpisodeSamples {
     bound: Arc<Bound>,
     episode: Episode,
     /// As `Bound::streams`.
@@ -30,7 +30,7 @@ pub struct EpisodeWindows {
     samples: Samples,
 }
 
-impl EpisodeWindows {
+impl EpisodeSamples {
     pub(super) fn open(bound: Arc<Bound>, dataset: &Dataset, row: usize) -> Result<Self> {
         let opened = Opened::new(&bound, dataset, row)?;
         let anchors = opened.read_anchors()?;
@@ -86,7 +86,7 @@ impl EpisodeWindows {
     }
 
     /// Plans one sample into `out`, whose buffers are used again: no allocation after the first call.
-    pub fn plan(&self, sample: u32, out: &mut SamplePlan) -> Result<()> {
+    pub fn plan(&self, sample: u32, out: &mut SampleFrames) -> Result<()> {
         let Some(anchor) = self.samples.get(sample) else {
             return Err(invalid(format!(
                 "episode `{}` has {} samples, not {sample}",
@@ -98,7 +98,8 @@ impl EpisodeWindows {
         out.anchor = anchor;
         out.time_ns = self.anchors.time_ns(anchor);
         let windows = &self.bound.request.windows;
-        out.windows.resize_with(windows.len(), WindowPlan::default);
+        out.windows
+            .resize_with(windows.len(), WindowFrames::default);
         for ((window, track), plan) in windows.iter().zip(&self.tracks).zip(&mut out.windows) {
             plan.clear();
             match track {
@@ -118,7 +119,13 @@ impl EpisodeWindows {
         Ok(())
     }
 
-    fn plan_times(&self, window: &Window, timeline: &Timeline, anchor: u32, plan: &mut WindowPlan) {
+    fn plan_times(
+        &self,
+        window: &Window,
+        timeline: &Timeline,
+        anchor: u32,
+        plan: &mut WindowFrames,
+    ) {
         let blends = window.resolve.blends();
         let mut cursor = None;
         for moment in moments(&window.at) {
@@ -137,7 +144,7 @@ impl EpisodeWindows {
 }
 
 /// Steps on the anchors' own clock.
-fn plan_numbers(window: &Window, frames: u32, anchor: u32, plan: &mut WindowPlan) {
+fn plan_numbers(window: &Window, frames: u32, anchor: u32, plan: &mut WindowFrames) {
     let At::Steps(steps) = &window.at else { return };
     for &step in steps {
         let (frame, state, pad) = match step_in(frames, anchor, step) {
@@ -149,7 +156,7 @@ fn plan_numbers(window: &Window, frames: u32, anchor: u32, plan: &mut WindowPlan
     }
 }
 
-/// The number of samples of an episode and the decoded bytes of its wished streams; reads no more than that needs.
+/// The number of samples of an episode and the decoded bytes of its requested streams; reads no more than that needs.
 pub(super) fn survey(bound: &Bound, dataset: &Dataset, row: usize) -> Result<(u32, u64)> {
     let opened = Opened::new(bound, dataset, row)?;
     let dropping = bound.request.windows.iter().enumerate();
@@ -165,10 +172,10 @@ pub(super) fn survey(bound: &Bound, dataset: &Dataset, row: usize) -> Result<(u3
         _ => opened.read_anchors()?,
     };
     let samples = anchors::samples(&bound.request, &anchors, &tracks);
-    let mut wished: Vec<usize> = bound.stream_of.clone();
-    wished.sort_unstable();
-    wished.dedup();
-    let bytes = wished.iter().map(|&idx| opened.streams[idx].raw_bytes());
+    let mut requested: Vec<usize> = bound.stream_of.clone();
+    requested.sort_unstable();
+    requested.dedup();
+    let bytes = requested.iter().map(|&idx| opened.streams[idx].raw_bytes());
     Ok((samples.len(), bytes.fold(0, u64::saturating_add)))
 }
 
@@ -268,7 +275,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Windows and batches are laid out by the manifest's type: frames of another would be other numbers there.
+/// Samples and batches are laid out by the manifest's type: frames of another would be other numbers there.
 fn check_type(dataset: &Dataset, opened: &Stream, bound: &BoundStream) -> Result<()> {
     if *opened.frame_type() == bound.frame {
         return Ok(());

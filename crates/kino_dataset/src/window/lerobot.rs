@@ -17,7 +17,7 @@ use crate::error::{Result, invalid};
 pub struct LeRobot {
     /// The stream whose frames are the items.
     pub anchor: String,
-    /// Every wished stream, in the order of the fields.
+    /// Every requested stream, in the order of the fields.
     pub keys: Vec<String>,
     /// Seconds around the item, by stream.
     pub delta_timestamps: Vec<(String, Vec<f64>)>,

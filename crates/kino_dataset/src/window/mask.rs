@@ -12,7 +12,7 @@
 //!
 //! Where no window reaches ahead, those of the anchor stream take the place of the ones that do.
 
-use super::plan::Out;
+use super::frames::Out;
 use super::request::{Anchor, MaskDialect, Request, Stack, Window};
 use crate::error::{Result, invalid};
 

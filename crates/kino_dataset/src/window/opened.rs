@@ -5,12 +5,12 @@
 //! ```
 //!
 //! Opening reads an episode's index and makes its decoders; that costs more than many a sample. Whoever plans far ahead keeps
-//! its own, see [`Windows::episode`](super::windows::Windows::episode).
+//! its own, see [`Samples::episode`](super::samples::Samples::episode).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::episode::EpisodeWindows;
+use super::episode::EpisodeSamples;
 use crate::error::Result;
 
 /// How many are kept. An index takes some kilobytes, in long episodes of many cameras a hundred.
@@ -24,7 +24,7 @@ pub(super) struct OpenedEpisodes {
 
 #[derive(Debug, Default)]
 struct Kept {
-    open: HashMap<usize, Arc<EpisodeWindows>>,
+    open: HashMap<usize, Arc<EpisodeSamples>>,
     age: VecDeque<usize>,
 }
 
@@ -33,8 +33,8 @@ impl OpenedEpisodes {
     pub(super) fn get(
         &self,
         position: usize,
-        open: impl FnOnce() -> Result<EpisodeWindows>,
-    ) -> Result<Arc<EpisodeWindows>> {
+        open: impl FnOnce() -> Result<EpisodeSamples>,
+    ) -> Result<Arc<EpisodeSamples>> {
         let kept = self
             .lock()
             .and_then(|kept| kept.open.get(&position).cloned());
@@ -61,7 +61,7 @@ impl OpenedEpisodes {
 }
 
 impl Kept {
-    fn put(&mut self, position: usize, opened: &Arc<EpisodeWindows>) {
+    fn put(&mut self, position: usize, opened: &Arc<EpisodeSamples>) {
         if self.open.insert(position, Arc::clone(opened)).is_some() {
             return;
         }

@@ -6,11 +6,11 @@
 use kino_codec::{Dtype, FrameType, Scratch, ValueType};
 
 use super::blend::{Blend, blend};
-use super::episode::EpisodeWindows;
+use super::episode::EpisodeSamples;
+use super::frames::{NO_FRAME, SampleFrames, WindowFrames};
 use super::mask::MaskArray;
-use super::plan::{NO_FRAME, SamplePlan, WindowPlan};
 use super::request::{Stack, Window};
-use super::windows::Windows;
+use super::samples::Samples;
 use crate::error::{DatasetError, Result, invalid};
 use crate::stream::Stream;
 
@@ -50,20 +50,20 @@ pub enum Array {
     },
 }
 
-impl Windows {
-    /// Reads sample `index`; opens its episode unless it was opened a short while ago, see [`EpisodeWindows::read`].
+impl Samples {
+    /// Reads sample `index`; opens its episode unless it was opened a short while ago, see [`EpisodeSamples::read`].
     pub fn read(&self, index: u64) -> Result<Sample> {
         let located = self.locate(index)?;
         let episode = self.opened(located.position)?;
-        let mut plan = SamplePlan::default();
+        let mut plan = SampleFrames::default();
         episode.plan(located.sample, &mut plan)?;
         episode.read(&plan)
     }
 }
 
-impl EpisodeWindows {
+impl EpisodeSamples {
     /// Reads what a plan of this episode names.
-    pub fn read(&self, plan: &SamplePlan) -> Result<Sample> {
+    pub fn read(&self, plan: &SampleFrames) -> Result<Sample> {
         let bound = self.bound();
         let mut fields = Vec::with_capacity(plan.windows.len());
         for (idx, (window, planned)) in bound.request.windows.iter().zip(&plan.windows).enumerate()
@@ -86,7 +86,7 @@ impl EpisodeWindows {
     }
 }
 
-fn read_window(stream: &Stream, window: &Window, plan: &WindowPlan) -> Result<Array> {
+fn read_window(stream: &Stream, window: &Window, plan: &WindowFrames) -> Result<Array> {
     let mut shape = match window.stack {
         Stack::Stacked => vec![plan.frames.len()],
         Stack::Single => Vec::new(),
@@ -113,7 +113,7 @@ fn read_values(
     stream: &Stream,
     ty: &ValueType,
     window: &Window,
-    plan: &WindowPlan,
+    plan: &WindowFrames,
 ) -> Result<Vec<u8>> {
     let size = ty.frame_bytes();
     let mut out = zeros(window, plan.frames.len(), size)?;

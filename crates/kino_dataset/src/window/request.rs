@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::words;
+use super::json;
 use crate::error::{Result, invalid};
 
 /// No request has more windows than this.
@@ -70,7 +70,7 @@ pub struct Rate {
 
 /// The frames of one stream around an anchor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(from = "words::WindowWords")]
+#[serde(from = "json::WindowJson")]
 pub struct Window {
     /// Its name in the sample; the stream's name unless said.
     pub key: String,

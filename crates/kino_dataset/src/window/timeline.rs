@@ -19,7 +19,7 @@
 
 use kino_format::Clock;
 
-use super::plan::Out;
+use super::frames::Out;
 use super::request::{Pad, Resolve, Window};
 
 /// Two times at most this far apart are one instant.

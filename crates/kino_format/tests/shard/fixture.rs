@@ -102,7 +102,7 @@ pub(crate) fn shard_bytes() -> Vec<u8> {
     out
 }
 
-/// Writes an episode with `frames` frames at 20 Hz and about half as many pictures.
+/// Writes an episode with `frames` frames at 20 Hz and about half as many images.
 pub(crate) fn episode(
     writer: &mut ShardWriter,
     schema: &Schema,
@@ -118,23 +118,23 @@ pub(crate) fn episode(
         }
         Ok::<_, kino_format::FormatError>((pages.first().copied().unwrap_or(0), pages.len() as u32))
     };
-    let pictures = frames / 2 + 1;
+    let images = frames / 2 + 1;
     let (attributes, _) = lay(0..1, 1, 21)?;
     let (times_shared, _) = lay(0..1, 1, 5)?;
-    let times = lay(0..pictures, 2, 8)?;
+    let times = lay(0..images, 2, 8)?;
     let actions = lay(0..frames, 3, 8)?;
     let joints = lay(0..frames, 4, 8)?;
     let next = lay(frames - 1..frames, 4, 8)?;
     let (camera_shared, _) = lay(0..1, 1, 11)?;
-    let camera = lay(0..pictures, 1, 6)?;
-    let grip = lay(0..pictures, 256, 1)?;
+    let camera = lay(0..images, 1, 6)?;
+    let grip = lay(0..images, 256, 1)?;
     let task = lay(0..1, 1, 13)?;
     let clocks = [
         regular(1_000, frames),
         ClockRecord {
             start_ns: -5,
-            end_ns: if pictures > 1 { 70 } else { -5 },
-            frames: pictures,
+            end_ns: if images > 1 { 70 } else { -5 },
+            frames: images,
             first_page: times.0,
             page_count: times.1,
             shared_page: times_shared,

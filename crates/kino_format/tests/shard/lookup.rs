@@ -87,7 +87,7 @@ proptest! {
         base_pages in proptest::collection::vec(1_u32..9, 0..12),
         own_pages in proptest::collection::vec(1_u32..9, 0..12),
         (base_first, own_start) in (any::<Index>(), any::<Index>()),
-        wishes in proptest::collection::vec((0_u32..120, 0_u32..120), 1..20),
+        requests in proptest::collection::vec((0_u32..120, 0_u32..120), 1..20),
     ) {
         let base_frames: u32 = base_pages.iter().sum();
         let base_first = base_first.index(base_frames as usize + 1) as u32;
@@ -96,7 +96,7 @@ proptest! {
         let (bytes, naive) = (layout.shard(), layout.naive());
         let shard = open(&bytes).unwrap();
         let index = index(&shard, &bytes, 0).unwrap();
-        for (start, end) in wishes {
+        for (start, end) in requests {
             let found: Vec<_> = index
                 .segments(1, start..end)
                 .flat_map(|segment| index.pages_of(&segment).collect::<Vec<_>>())
@@ -121,7 +121,7 @@ fn the_times_of_an_explicit_clock_are_all_of_its_pages() {
     let index = index(&shard, &bytes, 0).unwrap();
     let slices: Vec<_> = index.pages_of_clock(1).collect();
     let ranges: Vec<_> = slices.iter().map(|slice| slice.range.clone()).collect();
-    assert_eq!(ranges, [0..2, 0..2], "four pictures, two times a page");
+    assert_eq!(ranges, [0..2, 0..2], "four images, two times a page");
     assert!(slices.iter().all(|slice| slice.frames == 2));
     assert_eq!(index.pages_of_clock(0).count(), 0);
     assert_eq!(index.pages_of_clock(3).count(), 0);

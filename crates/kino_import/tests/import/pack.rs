@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use kino_dataset::{Dataset, Depth, Start, verify};
+use kino_dataset::{Dataset, Level, Start, verify};
 use kino_import::{
     FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Packed, Progress, Source, open,
     pack,
@@ -84,7 +84,7 @@ fn a_robomimic_file_comes_back_bit_for_bit() {
     let dataset = Dataset::open(&target).unwrap();
     assert_same(source.as_ref(), &dataset);
     assert!(
-        verify(&target, Depth::Decode, &mut |_, _| {})
+        verify(&target, Level::Decode, &mut |_, _| {})
             .unwrap()
             .damage
             .is_empty()

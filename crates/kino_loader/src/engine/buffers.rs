@@ -24,7 +24,7 @@ const ALIGN: usize = 64;
 /// Memory comes in pages, so that it can be pinned for copies to a device.
 #[repr(align(4096))]
 #[derive(Clone, Copy)]
-struct MemoryPage(
+struct OsPage(
     #[expect(dead_code, reason = "bytes are reached by the pointer to the first")] [u8; 4096],
 );
 
@@ -92,7 +92,7 @@ impl Shelf {
         drop(free);
         let mut fresh = Vec::new();
         fresh.try_reserve_exact(pages).ok()?;
-        fresh.resize(pages, MemoryPage([0; 4096]));
+        fresh.resize(pages, OsPage([0; 4096]));
         let memory = Memory { pages: fresh };
         self.bytes.fetch_add(memory.bytes(), Ordering::Relaxed);
         Some(memory)
@@ -126,12 +126,12 @@ impl Shelf {
 
 struct Memory {
     /// A vector and not a box: moving a box would end the life of pointers into it.
-    pages: Vec<MemoryPage>,
+    pages: Vec<OsPage>,
 }
 
 impl Memory {
     fn bytes(&self) -> usize {
-        self.pages.len() * size_of::<MemoryPage>()
+        self.pages.len() * size_of::<OsPage>()
     }
 }
 

@@ -1,10 +1,10 @@
 //! What a loader is asked for is looked at before a thread starts: afterwards nobody is there to be told.
 
 use kino_codec::FrameType;
-use kino_dataset::Windows;
+use kino_dataset::Samples;
 
 use super::cpu::CpuShare;
-use super::{LoaderOptions, Pictures};
+use super::{ImageOptions, LoaderOptions};
 use crate::error::{Result, invalid};
 use crate::order::Order;
 
@@ -38,11 +38,11 @@ pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {
 
 /// Refuses windows that do not belong to the order's sources, or differ in what a batch has to hold alike.
 ///
-/// Recordings of different sizes go into one batch if their pictures are resized or cropped to one.
+/// Recordings of different sizes go into one batch if their images are resized or cropped to one.
 pub(super) fn check_windows(
     order: &Order,
-    windows: &[Vec<Windows>],
-    pictures: &Pictures,
+    windows: &[Vec<Samples>],
+    images: &ImageOptions,
 ) -> Result<()> {
     let sources = order.sources();
     if sources.len() != windows.len() {
@@ -70,14 +70,14 @@ pub(super) fn check_windows(
     }
     let mut all = windows.iter().flatten();
     match all.next() {
-        Some(first) => all.try_for_each(|other| check_alike(first, other, pictures)),
+        Some(first) => all.try_for_each(|other| check_alike(first, other, images)),
         None => Err(invalid("a loader of no windows")),
     }
 }
 
 /// Samples of both go into one batch.
-fn check_alike(first: &Windows, other: &Windows, pictures: &Pictures) -> Result<()> {
-    let (ours, theirs) = (describe(first, pictures)?, describe(other, pictures)?);
+fn check_alike(first: &Samples, other: &Samples, images: &ImageOptions) -> Result<()> {
+    let (ours, theirs) = (describe(first, images)?, describe(other, images)?);
     let longest = ours.len().max(theirs.len());
     for idx in 0..longest {
         let (ours, theirs) = (ours.get(idx), theirs.get(idx));
@@ -96,11 +96,11 @@ fn check_alike(first: &Windows, other: &Windows, pictures: &Pictures) -> Result<
 }
 
 /// What a sample holds, array by array.
-fn describe(windows: &Windows, pictures: &Pictures) -> Result<Vec<String>> {
+fn describe(windows: &Samples, images: &ImageOptions) -> Result<Vec<String>> {
     let asked = windows.request().windows.iter().enumerate();
     let arrays = asked.map(|(idx, window)| {
         let ty = match windows.frame_type(idx) {
-            Some(FrameType::Values(ty)) => pictures.form(&window.key, ty)?.ty.to_string(),
+            Some(FrameType::Values(ty)) => images.form(&window.key, ty)?.ty.to_string(),
             _ => "text".to_owned(),
         };
         let steps = window

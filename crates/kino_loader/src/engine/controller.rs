@@ -155,10 +155,10 @@ impl Controller {
     }
 
     fn look(&mut self) {
-        let wished = wished(&self.made, median(&self.steps));
-        if wished >= self.depth {
+        let requested = requested(&self.made, median(&self.steps));
+        if requested >= self.depth {
             self.calm = 0;
-            self.choose(wished);
+            self.choose(requested);
         } else {
             self.calm += 1;
             if self.calm >= CALM {
@@ -168,12 +168,12 @@ impl Controller {
         }
     }
 
-    fn choose(&mut self, wished: usize) {
+    fn choose(&mut self, requested: usize) {
         let fit = usize::try_from(self.limit_bytes / self.batch_bytes.max(1)).unwrap_or(MOST);
         let depth = if self.fixed {
             self.depth
         } else {
-            wished.min(fit).clamp(LEAST, MOST)
+            requested.min(fit).clamp(LEAST, MOST)
         };
         if depth != self.depth || self.changes.is_empty() {
             self.depth = depth;
@@ -186,7 +186,7 @@ impl Controller {
 }
 
 /// The depth at which a loop with this step would not have waited for any of the batches that were made.
-fn wished(made: &VecDeque<f64>, step: f64) -> usize {
+fn requested(made: &VecDeque<f64>, step: f64) -> usize {
     if made.is_empty() || mean(made) >= step {
         return START;
     }
@@ -411,8 +411,8 @@ mod tests {
                 run(&mut fixed, &calm, step).waits.iter().any(|&wait| wait > 1e-9)
             };
             let least = (1..=MOST + LEAST).find(|&depth| !waits(depth)).unwrap();
-            let wished = wished(&made, step);
-            prop_assert!(wished >= least && wished <= least + 1, "{wished} {least}");
+            let requested = requested(&made, step);
+            prop_assert!(requested >= least && requested <= least + 1, "{requested} {least}");
         }
     }
 }

@@ -1,27 +1,27 @@
 //! From a decoded frame to its place in the batch: as it is, or turned into what a network takes.
 //!
 //! ```text
-//! picture  RGBRGB…  ──cut──▶ some rows and columns ──layout──▶ Hwc RGBRGB…  or  Chw RRR…GGG…BBB…
+//! image  RGBRGB…  ──cut──▶ some rows and columns ──layout──▶ Hwc RGBRGB…  or  Chw RRR…GGG…BBB…
 //!          0 … 255  ──number──▶ uint8, or (v / 255 − offset) / scale as float32, float16, bfloat16
 //! numbers  x        ──────────▶ as they are, or (x − offset) / scale as float32
 //! ```
 //!
 //! All happens in the one pass that copies the frame.
 //!
-//! Pictures become floats as torchvision's `ToTensor` and `Normalize` do it, to the bit: v / 255, minus the offset, divided by the
+//! Images become floats as torchvision's `ToTensor` and `Normalize` do it, to the bit: v / 255, minus the offset, divided by the
 //! scale, each step in float32. Half precisions are that float32, rounded once more to the nearest, ties to even. The slow
-//! algorithm is one number at a time. Here a block of pixels is sorted by colour, computed and written, each in a loop that the
-//! compiler vectorises. That takes a quarter of the time of a table with the 256 floats of each colour where there is AVX2, and
-//! longer than it where there is not; `measure_pictures` times both.
+//! algorithm is one number at a time. Here a block of pixels is sorted by channel, computed and written, each in a loop that the
+//! compiler vectorises. That takes a quarter of the time of a table with the 256 floats of each channel where there is AVX2, and
+//! longer than it where there is not; `measure_images` times both.
 //!
 //! Other numbers are few: they are computed in f64 and rounded once.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
-use kino_codec::{Dtype, Layout, PicturesMut, ValueType, View};
+use kino_codec::{Dtype, ImagesMut, Layout, ValueType, View};
 
 use super::fields::ArrayType;
-use super::reduce::{Size, picture_size};
+use super::resize::{Size, image_size};
 
 /// Pixels, or numbers, that are computed at once: their floats stay in the first cache.
 const BLOCK: usize = 64;
@@ -31,29 +31,29 @@ const BLOCK: usize = 64;
 pub(crate) enum Convert {
     /// As they are.
     Copy,
-    /// Another order of colours.
+    /// Another order of channels.
     Chw { view: View },
-    /// Pictures as floats.
+    /// Images as floats.
     Floats(Floats),
     /// Other numbers, as float32.
     Elements(Elements),
 }
 
-/// Pictures as floats.
+/// Images as floats.
 #[derive(Debug, Clone)]
 pub(crate) struct Floats {
     layout: Layout,
     number: FloatNumber,
-    colours: usize,
-    /// Pixels of the picture in the batch.
+    channels: usize,
+    /// Pixels of the image in the batch.
     pixels: usize,
-    /// Offset and scale of each number of a block in the order in which they are computed: per colour, again and again
-    /// (by pixel), or a block of each colour (by colour).
+    /// Offset and scale of each number of a block in the order in which they are computed: per channel, again and again
+    /// (by pixel), or a block of each channel (by channel).
     offset: Vec<f32>,
     scale: Vec<f32>,
 }
 
-/// What floats a picture becomes.
+/// What floats an image becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FloatNumber {
     F32,
@@ -61,7 +61,7 @@ pub(crate) enum FloatNumber {
     Bf16,
 }
 
-/// Numbers that are no picture, shifted and scaled one by one.
+/// Numbers that are no image, shifted and scaled one by one.
 #[derive(Debug, Clone)]
 pub(crate) struct Elements {
     dtype: Dtype,
@@ -69,21 +69,21 @@ pub(crate) struct Elements {
     scale: Vec<f64>,
 }
 
-/// The part of a picture that goes into the batch.
+/// The part of an image that goes into the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) top: usize,
     pub(crate) left: usize,
     pub(crate) size: Size,
-    /// Columns of the whole picture.
+    /// Columns of the whole image.
     pub(crate) columns: usize,
-    pub(crate) colours: usize,
+    pub(crate) channels: usize,
 }
 
 impl Part {
     /// Bytes that it takes.
     pub(crate) fn bytes(self) -> usize {
-        self.size.height * self.size.width * self.colours
+        self.size.height * self.size.width * self.channels
     }
 }
 
@@ -106,9 +106,9 @@ impl<'f> Rows<'f> {
                 count: 1,
             },
             Some(part) => Self {
-                bytes: &frame[(part.top * part.columns + part.left) * part.colours..],
-                len: part.size.width * part.colours,
-                stride: part.columns * part.colours,
+                bytes: &frame[(part.top * part.columns + part.left) * part.channels..],
+                len: part.size.width * part.channels,
+                stride: part.columns * part.channels,
                 count: part.size.height,
             },
         }
@@ -121,12 +121,12 @@ impl<'f> Rows<'f> {
 }
 
 impl Convert {
-    /// Another order of colours; `has_rows` if only a part of each picture is taken, row by row.
+    /// Another order of channels; `has_rows` if only a part of each image is taken, row by row.
     pub(crate) fn chw(ty: &ValueType, has_rows: bool) -> Self {
-        let shape = match (picture_size(ty), has_rows) {
-            (Some((size, colours)), true) => [size.height, size.width, colours],
-            // All pixels as one row of a picture, which is the fastest to sort.
-            (Some((size, colours)), false) => [1, size.height * size.width, colours],
+        let shape = match (image_size(ty), has_rows) {
+            (Some((size, channels)), true) => [size.height, size.width, channels],
+            // All pixels as one row of an image, which is the fastest to sort.
+            (Some((size, channels)), false) => [1, size.height * size.width, channels],
             (None, _) => return Self::Copy,
         };
         let view = ValueType::new(Dtype::U8, &shape).and_then(|ty| View::new(&ty));
@@ -154,13 +154,13 @@ impl Convert {
 
     /// The shape of a frame that comes out of one of this shape.
     pub(crate) fn shape(&self, shape: &[usize]) -> Vec<usize> {
-        let is_by_colour = match self {
+        let is_by_channel = match self {
             Self::Chw { .. } => true,
             Self::Floats(floats) => floats.layout == Layout::Chw,
             Self::Copy | Self::Elements(_) => false,
         };
         match *shape {
-            [height, width, colours] if is_by_colour => vec![colours, height, width],
+            [height, width, channels] if is_by_channel => vec![channels, height, width],
             _ => shape.to_vec(),
         }
     }
@@ -181,11 +181,11 @@ impl Convert {
                 }
             }
             Self::Chw { view } => {
-                let picture = PicturesMut::packed(view, 1, place);
-                debug_assert!(picture.is_ok(), "the place of one frame");
-                if let Ok(mut picture) = picture {
+                let image = ImagesMut::packed(view, 1, place);
+                debug_assert!(image.is_ok(), "the place of one frame");
+                if let Ok(mut image) = image {
                     for (y, row) in rows.iter().enumerate() {
-                        picture.put_row(0, y, row);
+                        image.put_row(0, y, row);
                     }
                 }
             }
@@ -200,10 +200,10 @@ impl Convert {
 }
 
 impl Floats {
-    /// Pictures of a size as floats; offset and scale are per colour, of values from 0 to 1.
+    /// Images of a size as floats; offset and scale are per channel, of values from 0 to 1.
     pub(crate) fn new(
         (layout, number): (Layout, FloatNumber),
-        (size, colours): (Size, usize),
+        (size, channels): (Size, usize),
         (offset, scale): (&[f32], &[f32]),
     ) -> Self {
         let repeat = |each: &[f32]| -> Vec<f32> {
@@ -215,7 +215,7 @@ impl Floats {
         Self {
             layout,
             number,
-            colours,
+            channels,
             pixels: size.height * size.width,
             offset: repeat(offset),
             scale: repeat(scale),
@@ -224,16 +224,16 @@ impl Floats {
 
     #[inline(always)]
     fn put(&self, rows: Rows<'_>, place: &mut [u8]) {
-        let row_pixels = rows.len / self.colours.max(1);
+        let row_pixels = rows.len / self.channels.max(1);
         let number_bytes = self.number.size();
         for (y, row) in rows.iter().enumerate() {
             let at = y * row_pixels;
             match self.layout {
                 Layout::Hwc => {
-                    let at = at * self.colours * number_bytes;
+                    let at = at * self.channels * number_bytes;
                     self.by_pixel(row, &mut place[at..][..row.len() * number_bytes]);
                 }
-                Layout::Chw => self.by_colour(row, at, place),
+                Layout::Chw => self.by_channel(row, at, place),
             }
         }
     }
@@ -252,42 +252,42 @@ impl Floats {
     }
 
     #[inline(always)]
-    fn by_colour(&self, row: &[u8], at: usize, place: &mut [u8]) {
+    fn by_channel(&self, row: &[u8], at: usize, place: &mut [u8]) {
         let size = self.number.size();
         let mut sorted = [[0; BLOCK]; 3];
-        for (idx, block) in row.chunks(BLOCK * self.colours).enumerate() {
-            let pixels = block.len() / self.colours;
+        for (idx, block) in row.chunks(BLOCK * self.channels).enumerate() {
+            let pixels = block.len() / self.channels;
             let at = at + idx * BLOCK;
-            if self.colours == 3 {
+            if self.channels == 3 {
                 // All three in one loop, which becomes a few shuffles.
                 let [r, g, b] = &mut sorted;
-                let colours = r.iter_mut().zip(g).zip(b);
-                for (pixel, ((r, g), b)) in block.as_chunks::<3>().0.iter().zip(colours) {
+                let channels = r.iter_mut().zip(g).zip(b);
+                for (pixel, ((r, g), b)) in block.as_chunks::<3>().0.iter().zip(channels) {
                     [*r, *g, *b] = *pixel;
                 }
             }
-            for colour in 0..self.colours {
-                let values = if self.colours == 3 {
-                    &sorted[colour][..pixels]
+            for channel in 0..self.channels {
+                let values = if self.channels == 3 {
+                    &sorted[channel][..pixels]
                 } else {
-                    let pixels_of = block.chunks_exact(self.colours);
+                    let pixels_of = block.chunks_exact(self.channels);
                     for (value, pixel) in sorted[0].iter_mut().zip(pixels_of) {
-                        *value = pixel[colour];
+                        *value = pixel[channel];
                     }
                     &sorted[0][..pixels]
                 };
                 let numbers = (
-                    &self.offset[colour * BLOCK..][..BLOCK],
-                    &self.scale[colour * BLOCK..][..BLOCK],
+                    &self.offset[channel * BLOCK..][..BLOCK],
+                    &self.scale[channel * BLOCK..][..BLOCK],
                 );
-                let place = &mut place[(colour * self.pixels + at) * size..][..pixels * size];
+                let place = &mut place[(channel * self.pixels + at) * size..][..pixels * size];
                 self.number.compute(values, numbers, place);
             }
         }
     }
 }
 
-/// Floats on their way, compiled for the processor that runs. A closure would do but for the function around it, which may be
+/// Floats on their way, compiled for the CPU that runs. A closure would do but for the function around it, which may be
 /// compiled for the oldest one.
 struct PutFloats<'p> {
     floats: &'p Floats,
@@ -330,7 +330,7 @@ impl FloatNumber {
             }
             Self::F16 => {
                 let mut halves = [f16::ZERO; BLOCK];
-                // The processor's own instruction where it has one.
+                // The CPU's own instruction where it has one.
                 halves[..floats.len()].convert_from_f32_slice(floats);
                 let places = place.as_chunks_mut::<2>().0;
                 for (place, half) in places.iter_mut().zip(halves) {

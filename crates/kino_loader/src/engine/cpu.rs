@@ -1,7 +1,7 @@
-//! The processor's share: how many threads a loader may have, and how long they may run.
+//! The CPU's share: how many threads a loader may have, and how long they may run.
 //!
 //! ```text
-//! credit ▲  ╱╲    ╱╲      comes with time, `cores` seconds per second; goes with the processor time of threads
+//! credit ▲  ╱╲    ╱╲      comes with time, `cores` seconds per second; goes with the CPU time of threads
 //!        │ ╱  ╲  ╱  ╲
 //!      0 └╱────╲╱────╲──▶ below it a thread rests before its next task
 //! ```
@@ -73,7 +73,7 @@ impl Limit {
         })
     }
 
-    /// Counts processor time; how long to rest before the next task.
+    /// Counts CPU time; how long to rest before the next task.
     fn spend(&self, used: Duration) -> Duration {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         credit.spend(self.started.elapsed(), used)
@@ -115,7 +115,7 @@ impl<'l> Account<'l> {
     }
 }
 
-/// Processor time of the calling thread.
+/// CPU time of the calling thread.
 #[cfg(unix)]
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -123,7 +123,7 @@ fn thread_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Where nobody counts a thread's processor time: the time that it had, which is at least as much.
+/// Where nobody counts a thread's CPU time: the time that it had, which is at least as much.
 #[cfg(not(unix))]
 fn thread_time() -> Duration {
     thread_local! {

@@ -1,36 +1,36 @@
 //! Episodes that were opened: their indices and clocks are read once, as long as they are in use.
 //!
 //! ```text
-//! wanted 7 2 9 4 …  ──ask──▶ kino-read threads ──▶ opened 7 2 9    taken by the planner in their turn
+//! wanted 7 2 9 4 …  ──ask──▶ kino-read threads ──▶ opened 7 2 9    taken by the scheduler in their turn
 //! ```
 //!
-//! Opening reads from storage. The planner would stand still for each, so what it will need soon is opened by the
+//! Opening reads from storage. The scheduler would stand still for each, so what it will need soon is opened by the
 //! threads that read, a bounded number ahead. What nobody has begun when its turn comes, it opens itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kino_dataset::{DatasetError, EpisodeWindows};
+use kino_dataset::{DatasetError, EpisodeSamples};
 
-use super::pool::EpisodeKey;
+use super::frame_cache::EpisodeKey;
 use super::shared::Shared;
 use super::worker::Read;
 use crate::order::SampleRef;
 
-/// Opened episodes that are kept, beyond those of the pool.
+/// Opened episodes that are kept, beyond those of the cache.
 const KEPT_EPISODES: usize = 1024;
 
 /// Episodes that are being opened, or were and wait to be used.
 pub(super) const OPEN_AHEAD: usize = 64;
 
 /// What came of opening an episode.
-type Opened = Result<Arc<EpisodeWindows>, DatasetError>;
+type Opened = Result<Arc<EpisodeSamples>, DatasetError>;
 
 /// Opened episodes, the oldest let go first.
 #[derive(Debug, Default)]
 pub(super) struct Episodes {
-    open: HashMap<EpisodeKey, Arc<EpisodeWindows>>,
+    open: HashMap<EpisodeKey, Arc<EpisodeSamples>>,
     age: VecDeque<EpisodeKey>,
 }
 
@@ -60,7 +60,7 @@ impl Episodes {
     }
 }
 
-/// Episodes that are opened ahead of the planner.
+/// Episodes that are opened ahead of the scheduler.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     state: Mutex<Ahead>,

@@ -5,18 +5,18 @@
 //! arrays       uint8 [B, 2, H, W, 3]    float64 [B, 50, 7]          bool [B, 50]
 //! ```
 //!
-//! Windows of whole episodes differ in length; their arrays are as long as the longest of the batch.
+//! Samples of whole episodes differ in length; their arrays are as long as the longest of the batch.
 
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
-use kino_dataset::{MaskShape, SamplePlan, Stack, Windows};
+use kino_dataset::{MaskShape, SampleFrames, Samples, Stack};
 
 use super::LoaderOptions;
 use super::buffers::Places;
 use super::convert::Convert;
-use super::cut::Cut;
-use super::reduce::Fit;
+use super::crop::Crop;
+use super::resize::Fit;
 use crate::error::{LoaderError, Result, invalid};
 
 /// The type of an array's numbers, as consumers know it.
@@ -69,7 +69,7 @@ pub(crate) enum Content {
         taken: usize,
         stack: Stack,
         /// What is cut out of a frame at random.
-        cut: Option<Cut>,
+        cut: Option<Crop>,
         convert: Convert,
     },
     /// Frames of text; not in the buffer.
@@ -100,20 +100,18 @@ pub struct ArrayInfo {
 
 impl Fields {
     /// The arrays of these windows; `seed` is that of the order.
-    pub(crate) fn new(windows: &Windows, options: &LoaderOptions, seed: u64) -> Result<Self> {
-        let LoaderOptions {
-            pictures, normal, ..
-        } = options;
+    pub(crate) fn new(windows: &Samples, options: &LoaderOptions, seed: u64) -> Result<Self> {
+        let LoaderOptions { images, normal, .. } = options;
         let request = windows.request();
         let (mut fields, mut fits) = (Vec::new(), Vec::new());
         for (idx, window) in request.windows.iter().enumerate() {
             let mut fit = Fit::default();
             let content = match windows.frame_type(idx) {
                 Some(FrameType::Values(ty)) => {
-                    let form = pictures.form(&window.key, ty)?;
+                    let form = images.form(&window.key, ty)?;
                     let normal = normal.iter().find(|(key, _)| *key == window.key);
                     let normal = normal.map(|(_, normal)| normal);
-                    let convert = pictures.convert(&window.key, &form, normal)?;
+                    let convert = images.convert(&window.key, &form, normal)?;
                     fit = form.fit;
                     Content::Frames {
                         number: convert.number(form.ty.dtype()),
@@ -121,7 +119,7 @@ impl Fields {
                         bytes: convert.bytes(&form.ty),
                         taken: form.ty.frame_bytes(),
                         stack: window.stack,
-                        cut: form.cut.map(|size| Cut::new(&window.key, seed, size)),
+                        cut: form.cut.map(|size| Crop::new(&window.key, seed, size)),
                         convert,
                     }
                 }
@@ -136,7 +134,7 @@ impl Fields {
                 content,
             });
         }
-        pictures.check_keys(normal, fields.iter().map(|field| field.name.as_str()))?;
+        images.check_keys(normal, fields.iter().map(|field| field.name.as_str()))?;
         for (idx, mask) in windows.masks().iter().enumerate() {
             fields.push(Field {
                 name: mask.name.clone(),
@@ -155,7 +153,7 @@ impl Fields {
     }
 
     /// How many moments each window has in a batch of these samples: as many as the longest.
-    pub(crate) fn steps<'p>(&self, plans: impl Iterator<Item = &'p SamplePlan>) -> Vec<usize> {
+    pub(crate) fn steps<'p>(&self, plans: impl Iterator<Item = &'p SampleFrames>) -> Vec<usize> {
         let mut steps = vec![0; self.windows];
         for plan in plans {
             for (steps, window) in steps.iter_mut().zip(&plan.windows) {

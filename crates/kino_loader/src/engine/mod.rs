@@ -1,54 +1,54 @@
 //! The engine: batches in order, made ahead of the training loop by threads of its own.
 //!
 //! ```text
-//! planner ──▶ reads ──▶ kino-read threads ──▶ work ──▶ kino-decode threads ──▶ ready ──▶ next()
+//! scheduler ──▶ reads ──▶ kino-read threads ──▶ work ──▶ kino-decode threads ──▶ ready ──▶ next()
 //!  order, windows      a span each                     a page or a sample each     in order
-//!     └── scout: counts the uses ahead, so that the pool knows what to keep
+//!     └── scout: counts the uses ahead, so that the cache knows what to keep
 //! ```
 //!
-//! A thread that decodes never waits for storage, and one that reads never decodes. The planner lets only so many
+//! A thread that decodes never waits for storage, and one that reads never decodes. The scheduler lets only so many
 //! batches into flight; everything else is bounded by them and by the memory budget.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `planner.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next |
-//! | `controller.rs`, `crew.rs`, `cpu.rs` | how far ahead, with how many threads, for how much of the time |
-//! | `block.rs`, `pages.rs`, `pool.rs`, `held.rs` | decoded frames, and for how long |
-//! | `job.rs`, `fields.rs` | a batch in the making |
-//! | `picture.rs`, `reduce.rs`, `cut.rs`, `convert.rs` | what becomes of pictures and numbers |
+//! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next |
+//! | `controller.rs`, `threads.rs`, `cpu.rs` | how far ahead, with how many threads, for how much of the time |
+//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs`, `caching.rs` | decoded frames, and for how long |
+//! | `collate.rs`, `fields.rs` | a batch in the making |
+//! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | what becomes of images and numbers |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
-//! | `gate.rs` | bytes between reading and decoding |
+//! | `in_flight.rs` | bytes between reading and decoding |
 //! | `options.rs`, `check.rs` | what is asked for, and what is refused before a thread starts |
 //! | `shared.rs`, `tasks.rs`, `worker.rs` | what waits for a thread, and the threads |
 //! | `meter/`, `watch.rs` | where the time goes |
 //! | `trial.rs` | runs with a stage taken away, to measure what it costs |
 
-mod block;
 mod buffers;
+mod caching;
 mod check;
+mod collate;
 mod controller;
 mod convert;
 mod cpu;
-mod crew;
-mod cut;
+mod crop;
+mod episode_frames;
 mod episodes;
 mod fields;
-mod gate;
-mod held;
-mod job;
+mod frame_cache;
+mod image;
+mod in_flight;
 mod meter;
 mod options;
 mod page_buffer;
 mod pages;
-mod picture;
-mod planner;
-mod pool;
-mod reduce;
 mod replace;
+mod resize;
+mod scheduler;
 mod scout;
 mod shared;
 mod start;
 mod tasks;
+mod threads;
 mod trial;
 mod watch;
 mod worker;
@@ -58,33 +58,33 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use kino_dataset::Windows;
+use kino_dataset::Samples;
 
+pub use caching::decoded_bytes;
 pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
-pub use held::decoded_bytes;
+pub use image::{CropPlace, ImageDtype, ImageOptions, Normal, PerKey};
 pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
 pub use options::{LoaderOptions, OnError};
-pub use picture::{CropPlace, Normal, PictureNumber, Pictures, Wished};
-pub use reduce::Size;
+pub use resize::Size;
 pub use trial::Trial;
 pub use watch::Watch;
 
 use buffers::Filled;
 use controller::Controller;
 use cpu::Limit;
-use crew::Crews;
 use episodes::Opening;
 use fields::Fields;
-use gate::Gate;
+use frame_cache::FrameCache;
+use in_flight::Gate;
 use meter::Meter;
 use page_buffer::PageShelf;
-use planner::Planner;
-use pool::Pool;
+use scheduler::Scheduler;
 use shared::{Alarm, Flight, Shared, Waited};
 use tasks::Tasks;
+use threads::Crews;
 
 use crate::error::{Result, invalid};
 use crate::order::{Order, SampleRef};
@@ -181,12 +181,12 @@ impl Batch {
 
 impl Loader {
     /// Starts the threads. `windows` has, for each source of the order, its variants; one if there is no curriculum.
-    pub fn start(order: Order, windows: Vec<Vec<Windows>>, options: LoaderOptions) -> Result<Self> {
+    pub fn start(order: Order, windows: Vec<Vec<Samples>>, options: LoaderOptions) -> Result<Self> {
         check::check_options(&options)?;
-        check::check_windows(&order, &windows, &options.pictures)?;
+        check::check_windows(&order, &windows, &options.images)?;
         let seed = order.settings().seed;
-        let planner = Planner::new(order, &windows, &options)?;
-        let (next, end) = planner.batches();
+        let scheduler = Scheduler::new(order, &windows, &options)?;
+        let (next, end) = scheduler.batches();
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
         let crews = Crews::new(options.threads, options.readers);
@@ -194,11 +194,11 @@ impl Loader {
         let controller = Controller::new(options.depth, ahead);
         let shared = Arc::new(Shared {
             fields: Fields::new(first, &options, seed)?,
-            block_of: planner.block_of(),
+            block_of: scheduler.block_of(),
             windows,
             work: Tasks::new(crews.active().0),
             reads: Tasks::new(crews.active().1),
-            pool: Mutex::new(Pool::new(options.memory_bytes)),
+            cache: Mutex::new(FrameCache::new(options.memory_bytes)),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             room: Condvar::new(),
@@ -228,7 +228,7 @@ impl Loader {
         };
         loader.spawn("kino-plan", {
             let shared = Arc::clone(&loader.shared);
-            move || planner.run(&shared)
+            move || scheduler.run(&shared)
         })?;
         for thread in 0..options.readers {
             let shared = Arc::clone(&loader.shared);
@@ -342,7 +342,7 @@ mod tests {
         let (_folder, dataset) = recording::open(3);
         let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;
         let request: Request = serde_json::from_str(request).unwrap();
-        let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
         let order = Order::new(Source::of(&windows).unwrap(), Settings::default()).unwrap();
         let mut loader =
             Loader::start(order, vec![vec![windows]], LoaderOptions::default()).unwrap();

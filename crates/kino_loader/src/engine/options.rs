@@ -1,8 +1,8 @@
 //! How a loader works. Nothing here changes which samples come, or in which order.
 
 use super::cpu::{CpuShare, default_threads};
+use super::image::{ImageOptions, Normal};
 use super::meter::Metering;
-use super::picture::{Normal, Pictures};
 use super::trial::Trial;
 use crate::order::Uneven;
 
@@ -22,7 +22,7 @@ pub struct LoaderOptions {
     /// Decoded frames are held up to this many bytes; more only if a single batch needs more.
     ///
     /// Over and above it come about a tenth (stored bytes that wait to be decoded, and page memory that is kept for the
-    /// next page), a page of whole frames per thread where pictures are made smaller, and the batches: those ahead, those that
+    /// next page), a page of whole frames per thread where images are made smaller, and the batches: those ahead, those that
     /// the user keeps, and up to 8 buffers that are used again.
     pub memory_bytes: u64,
     /// Threads that decode and collate, at most; 1 to 1024. Fewer work where fewer have something to do.
@@ -34,9 +34,9 @@ pub struct LoaderOptions {
     /// The most batches in preparation or ready; 1 to 1024. If `None`, it is chosen from how unevenly batches are made, such
     /// that they take at most a quarter of `memory_bytes` or 64 MiB, over and above it, but never fewer than two.
     pub depth: Option<usize>,
-    /// How pictures are wanted.
-    pub pictures: Pictures,
-    /// What keys are normalised with; pictures have to be floats, all else becomes float32.
+    /// How images are wanted.
+    pub images: ImageOptions,
+    /// What keys are normalised with; images have to be floats, all else becomes float32.
     pub normal: Vec<(String, Normal)>,
     /// What happens to a sample that cannot be read.
     pub on_error: OnError,
@@ -71,7 +71,7 @@ impl Default for LoaderOptions {
             readers: 8,
             cpu: None,
             depth: None,
-            pictures: Pictures::default(),
+            images: ImageOptions::default(),
             normal: Vec::new(),
             on_error: OnError::Raise,
             metering: Metering::Full,

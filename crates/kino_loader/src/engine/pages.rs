@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
-use kino_dataset::{DatasetError, EpisodeWindows, PageSlice, StoredStream, Stream};
+use kino_dataset::{DatasetError, EpisodeSamples, PageSlice, StoredStream, Stream};
 
-use super::block::Decoded;
-use super::job::SampleJob;
-use super::reduce::{Fit, Reduce};
+use super::collate::SampleJob;
+use super::episode_frames::Decoded;
+use super::resize::{Fit, Resize};
 
 /// A span is about this many stored bytes: large enough that a read pays, small enough that the first page comes soon.
 const SPAN_BYTES: u64 = 1 << 20;
@@ -50,9 +50,9 @@ impl Wanted {
     }
 
     /// Every frame that the streams of these windows store or share.
-    pub(crate) fn all(windows: &EpisodeWindows, wished: &[usize], fits: &Arc<[Fit]>) -> Self {
+    pub(crate) fn all(windows: &EpisodeSamples, requested: &[usize], fits: &Arc<[Fit]>) -> Self {
         let mut wanted = Self::new(fits);
-        for &window in wished {
+        for &window in requested {
             let Some(stream) = windows.stream(window) else {
                 continue;
             };
@@ -93,7 +93,7 @@ pub(super) struct StoredPages {
     pub(super) position: usize,
     /// What becomes of its frames, and how; nothing where `reduce` is `None`.
     pub(super) fit: Fit,
-    pub(super) reduce: Option<Reduce>,
+    pub(super) reduce: Option<Resize>,
     /// Shape of a decoded frame.
     pub(super) shape: Vec<usize>,
     /// Bytes of a decoded frame; 0 for text.
@@ -220,7 +220,7 @@ impl StoredPages {
         if self.frame_bytes > 0 {
             return frames.saturating_mul(self.frame_bytes as u64);
         }
-        // A text is taken at its mean length, as `Windows::sizes` does.
+        // A text is taken at its mean length, as `Samples::sizes` does.
         let (bytes, texts) = self.texts;
         let mean = bytes.div_ceil(texts.max(1));
         frames.saturating_mul(mean)

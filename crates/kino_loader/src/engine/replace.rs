@@ -1,4 +1,4 @@
-//! Substitutes: the planner finds another sample for one that cannot be read.
+//! Substitutes: the scheduler finds another sample for one that cannot be read.
 //!
 //! ```text
 //! index 42, attempt 0, 1, 2 …  ──order──▶ other samples of the same group, the first that can be opened and fits
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use kino_dataset::DatasetError;
 
+use super::collate::steps_of;
 use super::episodes::key_of;
-use super::job::steps_of;
-use super::planner::Planner;
+use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::start::{Planned, Spot, start};
 use super::worker::{MAX_ATTEMPTS, Replace, finish_sample, release};
 
-impl Planner {
+impl Scheduler {
     /// Plans other samples in the place of those that could not be read.
     pub(super) fn replace(&mut self, shared: &Shared, replace: Vec<Replace>) {
         for one in replace {
@@ -60,7 +60,7 @@ impl Planner {
                 return Err(error);
             };
             if !self.pooled.is_empty() {
-                shared.pool().add_use(key_of(&sample), spot.number);
+                shared.cache().add_use(key_of(&sample), spot.number);
             }
             let Ok(planned) = self.plan_sample(shared, &sample, spot.number) else {
                 continue;

@@ -1,4 +1,4 @@
-//! The scout: runs ahead of the planner and counts which episodes will be needed, and how often.
+//! The scout: runs ahead of the scheduler and counts which episodes will be needed, and how often.
 //!
 //! ```text
 //! planned │ scouted: 7 2 9 2 7 … │ not looked at        7 and 2 have two uses, 9 has one; what has room is opened
@@ -7,22 +7,22 @@
 use std::sync::atomic::Ordering;
 
 use super::episodes::{OPEN_AHEAD, ask_to_open, key_of};
-use super::planner::Planner;
+use super::scheduler::Scheduler;
 use super::shared::Shared;
 use super::start::fill_block;
 use crate::error::Result;
 use crate::order::SampleRef;
 
-/// The scout looks at most this many samples ahead of the planner: a few megabytes of notes.
+/// The scout looks at most this many samples ahead of the scheduler: a few megabytes of notes.
 const SCOUT_SAMPLES: usize = 1 << 17;
 
-/// The batches that the scout looks ahead where nothing ever leaves the pool: what matters is only what comes first.
+/// The batches that the scout looks ahead where nothing ever leaves the cache: what matters is only what comes first.
 const SCOUT_BATCHES: usize = 16;
 
 /// The batches that the scout looks ahead where nothing is kept, so that their episodes are opened in time.
 const OPEN_BATCHES: usize = 2;
 
-impl Planner {
+impl Scheduler {
     /// Whether there is something to look at or to open.
     pub(super) fn may_scout(&self, shared: &Shared) -> bool {
         let scouted = self.next + self.scouted.len() as u64;
@@ -40,7 +40,7 @@ impl Planner {
                 Some((made, block)) if *made == key => {
                     // First said, then looked: a release in between is heard.
                     shared.waits_for_room.store(true, Ordering::SeqCst);
-                    shared.pool().has_room(block.bytes())
+                    shared.cache().has_room(block.bytes())
                 }
                 _ => true,
             },
@@ -58,7 +58,7 @@ impl Planner {
         while let Some((key, batch)) = shared.next_wanted() {
             self.open_wanted(shared, batch);
             let Ok(block) = self.make_block(shared, key) else {
-                shared.pool().pass_over(key);
+                shared.cache().pass_over(key);
                 continue;
             };
             if !shared.make_room(block.bytes()) {
@@ -81,25 +81,25 @@ impl Planner {
         if self.pooled.is_empty() {
             self.open_ahead(shared, &samples, number);
         } else {
-            let mut pool = shared.pool();
+            let mut cache = shared.cache();
             samples
                 .iter()
-                .for_each(|sample| pool.add_use(key_of(sample), number));
+                .for_each(|sample| cache.add_use(key_of(sample), number));
         }
         self.scouted_samples += samples.len();
         self.scouted.push_back(samples);
         Ok(())
     }
 
-    /// Has the episodes of a batch opened, but for the first that is missing: that one the planner is about to open.
+    /// Has the episodes of a batch opened, but for the first that is missing: that one the scheduler is about to open.
     pub(super) fn open_ahead(&self, shared: &Shared, samples: &[SampleRef], batch: u64) {
-        let pool = shared.pool();
+        let cache = shared.cache();
         let missing = samples.iter().map(key_of);
         let missing: Vec<_> = missing
-            .filter(|&key| pool.get(key).is_none() && !self.episodes.has(key))
+            .filter(|&key| cache.get(key).is_none() && !self.episodes.has(key))
             .skip(1)
             .collect();
-        drop(pool);
+        drop(cache);
         if !missing.is_empty() {
             ask_to_open(shared, missing.into_iter(), batch);
         }
@@ -107,7 +107,7 @@ impl Planner {
 
     /// Has the episodes opened that need a block next, but for the first.
     fn open_wanted(&self, shared: &Shared, batch: u64) {
-        let wanted = shared.pool().wanted(OPEN_AHEAD / 2);
+        let wanted = shared.cache().wanted(OPEN_AHEAD / 2);
         let missing = wanted.into_iter().skip(1);
         let mut missing = missing.filter(|&key| !self.episodes.has(key)).peekable();
         if missing.peek().is_some() {

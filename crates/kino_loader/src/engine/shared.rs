@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! flight ── ready ──▶ the training loop waits for its batch
-//!        └─ room ───▶ the planner waits for a batch to be taken, a sample to be replaced, or room in the pool
+//!        └─ room ───▶ the scheduler waits for a batch to be taken, a sample to be replaced, or room in the cache
 //! ```
 //!
 //! Where two locks are held at once, `flight` was taken first. No lock is held while something is read or decoded.
@@ -12,22 +12,22 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use kino_dataset::{DatasetError, Windows};
+use kino_dataset::{DatasetError, Samples};
 
 use super::Batch;
 use super::OnError;
 use super::buffers::Shelf;
+use super::collate::BatchJob;
 use super::controller::Controller;
 use super::cpu::Limit;
-use super::crew::{Crews, TUNE_EVERY};
 use super::episodes::Opening;
 use super::fields::Fields;
-use super::gate::Gate;
-use super::job::BatchJob;
+use super::frame_cache::{EpisodeKey, FrameCache};
+use super::in_flight::Gate;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
-use super::pool::{EpisodeKey, Pool};
 use super::tasks::Tasks;
+use super::threads::{Crews, TUNE_EVERY};
 use super::trial::Trial;
 use super::worker::{Read, Replace, Work};
 use crate::error::{LoaderError, Result};
@@ -36,19 +36,19 @@ use crate::error::{LoaderError, Result};
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Per source, per variant.
-    pub(super) windows: Vec<Vec<Windows>>,
+    pub(super) windows: Vec<Vec<Samples>>,
     pub(super) fields: Fields,
     /// Which of a sample's blocks holds a window's frames.
     pub(super) block_of: Vec<usize>,
     pub(super) work: Tasks<Work>,
     pub(super) reads: Tasks<Read>,
-    pub(super) pool: Mutex<Pool>,
+    pub(super) cache: Mutex<FrameCache>,
     pub(super) flight: Mutex<Flight>,
     /// Told when a batch is ready.
     pub(super) ready: Condvar,
     /// Told when there is room for more.
     pub(super) room: Condvar,
-    /// Whether the planner waits for room in the pool, and not only for a batch to be taken.
+    /// Whether the scheduler waits for room in the cache, and not only for a batch to be taken.
     pub(super) waits_for_room: AtomicBool,
     pub(super) on_error: OnError,
     pub(super) trial: Trial,
@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) pages: Arc<PageShelf>,
     /// Bytes that were read and wait to be decoded.
     pub(super) gate: Gate,
-    /// Episodes that are opened ahead of the planner.
+    /// Episodes that are opened ahead of the scheduler.
     pub(super) opening: Opening,
     /// How many threads work.
     pub(super) crews: Mutex<Crews>,
@@ -68,7 +68,7 @@ pub(super) struct Shared {
     pub(super) stopped: AtomicBool,
 }
 
-/// Batches between the planner and the training loop.
+/// Batches between the scheduler and the training loop.
 #[derive(Debug)]
 pub(super) struct Flight {
     /// How many there may be.
@@ -77,7 +77,7 @@ pub(super) struct Flight {
     pub(super) jobs: BTreeMap<u64, Arc<BatchJob>>,
     /// Done, waiting to be asked for.
     pub(super) ready: BTreeMap<u64, Result<Batch>>,
-    /// Samples that could not be read, for the planner.
+    /// Samples that could not be read, for the scheduler.
     pub(super) replace: Vec<Replace>,
     /// Whether all batches are planned.
     pub(super) ended: bool,
@@ -116,8 +116,8 @@ pub(super) enum Waited {
 }
 
 impl Shared {
-    pub(super) fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn cache(&self) -> MutexGuard<'_, FrameCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn flight(&self) -> MutexGuard<'_, Flight> {
@@ -127,12 +127,12 @@ impl Shared {
     /// The next episode that needs a block, and the batch that needs it.
     pub(super) fn next_wanted(&self) -> Option<(EpisodeKey, u64)> {
         // The lock is let go before the answer is used.
-        self.pool().next_wanted()
+        self.cache().next_wanted()
     }
 
-    /// Makes room in the pool; whether there is any now.
+    /// Makes room in the cache; whether there is any now.
     pub(super) fn make_room(&self, bytes: u64) -> bool {
-        let (gone, has_room) = self.pool().make_room(bytes);
+        let (gone, has_room) = self.cache().make_room(bytes);
         // Dropping gives thousands of buffers back, which others need not wait for.
         drop(gone);
         has_room
@@ -214,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Asks the planner for another sample.
+    /// Asks the scheduler for another sample.
     pub(super) fn replace(&self, replace: Replace) {
         self.flight().replace.push(replace);
         self.room.notify_all();
@@ -243,7 +243,7 @@ impl Shared {
                 .clear();
         }
         drop(jobs);
-        let blocks = self.pool().clear();
+        let blocks = self.cache().clear();
         drop(blocks);
     }
 }
@@ -270,7 +270,7 @@ fn thread_lost(name: &str) -> LoaderError {
     }
 }
 
-/// The error of a sample, by batch and slot, that could not be read, nor any in its place where that was wished.
+/// The error of a sample, by batch and slot, that could not be read, nor any in its place where that was requested.
 pub(super) fn sample_error(
     shared: &Shared,
     (batch, slot): (u64, usize),
@@ -289,8 +289,8 @@ pub(super) fn sample_error(
 }
 
 /// What to do where skipping an error did not help.
-const NO_SUBSTITUTE: &str = "; it was skipped, but no sample of its group could be read in its place: give a larger `pool` \
-    (`pool=None` makes one group of all episodes) or fewer `lanes`, or leave the episode out";
+const NO_SUBSTITUTE: &str = "; it was skipped, but no sample of its group could be read in its place: give a larger `cache` \
+    (`cache=None` makes one group of all episodes) or fewer `lanes`, or leave the episode out";
 
 /// An error and its causes, from the outside in.
 fn full_message(error: &DatasetError) -> String {

@@ -3,16 +3,16 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use kino_dataset::{DatasetError, EpisodeWindows, SamplePlan};
+use kino_dataset::{DatasetError, EpisodeSamples, SampleFrames};
 
-use super::block::{Block, NextStep};
 use super::buffers::Filling;
+use super::collate::{BatchJob, JobBlock, SampleJob, frames_of};
+use super::episode_frames::{EpisodeFrames, NextStep};
 use super::fields::too_large;
-use super::job::{BatchJob, JobBlock, SampleJob, frames_of};
+use super::frame_cache::EpisodeKey;
 use super::meter::Stage;
 use super::pages::Wanted;
-use super::pool::EpisodeKey;
-use super::reduce::Fit;
+use super::resize::Fit;
 use super::shared::Shared;
 use super::worker::{Read, push_collate, push_decode};
 use crate::error::Result;
@@ -31,7 +31,7 @@ pub(super) struct Planned {
     pub(super) sample: SampleRef,
     /// How many samples were tried in its place before.
     pub(super) attempt: u64,
-    pub(super) plan: SamplePlan,
+    pub(super) plan: SampleFrames,
     pub(super) blocks: Vec<JobBlock>,
 }
 
@@ -61,23 +61,23 @@ pub(super) fn new_batch(
 
 /// A block of the frames that one sample needs of some windows, still empty.
 pub(super) fn once_block(
-    windows: Arc<EpisodeWindows>,
+    windows: Arc<EpisodeSamples>,
     once: &[usize],
-    plan: &SamplePlan,
+    plan: &SampleFrames,
     fits: &Arc<[Fit]>,
-) -> Result<Arc<Block>, DatasetError> {
+) -> Result<Arc<EpisodeFrames>, DatasetError> {
     let mut wanted = Wanted::new(fits);
     for &window in once {
         if let (Some(stream), Some(plan)) = (windows.stream(window), plan.windows.get(window)) {
             frames_of(plan).for_each(|frame| wanted.add(window, stream, frame));
         }
     }
-    Ok(Arc::new(Block::new(windows, wanted)?))
+    Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
 }
 
-/// Puts an empty block into the pool and has it filled.
-pub(super) fn fill_block(shared: &Shared, key: EpisodeKey, block: &Arc<Block>, batch: u64) {
-    shared.pool().insert(key, Arc::clone(block));
+/// Puts an empty block into the cache and has it filled.
+pub(super) fn fill_block(shared: &Shared, key: EpisodeKey, block: &Arc<EpisodeFrames>, batch: u64) {
+    shared.cache().insert(key, Arc::clone(block));
     // Less urgent than what the batch itself needs.
     let urgency = batch * 2 + 1;
     let spans = block.ask_all().into_iter();
@@ -85,19 +85,19 @@ pub(super) fn fill_block(shared: &Shared, key: EpisodeKey, block: &Arc<Block>, b
     shared.reads.push(urgency, spans);
 }
 
-/// Waits for room in the pool; `false` if the loader stops. What no waiting can give room to goes in all the same.
+/// Waits for room in the cache; `false` if the loader stops. What no waiting can give room to goes in all the same.
 pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
     let mut flight = shared.flight();
     loop {
         if shared.is_stopped() {
             return false;
         }
-        // Room comes from samples that are done. One that is to be replaced gives none: it waits for the planner.
+        // Room comes from samples that are done. One that is to be replaced gives none: it waits for the scheduler.
         shared.waits_for_room.store(true, Ordering::SeqCst);
         if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
         }
-        flight = shared.meter.wait(Stage::Plan, || {
+        flight = shared.meter.wait(Stage::Schedule, || {
             let waited = shared.room.wait(flight);
             waited.unwrap_or_else(PoisonError::into_inner)
         });

@@ -7,9 +7,9 @@
 //!
 //! Urgency is the number of the batch that needs the work, so that the batch which the model waits for is never behind
 //! one that it does not. What takes long is begun first: begun last, it would be waited for alone. Among equals the first
-//! come is the first served. The queue is bounded by what the planner lets into flight; it never drops or reorders equals.
+//! come is the first served. The queue is bounded by what the scheduler lets into flight; it never drops or reorders equals.
 //!
-//! Of the threads only those with the lowest numbers work, as many as `crew.rs` says; the others rest here.
+//! Of the threads only those with the lowest numbers work, as many as `threads.rs` says; the others rest here.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -42,7 +42,7 @@ pub(super) fn pause(time: Duration) {
 mod tests {
     use std::time::Instant;
 
-    use kino_dataset::{Request, Selection, Storage, Windows};
+    use kino_dataset::{Request, Samples, Selection, Storage};
 
     use super::super::{Loader, LoaderOptions, Report, Stage, recording};
     use super::*;
@@ -55,7 +55,7 @@ mod tests {
     fn run(trial: Trial) -> (Report, Vec<bool>) {
         let (_folder, dataset) = recording::open(3);
         let request: Request = serde_json::from_str(REQUEST).unwrap();
-        let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
         let settings = Settings {
             batch: 4,
             ..Settings::default()
@@ -118,7 +118,7 @@ mod tests {
     fn windows_on_another_storage_are_the_same_samples() {
         let (_folder, dataset) = recording::open(3);
         let request: Request = serde_json::from_str(REQUEST).unwrap();
-        let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
         let kept = Storage {
             slow: None,
             keep_bytes: 1 << 20,

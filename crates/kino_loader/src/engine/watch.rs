@@ -24,7 +24,7 @@ impl Watch {
     /// What the loader did so far.
     pub fn report(&self) -> Report {
         let shared = &self.shared;
-        let (pool_bytes, pool_peak_bytes) = shared.pool().bytes();
+        let (pool_bytes, pool_peak_bytes) = shared.cache().bytes();
         let (stored_bytes, stored_peak_bytes) = shared.gate.bytes();
         let crews = shared.crews.lock();
         let (threads_active, readers_active) =

@@ -6,13 +6,13 @@ use std::sync::{Arc, Weak};
 use kino_dataset::DatasetError;
 
 use super::OnError;
-use super::block::{Block, DecodedPage, PageId, SpanId};
+use super::collate::{BatchJob, JobBlock, SampleJob, steps_of};
 use super::cpu::Account;
+use super::episode_frames::{DecodedPage, EpisodeFrames, PageId, SpanId};
 use super::episodes::open;
-use super::job::{BatchJob, JobBlock, SampleJob, steps_of};
+use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
-use super::pool::EpisodeKey;
-use super::reduce::DecodeScratch;
+use super::resize::DecodeScratch;
 use super::shared::{Shared, sample_error};
 use super::trial::pause;
 
@@ -24,7 +24,7 @@ pub(super) enum Read {
     /// Pages.
     Span {
         /// Whose pages.
-        block: Arc<Block>,
+        block: Arc<EpisodeFrames>,
         /// Which of them.
         span: SpanId,
         /// Of the batch that needs them.
@@ -34,7 +34,7 @@ pub(super) enum Read {
 
 impl Read {
     /// A span with its cost.
-    pub(super) fn of_span(block: &Arc<Block>, span: SpanId, urgency: u64) -> (u64, Self) {
+    pub(super) fn of_span(block: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) -> (u64, Self) {
         let block = Arc::clone(block);
         (
             cost_of(block.stored_bytes(span)),
@@ -51,7 +51,7 @@ impl Read {
 #[derive(Debug)]
 pub(super) enum Work {
     /// A page whose bytes are there.
-    Decode(Arc<Block>, PageId),
+    Decode(Arc<EpisodeFrames>, PageId),
     /// A sample whose frames are there.
     Collate(Arc<SampleJob>),
 }
@@ -93,7 +93,7 @@ pub(super) fn read(shared: &Shared, thread: usize) {
     }
 }
 
-fn read_span(shared: &Shared, block: &Arc<Block>, span: SpanId, urgency: u64) {
+fn read_span(shared: &Shared, block: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) {
     if !block.begin(span) {
         return;
     }
@@ -117,7 +117,7 @@ fn read_span(shared: &Shared, block: &Arc<Block>, span: SpanId, urgency: u64) {
 }
 
 /// Has a page decoded; of equally urgent ones the most expensive first.
-pub(super) fn push_decode(shared: &Shared, block: &Arc<Block>, page: PageId, urgency: u64) {
+pub(super) fn push_decode(shared: &Shared, block: &Arc<EpisodeFrames>, page: PageId, urgency: u64) {
     let work = Work::Decode(Arc::clone(block), page);
     let cost = cost_of(block.page_bytes(page));
     shared.work.push(urgency, [(cost, work)]);
@@ -162,7 +162,7 @@ pub(super) fn work(shared: &Shared, thread: usize) {
 
 fn decode(
     shared: &Shared,
-    block: &Block,
+    block: &EpisodeFrames,
     page: PageId,
     scratch: &mut DecodeScratch,
 ) -> DecodedPage {
@@ -230,13 +230,13 @@ pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
 
 /// A sample needs its blocks no longer; whether that makes room.
 pub(super) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
-    let mut pool = shared.pool();
+    let mut cache = shared.cache();
     let mut has_more_room = false;
     for block in blocks {
         match block.key {
-            Some(key) => has_more_room |= pool.release(key),
+            Some(key) => has_more_room |= cache.release(key),
             None => {
-                pool.give_back(block.block.bytes());
+                cache.give_back(block.block.bytes());
                 has_more_room = true;
             }
         }
@@ -250,7 +250,7 @@ fn end_sample(shared: &Shared, job: &SampleJob) {
     let is_last = shared.running.fetch_sub(1, Ordering::SeqCst) == 1;
     // Waking a thread costs as much as a small sample: only if it waits for this.
     if (has_more_room || is_last) && shared.waits_for_room.swap(false, Ordering::SeqCst) {
-        // Under the planner's lock, so that it is not between looking and waiting.
+        // Under the scheduler's lock, so that it is not between looking and waiting.
         drop(shared.flight());
         shared.room.notify_all();
     }

@@ -1,4 +1,4 @@
-//! A group's windows dealt like cards: one from every stratum, then another from every stratum, …
+//! A group's samples dealt like cards: one from every stratum, then another from every stratum, …
 //!
 //! ```text
 //! line       | stratum 0: R places | stratum 1 | … | stratum K-1 |        K = ⌈len/R⌉
@@ -6,7 +6,7 @@
 //! round r    takes the strata in a permutation keyed r, and from stratum s the place number r of a permutation keyed s
 //! ```
 //!
-//! With R the mean number of windows of an episode, a batch seldom has two windows of one episode. In a full permutation of
+//! With R the mean number of samples of an episode, a batch seldom has two samples of one episode. In a full permutation of
 //! the group it would: with a quarter of 4000 episodes open, that inflates the variance of the mean of a batch of 256 by
 //! 1.20, dealing by 1.05 (`examples/shuffle_quality.rs`). It takes no memory either.
 

@@ -1,6 +1,6 @@
 //! Randomness for augmentation: keyed by seed, index and operation, never by worker.
 //!
-//! A generator per worker gives other pictures when the number of workers changes, or after a restart; this gives
+//! A generator per worker gives other images when the number of workers changes, or after a restart; this gives
 //! index i its own numbers, whoever asks.
 
 use super::keys::{Key, Purpose, below};

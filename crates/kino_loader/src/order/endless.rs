@@ -1,4 +1,4 @@
-//! One source, endlessly: index → epoch → lane → group → position → episode and window.
+//! One source, endlessly: index → epoch → lane → group → position → episode and sample.
 //!
 //! ```text
 //! i        0 … N-1 | N … 2N-1 | …            epoch e = ⌊i/N⌋, each with a layout of its own
@@ -19,7 +19,7 @@ use crate::error::{Result, invalid};
 const CACHED_SLOTS: usize = 1 << 16;
 const MAX_CACHED: usize = 64;
 
-/// One sample: which window of which episode, of which source in which epoch.
+/// One sample: which sample of which episode, of which source in which epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SampleRef {
     /// Which source of a mixture; 0 if there is one.
@@ -30,11 +30,11 @@ pub struct SampleRef {
     pub epoch: u64,
     /// The position of the episode in the source's list.
     pub episode: u32,
-    /// The window's ordinal in the episode.
-    pub window: u32,
+    /// The sample's ordinal in the episode.
+    pub sample: u32,
 }
 
-/// How the windows of a source are mixed, with all that this needs.
+/// How the samples of a source are mixed, with all that this needs.
 #[derive(Debug)]
 pub(crate) enum Mode {
     Sequential,
@@ -177,7 +177,7 @@ impl Endless {
             variant: self.variant(layout.epoch),
             epoch: layout.epoch,
             episode,
-            window: self.line.window(episode, offset),
+            sample: self.line.window(episode, offset),
         }
     }
 

@@ -23,9 +23,9 @@ pub(crate) fn mix(value: u64) -> u64 {
 pub(crate) enum Purpose {
     /// The line of an epoch: (epoch).
     Line = 1,
-    /// All windows of an epoch: (epoch).
+    /// All samples of an epoch: (epoch).
     Global = 2,
-    /// The windows of a group: (epoch, lane, group).
+    /// The samples of a group: (epoch, lane, group).
     Group = 3,
     /// Where the points of a weighted line start: (epoch).
     Phase = 4,
@@ -33,7 +33,7 @@ pub(crate) enum Purpose {
     Slots = 5,
     /// The seed of a source in a mixture: (source).
     Source = 6,
-    /// The windows that may stand in for a broken one: (index).
+    /// The samples that may stand in for a broken one: (index).
     Substitute = 7,
     /// Augmentation: (index, operation).
     Operation = 8,

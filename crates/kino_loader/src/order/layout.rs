@@ -1,4 +1,4 @@
-//! One epoch of one source laid out: what has to be remembered to find a window by its index.
+//! One epoch of one source laid out: what has to be remembered to find a sample by its index.
 //!
 //! ```text
 //! line     | ep 7    | ep 2  | ep 9      | ep 0 | …        a permutation of the episodes (or shards)
@@ -6,7 +6,7 @@
 //! groups   | group 0 | group 1   | group 0  | group 1 |    whole episodes, as many as fit into the pool
 //! ```
 //!
-//! Inside a group the windows are dealt (`deal.rs`). The pool says how many groups a lane has; they are then made about equal, because
+//! Inside a group the samples are dealt (`deal.rs`). The pool says how many groups a lane has; they are then made about equal, because
 //! a small last group would mix badly. `Global` and `Sequential` need no line of their own.
 
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(crate) struct Layout {
 pub(crate) enum Kind {
     /// The line as listed, lane by lane.
     Sequential,
-    /// All windows permuted.
+    /// All samples permuted.
     Global(Permutation),
     /// Groups on a permuted line.
     Groups(Groups),
@@ -38,7 +38,7 @@ pub(crate) enum Kind {
 /// A permuted line and its groups.
 #[derive(Debug)]
 pub(crate) struct Groups {
-    /// The line: the windows of one episode in each slot.
+    /// The line: the samples of one episode in each slot.
     slots: Slots<u32>,
     /// The first position of each group, lane by lane.
     group_starts: Vec<u64>,
@@ -130,7 +130,7 @@ impl Groups {
     fn new(of: &Endless, pooled: &Pooled, epoch: u64, phase: u64) -> Self {
         let (episodes, unit_ends) = line_up(of, pooled.shards.as_ref(), epoch);
         let mut groups = Self {
-            // Lengths lie scattered in memory: a loop of its own lets the processor fetch many at once.
+            // Lengths lie scattered in memory: a loop of its own lets the CPU fetch many at once.
             slots: Slots::new(
                 episodes
                     .iter()

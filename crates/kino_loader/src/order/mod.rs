@@ -3,7 +3,7 @@
 //! ```text
 //! keys.rs                randomness without a state
 //! permute.rs, deal.rs    permutations without memory
-//! source.rs, slots.rs    the windows of a list of episodes, as lengths on a line
+//! source.rs, slots.rs    the samples of a list of episodes, as lengths on a line
 //! settings.rs            all that changes the order
 //! lanes.rs               parts of a batch that read episodes of their own
 //! layout.rs, endless.rs  one epoch of one source; one source, endlessly
@@ -75,9 +75,9 @@ const MAX_EPOCH: u64 = 1 << 60;
 /// let order = Order::new(Source::new("demos", vec![3, 2]), settings)?;
 /// let mut samples = Vec::new();
 /// order.reader().fill(0..5, &mut samples)?;
-/// let mut windows: Vec<_> = samples.iter().map(|sample| order.window_index(sample)).collect();
-/// windows.sort();
-/// assert_eq!(windows, [0, 1, 2, 3, 4]); // each window once per epoch
+/// let mut samples: Vec<_> = samples.iter().map(|sample| order.sample_index(sample)).collect();
+/// samples.sort();
+/// assert_eq!(samples, [0, 1, 2, 3, 4]); // each sample once per epoch
 /// # Ok::<(), kino_loader::LoaderError>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ struct Inner {
     settings: Settings,
     sources: Vec<Source>,
     tracks: Vec<Endless>,
-    /// Windows before each episode of a source, where weights make its line another.
+    /// Samples before each episode of a source, where weights make its line another.
     first_windows: Vec<Option<Vec<u64>>>,
     mixture: Option<Mixture>,
     lanes: Lanes,
@@ -234,8 +234,8 @@ impl Order {
         Ok(start.div_ceil(batch)..(start + self.inner.epoch_len).div_ceil(batch))
     }
 
-    /// The number of a sample's window among all windows of its source, for those who count windows and not episodes.
-    pub fn window_index(&self, sample: &SampleRef) -> u64 {
+    /// The number of a sample's sample among all samples of its source, for those who count samples and not episodes.
+    pub fn sample_index(&self, sample: &SampleRef) -> u64 {
         let (source, episode) = (sample.source as usize, sample.episode as usize);
         let first = match self.inner.first_windows.get(source) {
             Some(Some(firsts)) => firsts.get(episode).copied(),
@@ -246,7 +246,7 @@ impl Order {
             None => None,
         };
         debug_assert!(first.is_some(), "a sample of this order");
-        first.unwrap_or(0) + u64::from(sample.window)
+        first.unwrap_or(0) + u64::from(sample.sample)
     }
 
     /// Bytes that the order holds apart from the lists it was given; layouts belong to the readers.
@@ -296,7 +296,7 @@ fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings 
     }
 }
 
-/// The windows before each episode, and all of them.
+/// The samples before each episode, and all of them.
 fn running_sum(counts: &[u32]) -> Vec<u64> {
     let sums = counts.iter().scan(0_u64, |sum, &count| {
         *sum = sum.saturating_add(u64::from(count));

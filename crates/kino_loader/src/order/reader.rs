@@ -49,10 +49,10 @@ impl OrderReader {
         Ok(())
     }
 
-    /// Another sample for a broken one at `i`: a window of the same group, by a draw of `i` and `attempt`.
+    /// Another sample for a broken one at `i`: a sample of the same group, by a draw of `i` and `attempt`.
     ///
     /// Each attempt takes another position of the group until all were tried, and no other index moves. Where the group
-    /// has one position only, it is the sample itself; where windows repeat (weights, `pad`) it may be an equal one.
+    /// has one position only, it is the sample itself; where samples repeat (weights, `pad`) it may be an equal one.
     pub fn substitute(&mut self, i: u64, attempt: u64) -> Result<SampleRef> {
         self.check(i)?;
         let (source, index) = self.locate(i);

@@ -51,11 +51,11 @@ impl Default for Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shuffle {
-    /// Not at all: episodes and windows as they are listed.
+    /// Not at all: episodes and samples as they are listed.
     Sequential,
-    /// All windows of an epoch, exactly.
+    /// All samples of an epoch, exactly.
     Global,
-    /// Windows of some episodes at a time, so that only these need be decoded.
+    /// Samples of some episodes at a time, so that only these need be decoded.
     Groups {
         /// How much may be open at once, all lanes together.
         pool: PoolSize,
@@ -95,9 +95,9 @@ pub enum Tail {
     /// The batch goes on with the next epoch: nothing is lost, nothing comes twice.
     #[default]
     Carry,
-    /// The last windows of the epoch's line, fewer than a batch, are left out of this epoch.
+    /// The last samples of the epoch's line, fewer than a batch, are left out of this epoch.
     Drop,
-    /// The first windows of the line come again to fill the batch.
+    /// The first samples of the line come again to fill the batch.
     Pad,
 }
 
@@ -182,11 +182,11 @@ impl Settings {
     }
 }
 
-/// Names the divisors of `batch` on both sides of `wish`.
-pub(crate) fn nearest_divisors(batch: u32, wish: u32) -> String {
+/// Names the divisors of `batch` on both sides of `request`.
+pub(crate) fn nearest_divisors(batch: u32, request: u32) -> String {
     let divides = |number: &u32| batch.is_multiple_of(*number);
-    let below = (1..=batch.min(wish)).rev().find(divides);
-    let above = (wish.max(1)..=batch).find(divides);
+    let below = (1..=batch.min(request)).rev().find(divides);
+    let above = (request.max(1)..=batch).find(divides);
     match (below, above) {
         (Some(below), Some(above)) if below != above => {
             format!("the nearest that do are {below} and {above}")

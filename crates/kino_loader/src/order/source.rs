@@ -1,14 +1,14 @@
-//! What is ordered: the windows of a list of episodes, as lengths on a line.
+//! What is ordered: the samples of a list of episodes, as lengths on a line.
 //!
 //! ```text
-//! unweighted   U = 1      a window is 1 long             point of position p: p
-//! weighted     U = 2^20   a window is ⌊w·U + ½⌋ long     point of position p: p·U + φ,  W mod U ≤ φ < U
+//! unweighted   U = 1      a sample is 1 long             point of position p: p
+//! weighted     U = 2^20   a sample is ⌊w·U + ½⌋ long     point of position p: p·U + φ,  W mod U ≤ φ < U
 //!
 //! |--ep 0, w = 2--|-ep 1, w = ½-|      W = Σ count·len, n = ⌊W/U⌋ positions
-//!   ^   ^   ^   ^    ^     ^           the window under a point is the sample
+//!   ^   ^   ^   ^    ^     ^           the sample under a point is the sample
 //! ```
 //!
-//! With points U apart a window comes ⌊w⌋ or ⌈w⌉ times, and exactly w times for whole w. The phase φ starts at
+//! With points U apart a sample comes ⌊w⌋ or ⌈w⌉ times, and exactly w times for whole w. The phase φ starts at
 //! W mod U because then n points fit in every epoch and none is cut off at the end.
 
 use std::sync::Arc;
@@ -17,25 +17,25 @@ use super::keys::{Key, Purpose, below};
 use super::slots::Slots;
 use crate::error::{Result, invalid};
 
-/// The length of a window of weight 1 on a weighted line.
+/// The length of a sample of weight 1 on a weighted line.
 const WEIGHT_UNIT: u64 = 1 << 20;
 /// The most positions of an epoch.
 const MAX_POSITIONS: u64 = 1 << 48;
 /// The largest weight of an episode.
 const MAX_WEIGHT: f32 = 1_048_576.0;
 
-/// The windows of one dataset, under one request and selection.
+/// The samples of one dataset, under one request and selection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
-    /// What the windows are: the dataset's version and the request. Two sources with one id have the same windows.
+    /// What the samples are: the dataset's version and the request. Two sources with one id have the same samples.
     pub id: String,
     /// What messages call it; the id unless told.
     pub name: String,
-    /// Windows per selected episode. A filter or a split is a shorter list.
+    /// Samples per selected episode. A filter or a split is a shorter list.
     pub counts: Arc<[u32]>,
     /// Decoded bytes per episode, for groups under a pool of bytes.
     pub sizes: Option<Arc<[u64]>>,
-    /// How often an episode's windows come per epoch; 1 where there are none.
+    /// How often an episode's samples come per epoch; 1 where there are none.
     pub weights: Option<Arc<[f32]>>,
     /// The shard of each episode, for groups of whole shards.
     pub shards: Option<Arc<[u32]>>,
@@ -44,7 +44,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source of episodes with so many windows each.
+    /// A source of episodes with so many samples each.
     pub fn new(id: impl Into<String>, counts: impl Into<Arc<[u32]>>) -> Self {
         let id = id.into();
         Self {
@@ -128,13 +128,13 @@ fn hash_list<T: Copy, const N: usize>(
     }
 }
 
-/// The windows of a source as lengths on a line, episode after episode as they are listed.
+/// The samples of a source as lengths on a line, episode after episode as they are listed.
 #[derive(Debug)]
 pub(crate) struct Line {
     counts: Arc<[u32]>,
-    /// Each episode's windows.
+    /// Each episode's samples.
     pub(crate) slots: Slots<()>,
-    /// How long a window of each episode is; all 1 where there is no list.
+    /// How long a sample of each episode is; all 1 where there is no list.
     lens: Option<Arc<[u64]>>,
     unit: u64,
     /// Positions of an epoch.
@@ -187,7 +187,7 @@ impl Line {
         })
     }
 
-    /// How long the windows of an episode are together.
+    /// How long the samples of an episode are together.
     pub(crate) fn length(&self, episode: u32) -> u64 {
         let at = episode as usize;
         let len = self.lens.as_ref().map_or(1, |lens| lens[at]);
@@ -214,7 +214,7 @@ impl Line {
         point.saturating_sub(phase).div_ceil(self.unit)
     }
 
-    /// The window of `episode` that lies `offset` behind the episode's start.
+    /// The sample of `episode` that lies `offset` behind the episode's start.
     pub(crate) fn window(&self, episode: u32, offset: u64) -> u32 {
         let window = match &self.lens {
             Some(lens) => offset / lens[episode as usize].max(1),

@@ -138,7 +138,7 @@ impl OrderReader {
             bytes[12..16].copy_from_slice(&sample.variant.to_le_bytes());
             bytes[16..24].copy_from_slice(&sample.epoch.to_le_bytes());
             bytes[24..28].copy_from_slice(&sample.episode.to_le_bytes());
-            bytes[28..].copy_from_slice(&sample.window.to_le_bytes());
+            bytes[28..].copy_from_slice(&sample.sample.to_le_bytes());
             hasher.update(&bytes);
         }
         Ok(short_hex(&hasher))

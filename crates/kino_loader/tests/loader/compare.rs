@@ -5,7 +5,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use kino_dataset::{Array, Dataset, Request, Selection, Windows};
+use kino_dataset::{Array, Dataset, Request, Samples, Selection};
 use kino_loader::{Batch, Order, PoolSize, SampleRef, Settings, Shuffle, Source, Tail, Unit};
 
 /// Two cameras, joints at another rate, text, padding on both sides, blending.
@@ -17,12 +17,12 @@ pub(crate) const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows":
     {"stream": "words", "at": {"steps": [0]}, "resolve": "hold", "stack": "single"},
     {"key": "goal", "stream": "front", "at": "last", "stack": "single"}]}"#;
 
-pub(crate) fn bind(dataset: &Dataset, request: &str) -> Windows {
+pub(crate) fn bind(dataset: &Dataset, request: &str) -> Samples {
     let request: Request = serde_json::from_str(request).unwrap();
-    Windows::bind(dataset, request, &Selection::default()).unwrap()
+    Samples::bind(dataset, request, &Selection::default()).unwrap()
 }
 
-pub(crate) fn order(windows: &Windows, shuffle: Shuffle, tail: Tail) -> Order {
+pub(crate) fn order(windows: &Samples, shuffle: Shuffle, tail: Tail) -> Order {
     let settings = Settings {
         seed: 5,
         batch: 12,
@@ -42,7 +42,7 @@ pub(crate) fn groups(pool: PoolSize) -> Shuffle {
 }
 
 /// Compares a batch with what the plain reader says of its samples.
-pub(crate) fn assert_batch(batch: &Batch, order: &Order, windows: &Windows, indices: Range<u64>) {
+pub(crate) fn assert_batch(batch: &Batch, order: &Order, windows: &Samples, indices: Range<u64>) {
     let mut samples = Vec::new();
     order.reader().fill(indices, &mut samples).unwrap();
     assert_eq!(batch.samples(), samples);
@@ -50,10 +50,10 @@ pub(crate) fn assert_batch(batch: &Batch, order: &Order, windows: &Windows, indi
 }
 
 /// Compares the values of a batch, whichever samples it has.
-pub(crate) fn assert_values(batch: &Batch, order: &Order, windows: &Windows) {
+pub(crate) fn assert_values(batch: &Batch, order: &Order, windows: &Samples) {
     let samples: &[SampleRef] = batch.samples();
     for (slot, sample) in samples.iter().enumerate() {
-        let expected = windows.read(order.window_index(sample)).unwrap();
+        let expected = windows.read(order.sample_index(sample)).unwrap();
         let masks = expected.masks.iter().map(|(name, mask)| {
             let bytes: Vec<u8> = mask.values.iter().map(|&value| u8::from(value)).collect();
             (name, mask.shape.clone(), bytes)

@@ -231,7 +231,7 @@ impl Twin {
                         variant: variant.max(1) as u32 - 1,
                         epoch,
                         episode: episode as u32,
-                        window,
+                        sample: window,
                     };
                     windows.push((at, sample, self.len_of(episode)));
                 }

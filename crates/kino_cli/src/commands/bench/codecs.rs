@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use kino_advisor::{BenchResult, Better};
 use kino_codec::{FrameType, codec};
 use kino_dataset::{
-    CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, measure, processor,
+    CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, cpu, measure,
 };
 use serde_json::{Value, json};
 
@@ -175,9 +175,9 @@ fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<C
         );
     }
     values.truncate((max_bytes / size).max(1) * size);
-    let is_picture = frame.as_values().is_some_and(|ty| ty.as_image().is_some());
+    let is_image = frame.as_values().is_some_and(|ty| ty.as_image().is_some());
     let is_flat = frame.as_values().is_some_and(|ty| ty.shape().len() == 2);
-    let kind = match (is_picture, is_flat) {
+    let kind = match (is_image, is_flat) {
         _ if frame == FrameType::Text => Kind::Text,
         (true, _) => Kind::Image,
         (false, true) => Kind::Depth,
@@ -225,7 +225,7 @@ fn parse_type(text: &str) -> Result<FrameType> {
 }
 
 fn to_text(results: &[(&CostSample, Rows)]) -> String {
-    let mut text = format!("{}, one thread; MB before encoding\n", processor());
+    let mut text = format!("{}, one thread; MB before encoding\n", cpu());
     for (sample, rows) in results {
         text.push_str(&format!(
             "\n{}: {} frames of {}\n",

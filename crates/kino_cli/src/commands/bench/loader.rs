@@ -7,7 +7,7 @@ use super::{Shown, show};
 use crate::Outcome;
 use crate::load_args::LoadArgs;
 
-/// Measure a loader: samples per second, processor time, first batch, memory; cold and warm.
+/// Measure a loader: samples per second, cpu time, first batch, memory; cold and warm.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]

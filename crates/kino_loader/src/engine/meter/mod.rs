@@ -43,7 +43,7 @@ use waits::Waits;
 #[repr(usize)]
 pub enum Stage {
     /// Which frames are needed, and where they lie.
-    Plan,
+    Schedule,
     /// Bytes from storage.
     Fetch,
     /// Bytes into frames.
@@ -57,7 +57,7 @@ pub enum Stage {
 impl Stage {
     /// Every stage, in the order of a batch's way.
     pub const ALL: [Self; 5] = [
-        Self::Plan,
+        Self::Schedule,
         Self::Fetch,
         Self::Decode,
         Self::Collate,
@@ -67,7 +67,7 @@ impl Stage {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Plan => "plan",
+            Self::Schedule => "schedule",
             Self::Fetch => "fetch",
             Self::Decode => "decode",
             Self::Collate => "collate",
@@ -98,8 +98,8 @@ pub(crate) struct Meter {
     /// Batches made.
     pub(crate) made: AtomicU64,
     stored_bytes_used: AtomicU64,
-    pool_hits: AtomicU64,
-    pool_misses: AtomicU64,
+    cache_hits: AtomicU64,
+    cache_misses: AtomicU64,
     /// Frames decoded.
     pub(crate) frames_decoded: AtomicU64,
     /// Frames put into batches.
@@ -132,8 +132,8 @@ impl Meter {
             trace: Trace::default(),
             made: AtomicU64::new(0),
             stored_bytes_used: AtomicU64::new(0),
-            pool_hits: AtomicU64::new(0),
-            pool_misses: AtomicU64::new(0),
+            cache_hits: AtomicU64::new(0),
+            cache_misses: AtomicU64::new(0),
             frames_decoded: AtomicU64::new(0),
             frames_used: AtomicU64::new(0),
             substituted: AtomicU64::new(0),
@@ -214,9 +214,9 @@ impl Meter {
     pub(crate) fn looked_up(&self, has_all: bool) {
         if self.metering == Metering::Full {
             let counter = if has_all {
-                &self.pool_hits
+                &self.cache_hits
             } else {
-                &self.pool_misses
+                &self.cache_misses
             };
             counter.fetch_add(1, Ordering::Relaxed);
         }
@@ -274,8 +274,8 @@ impl Meter {
             frames_used: read(&self.frames_used),
             stored_bytes_used: read(&self.stored_bytes_used),
             substituted: read(&self.substituted),
-            pool_hits: read(&self.pool_hits),
-            pool_misses: read(&self.pool_misses),
+            cache_hits: read(&self.cache_hits),
+            cache_misses: read(&self.cache_misses),
             waits: self.waits.report(),
             timeline: timeline.moments().to_vec(),
             process_bytes: process.map(|(now, _)| now),
@@ -297,11 +297,11 @@ mod tests {
     fn a_wait_inside_of_a_task_is_no_work() {
         let meter = Meter::new(Metering::Full);
         let pause = || std::thread::sleep(Duration::from_millis(30));
-        meter.time(Stage::Plan, || (meter.wait(Stage::Plan, pause), 7));
+        meter.time(Stage::Schedule, || (meter.wait(Stage::Schedule, pause), 7));
         meter.time(Stage::Fetch, || (pause(), 9));
         let report = meter.report();
         let stage = |stage: Stage| report.stages.iter().find(|one| one.stage == stage).unwrap();
-        let (plan, fetch) = (stage(Stage::Plan), stage(Stage::Fetch));
+        let (plan, fetch) = (stage(Stage::Schedule), stage(Stage::Fetch));
         assert!(plan.busy_s < 0.03 && fetch.busy_s >= 0.03, "{report:?}");
         assert_eq!((plan.tasks, plan.bytes, fetch.bytes), (1, 7, 9));
     }
@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(report.timeline.len(), 3 * full);
             assert_eq!(report.waits.stalls, 2 * full as u64);
             assert_eq!(report.stored_bytes_used, 5 * full as u64);
-            assert_eq!(report.pool_hits, full as u64);
+            assert_eq!(report.cache_hits, full as u64);
         }
     }
 
@@ -329,7 +329,7 @@ mod tests {
         let meter = Meter::new(Metering::Full);
         meter.time(Stage::Fetch, || ((), 1));
         meter.start_trace();
-        meter.time(Stage::Plan, || (meter.wait(Stage::Plan, || ()), 2));
+        meter.time(Stage::Schedule, || (meter.wait(Stage::Schedule, || ()), 2));
         let log = meter.finish_trace();
         meter.time(Stage::Fetch, || ((), 1));
         let names: Vec<_> = log.events.iter().map(|event| event.name).collect();

@@ -40,9 +40,9 @@ pub struct Report {
     /// Samples handed over that had to be replaced.
     pub substituted: u64,
     /// Samples all of whose frames were decoded when they were planned.
-    pub pool_hits: u64,
+    pub cache_hits: u64,
     /// Samples that had to wait for a page.
-    pub pool_misses: u64,
+    pub cache_misses: u64,
     /// How long the training loop waited for batches.
     pub waits: WaitReport,
     /// What happened when; at most 512 moments.

@@ -1,4 +1,4 @@
-//! What each thread did when, for a picture of it: off unless somebody asks.
+//! What each thread did when, for an image of it: off unless somebody asks.
 //!
 //! ```text
 //! kino-plan     ▐plan▌        ▐plan▌
@@ -23,7 +23,7 @@ const EVENTS: usize = 1 << 18;
 /// Something that a thread did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TraceEvent {
-    /// A stage, or `room` where the planner waited for room in the pool.
+    /// A stage, or `room` where the scheduler waited for room in the pool.
     pub name: &'static str,
     /// Which thread, as in [`TraceLog::threads`].
     pub thread: u32,

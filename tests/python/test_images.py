@@ -1,4 +1,4 @@
-"""Pictures and numbers as a network takes them: resized, cropped, as floats, normalised from statistics."""
+"""Images and numbers as a network takes them: resized, cropped, as floats, normalised from statistics."""
 
 import gc
 import pickle
@@ -17,13 +17,13 @@ sys.path.append(str(Path(__file__).parents[1]))
 from spec import order as spec
 
 CAMERA = "obs/agentview_image"
-WISH = {CAMERA: range(-1, 1), "obs/joints": [-0.12, 0.0], "actions": range(6)}
+REQUEST = {CAMERA: range(-1, 1), "obs/joints": [-0.12, 0.0], "actions": range(6)}
 SEED = 3
 
 
 def make(dataset, **options):
     return kinograph.numpy.Loader(
-        dataset, **{"windows": WISH, "batch_size": 8, "seed": SEED} | options
+        dataset, **{"windows": REQUEST, "batch_size": 8, "seed": SEED} | options
     )
 
 
@@ -39,7 +39,7 @@ def joined(parts, key):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """Smooth pictures with edges, as cameras give them."""
+    """Smooth images with edges, as cameras give them."""
     rows, columns = np.mgrid[0:96, 0:128].astype(float)
     frames = []
     for step in range(30):
@@ -55,18 +55,18 @@ def photos(tmp_path_factory):
 
 @pytest.mark.parametrize("size", [(48, 64), (224, 224), (31, 100), (96, 40), (7, 5), (200, 300)])
 def test_resizing_is_that_of_pillow_to_one_step(photos, size):
-    wish = {"cam": [0], "actions": [0]}
-    (plain,) = batches(photos, 1, windows=wish)
-    (found,) = batches(photos, 1, windows=wish, image_size=size)
+    request = {"cam": [0], "actions": [0]}
+    (plain,) = batches(photos, 1, windows=request)
+    (found,) = batches(photos, 1, windows=request, image_size=size)
     assert found["cam"].shape == (8, 1, *size, 3)
-    for frame, picture in zip(plain["cam"][:, 0], found["cam"][:, 0], strict=True):
+    for frame, image in zip(plain["cam"][:, 0], found["cam"][:, 0], strict=True):
         wanted = Image.fromarray(frame).resize(size[::-1], Image.Resampling.BILINEAR)
-        apart = np.abs(np.asarray(wanted).astype(int) - picture)
+        apart = np.abs(np.asarray(wanted).astype(int) - image)
         assert apart.max() <= 1
         assert apart.mean() < 0.15
 
 
-def test_the_same_size_is_the_same_picture(lift):
+def test_the_same_size_is_the_same_image(lift):
     (plain,), (found,) = batches(lift, 1), batches(lift, 1, image_size=(48, 64))
     np.testing.assert_array_equal(found[CAMERA], plain[CAMERA])
 
@@ -140,7 +140,7 @@ def test_threads_memory_ranks_and_stops_change_nothing(lift):
             np.testing.assert_array_equal(following[key], array)
 
 
-def test_the_form_of_pictures_does_not_change_which_samples_come(lift):
+def test_the_form_of_images_does_not_change_which_samples_come(lift):
     for one, two in zip(batches(lift), batches(lift, **SHAPED, pool="1GB"), strict=True):
         np.testing.assert_array_equal(one["actions_is_pad"], two["actions_is_pad"])
     assert make(lift).order.id == make(lift, **SHAPED).order.id
@@ -158,9 +158,9 @@ def test_the_pool_holds_the_small_frames(lift):
 
 def test_recordings_of_two_sizes_are_one_batch_when_resized(tmp_path, lift):
     other = samples.lift_like(40, seed=9)
-    other[CAMERA] = samples.picture(40, height=60, width=52, seed=9)
+    other[CAMERA] = samples.image(40, height=60, width=52, seed=9)
     other = samples.write(tmp_path / "other.kino", [other])
-    both = [lift.windows(WISH), other.windows(WISH)]
+    both = [lift.samples(REQUEST), other.samples(REQUEST)]
     with pytest.raises(kinograph.InvalidArgumentError, match="must be alike"):
         kinograph.numpy.Loader(both, batch_size=8)
     loader = kinograph.numpy.Loader(both, batch_size=8, image_size=(32, 32))
@@ -169,7 +169,7 @@ def test_recordings_of_two_sizes_are_one_batch_when_resized(tmp_path, lift):
     batch = next(iter(loader))
     assert {int(place["source"]) for place in loader.order.batch(0)} == {0, 1}
     for row, place in enumerate(loader.order.batch(0)):
-        plain = loader.order.sources[place["source"]].windows[int(place["window"])][CAMERA]
+        plain = loader.order.sources[place["source"]].windows[int(place["sample"])][CAMERA]
         height, width = plain.shape[1] - 39, plain.shape[2] - 39
         found = batch[CAMERA][row]
         assert any(
@@ -232,17 +232,20 @@ def test_normalisation_is_that_of_the_stored_statistics(lift):
 
 
 def test_keys_are_normalised_each_in_its_way_and_others_stay(lift):
-    wish = {**WISH, "dones": [0]}
+    request = {**REQUEST, "dones": [0]}
     how = {"actions": "min_max", "obs/joints": (np.arange(7.0), 2.0), "dones": "mean_std"}
-    loader = make(lift, windows=wish, normalize=how)
-    found, plain = next(iter(loader)), batches(lift, 1, windows=wish)[0]
+    loader = make(lift, windows=request, normalize=how)
+    found, plain = next(iter(loader)), batches(lift, 1, windows=request)[0]
     np.testing.assert_array_equal(found[CAMERA], plain[CAMERA])
     wanted = ((plain["obs/joints"].astype(float) - np.arange(7)) / 2).astype(np.float32)
     np.testing.assert_array_equal(found["obs/joints"], wanted)
     assert found["dones"].dtype == np.float32
     assert loader.scales["obs/joints"].scale.tolist() == [2.0] * 7
     # Bytes are no floats: one word for all leaves cameras of bytes and whole numbers out.
-    assert list(make(lift, windows=wish, normalize="mean_std").scales) == ["obs/joints", "actions"]
+    assert list(make(lift, windows=request, normalize="mean_std").scales) == [
+        "obs/joints",
+        "actions",
+    ]
 
 
 def test_what_does_not_move_and_what_is_missing_stay_defined(tmp_path):
@@ -277,9 +280,9 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
     other = samples.write(tmp_path / "far.kino", [far])
     mine = np.concatenate([episode["actions"][:] for episode in lift])
     both = np.concatenate([mine, far["actions"]])
-    wish = {"actions": [0]}
+    request = {"actions": [0]}
     # A dataset that stands in a mixture twice counts once.
-    sources = [lift.windows(wish), other.windows(wish), lift.windows(wish, episodes=[0])]
+    sources = [lift.samples(request), other.samples(request), lift.samples(request, episodes=[0])]
     scales = kinograph.numpy.Loader(sources, batch_size=8, normalize="mean_std").scales["actions"]
     np.testing.assert_allclose(scales.offset, np.nanmean(both, axis=0), rtol=1e-9)
     np.testing.assert_allclose(scales.scale, np.nanstd(both, axis=0), rtol=1e-9)
@@ -300,7 +303,7 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
         ({"image_size": (84, 84.0)}, "whole number"),
         ({"image_size": (100_000, 84)}, "nearest legal value 16384 × 84"),
         ({"image_size": {"wrist": (84, 84)}}, "no key `wrist` to resize"),
-        ({"image_crop": {"actions": (4, 4)}}, "not a picture"),
+        ({"image_crop": {"actions": (4, 4)}}, "not an image"),
         ({"random_crop": True}, "image_crop"),
         ({"normalize": "stats"}, "mean_std, min_max"),
         ({"normalize": 3}, "a dict by key"),
@@ -316,7 +319,7 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
     ],
     ids=str,
 )
-def test_wrong_wishes_are_refused_with_advice(lift, options, says):
+def test_wrong_requests_are_refused_with_advice(lift, options, says):
     gc.collect()
     with pytest.raises(kinograph.InvalidArgumentError, match=says):
         make(lift, **options)

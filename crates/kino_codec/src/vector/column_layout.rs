@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use super::encode::Run;
-use super::fit::{Fit, Wish, has_negative_zero};
+use super::fit::{Fit, Target, has_negative_zero};
 use super::map::Map;
 use super::page::Exception;
 use super::quat::normalised;
 use super::value::Value;
 
 /// A column in the making.
-pub(super) enum Plan<T> {
+pub(super) enum ColumnLayout<T> {
     /// One value; frames that have another are exceptions.
     Constant(T, Vec<usize>),
     /// The same as a column before it.
@@ -19,7 +19,7 @@ pub(super) enum Plan<T> {
     Fit(Fit),
 }
 
-impl<T> Plan<T> {
+impl<T> ColumnLayout<T> {
     /// The whole numbers, if there are any.
     pub(super) fn numbers(&self) -> &[i64] {
         match self {
@@ -30,8 +30,8 @@ impl<T> Plan<T> {
 }
 
 impl Run<'_> {
-    pub(super) fn wish<'p>(&self, element: usize, protected: &'p [bool]) -> Wish<'p> {
-        Wish {
+    pub(super) fn target<'p>(&self, element: usize, protected: &'p [bool]) -> Target<'p> {
+        Target {
             eps: self.abs.map_or(0.0, |abs| abs.eps(element)),
             protected,
             page_frames: self.page_frames,
@@ -39,40 +39,44 @@ impl Run<'_> {
     }
 
     /// How to store every column by itself.
-    pub(super) fn plan<T: Value>(&self, values: &[Vec<T>], protected: &[bool]) -> Vec<Plan<T>> {
-        let mut plans: Vec<Plan<T>> = Vec::with_capacity(values.len());
+    pub(super) fn layout<T: Value>(
+        &self,
+        values: &[Vec<T>],
+        protected: &[bool],
+    ) -> Vec<ColumnLayout<T>> {
+        let mut layouts: Vec<ColumnLayout<T>> = Vec::with_capacity(values.len());
         // Columns by a few of their values, to find equal ones.
         let mut seen: HashMap<[i64; 4], Vec<usize>> = HashMap::new();
         let mut known: Vec<Map> = Vec::new();
         for (element, column) in values.iter().enumerate() {
-            let wish = self.wish(element, protected);
-            if let Some(plan) = constant(&wish, column) {
-                plans.push(plan);
+            let target = self.target(element, protected);
+            if let Some(layout) = constant(&target, column) {
+                layouts.push(layout);
                 continue;
             }
             let key = [0, 1, 2, 3].map(|part| column[part * (column.len() - 1) / 3].ordered());
             let alike = seen.entry(key).or_default();
             let same = |other: &&usize| {
                 let equal = values[**other].iter().zip(column).all(|(a, b)| a.same(*b));
-                equal && self.wish(**other, protected).eps == wish.eps
+                equal && self.target(**other, protected).eps == target.eps
             };
             if let Some(other) = alike.iter().find(same) {
-                plans.push(Plan::Copy(*other));
+                layouts.push(ColumnLayout::Copy(*other));
                 continue;
             }
             if !self.is_in_quat(element) {
                 alike.push(element);
             }
-            let fit = wish.best(column, &known);
+            let fit = target.best(column, &known);
             let is_grid = matches!(fit.map, Map::Times(_) | Map::Over(_));
             if is_grid && !known.contains(&fit.map) {
                 known.push(fit.map);
                 // The latest steps are the likeliest.
                 known.drain(..known.len().saturating_sub(4));
             }
-            plans.push(Plan::Fit(fit));
+            layouts.push(ColumnLayout::Fit(fit));
         }
-        plans
+        layouts
     }
 
     fn is_in_quat(&self, element: usize) -> bool {
@@ -89,9 +93,9 @@ impl Run<'_> {
         first: usize,
         values: &[Vec<T>],
         protected: &[bool],
-        plans: &mut [Plan<T>],
+        layouts: &mut [ColumnLayout<T>],
     ) {
-        let eps = |element: usize| self.wish(element, protected).eps;
+        let eps = |element: usize| self.target(element, protected).eps;
         let least = (first..first + 4).map(eps).fold(f64::INFINITY, f64::min);
         let mut best: Option<(f64, [Fit; 4])> = None;
         for part in [2.0, 1.8, 1.6, 1.4, 1.2, 1.0, 0.8] {
@@ -105,7 +109,7 @@ impl Run<'_> {
                     true => map.with_two_zeros(),
                     false => map,
                 };
-                self.wish(first + idx, protected).fit(map, column)
+                self.target(first + idx, protected).fit(map, column)
             });
             let missed = self.missed_quats(first, values, protected, &fits);
             for fit in &mut fits {
@@ -113,15 +117,15 @@ impl Run<'_> {
                 fit.exceptions.sort_unstable();
                 fit.exceptions.dedup();
             }
-            let wish = self.wish(first, protected);
-            let cost = fits.iter().map(|fit| wish.cost::<T>(fit)).sum();
+            let target = self.target(first, protected);
+            let cost = fits.iter().map(|fit| target.cost::<T>(fit)).sum();
             if best.as_ref().is_none_or(|(least, _)| cost < *least) {
                 best = Some((cost, fits));
             }
         }
         let fits = best.into_iter().flat_map(|(_, fits)| fits);
-        for (plan, fit) in plans[first..].iter_mut().zip(fits) {
-            *plan = Plan::Fit(fit);
+        for (layout, fit) in layouts[first..].iter_mut().zip(fits) {
+            *layout = ColumnLayout::Fit(fit);
         }
     }
 
@@ -140,8 +144,8 @@ impl Run<'_> {
             let brought = normalised(rounded);
             let decoded = brought.unwrap_or(rounded);
             let near = |idx: usize| {
-                let wish = self.wish(first + idx, protected);
-                wish.allows(frame, from[idx], decoded[idx])
+                let target = self.target(first + idx, protected);
+                target.allows(frame, from[idx], decoded[idx])
             };
             (brought.is_some() || normalised(from).is_none()) && (0..4).all(near)
         };
@@ -152,16 +156,16 @@ impl Run<'_> {
     pub(super) fn exceptions<T: Value>(
         &self,
         values: &[Vec<T>],
-        plans: &[Plan<T>],
+        layouts: &[ColumnLayout<T>],
     ) -> Vec<Vec<Exception>> {
-        let decoded = |element: usize, frame: usize| decoded(plans, element, frame);
+        let decoded = |element: usize, frame: usize| decoded(layouts, element, frame);
         let mut pages = vec![Vec::new(); self.frames.div_ceil(self.page_frames)];
-        for element in 0..plans.len() {
+        for element in 0..layouts.len() {
             let quat = self
                 .quats
                 .iter()
                 .find(|first| (**first..**first + 4).contains(&element));
-            for &frame in exceptions_of(plans, element) {
+            for &frame in exceptions_of(layouts, element) {
                 let plain = decoded(element, frame);
                 let now = quat.map_or(plain, |first| {
                     let quat = [0, 1, 2, 3].map(|idx| decoded(first + idx, frame));
@@ -181,12 +185,12 @@ impl Run<'_> {
 }
 
 /// A constant, if one value will do for (almost) every frame.
-fn constant<T: Value>(wish: &Wish<'_>, column: &[T]) -> Option<Plan<T>> {
+fn constant<T: Value>(target: &Target<'_>, column: &[T]) -> Option<ColumnLayout<T>> {
     let first = column[0];
     if column.iter().all(|value| value.same(first)) {
-        return Some(Plan::Constant(first, Vec::new()));
+        return Some(ColumnLayout::Constant(first, Vec::new()));
     }
-    if wish.eps <= 0.0 || !T::IS_FLOAT {
+    if target.eps <= 0.0 || !T::IS_FLOAT {
         return None;
     }
     // Noise below the bound: the middle of its range.
@@ -196,27 +200,27 @@ fn constant<T: Value>(wish: &Wish<'_>, column: &[T]) -> Option<Plan<T>> {
         sizes().fold(f64::NEG_INFINITY, f64::max),
     );
     let middle = T::from_f64(low + 0.5 * (high - low));
-    let missed = |frame: &usize| !wish.allows(*frame, column[*frame], middle);
-    let free = |frame: &usize| wish.protected.get(*frame) != Some(&true);
+    let missed = |frame: &usize| !target.allows(*frame, column[*frame], middle);
+    let free = |frame: &usize| target.protected.get(*frame) != Some(&true);
     let missed: Vec<usize> = (0..column.len()).filter(missed).collect();
     let too_many = missed.iter().any(free);
-    (!too_many).then_some(Plan::Constant(middle, missed))
+    (!too_many).then_some(ColumnLayout::Constant(middle, missed))
 }
 
 /// The value that a reader has before exceptions and before quaternions are brought to length one.
-fn decoded<T: Value>(plans: &[Plan<T>], element: usize, frame: usize) -> T {
-    match &plans[element] {
-        Plan::Constant(value, _) => *value,
-        Plan::Copy(from) => decoded(plans, *from, frame),
-        Plan::Fit(fit) => fit.map.value(fit.numbers[frame]),
+fn decoded<T: Value>(layouts: &[ColumnLayout<T>], element: usize, frame: usize) -> T {
+    match &layouts[element] {
+        ColumnLayout::Constant(value, _) => *value,
+        ColumnLayout::Copy(from) => decoded(layouts, *from, frame),
+        ColumnLayout::Fit(fit) => fit.map.value(fit.numbers[frame]),
     }
 }
 
 /// The frames in which an element is an exception.
-fn exceptions_of<T>(plans: &[Plan<T>], element: usize) -> &[usize] {
-    match &plans[element] {
-        Plan::Constant(_, exceptions) => exceptions,
-        Plan::Copy(from) => exceptions_of(plans, *from),
-        Plan::Fit(fit) => &fit.exceptions,
+fn exceptions_of<T>(layouts: &[ColumnLayout<T>], element: usize) -> &[usize] {
+    match &layouts[element] {
+        ColumnLayout::Constant(_, exceptions) => exceptions,
+        ColumnLayout::Copy(from) => exceptions_of(layouts, *from),
+        ColumnLayout::Fit(fit) => &fit.exceptions,
     }
 }

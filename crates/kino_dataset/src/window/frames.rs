@@ -23,7 +23,7 @@ pub enum Out {
 
 /// The frames of one window.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct WindowPlan {
+pub struct WindowFrames {
     /// One frame per moment, or [`NO_FRAME`].
     pub frames: Vec<u32>,
     /// For `linear` and `slerp`: the frame blended in, and its weight; weight 0 where the frame is used alone.
@@ -35,7 +35,7 @@ pub struct WindowPlan {
 
 /// The frames of one sample. Kept between calls, its buffers are used again.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct SamplePlan {
+pub struct SampleFrames {
     /// The episode's row in the table.
     pub row: usize,
     /// Which anchor of the episode, counted before any is dropped.
@@ -43,10 +43,10 @@ pub struct SamplePlan {
     /// Its time.
     pub time_ns: i64,
     /// One per window of the request, in its order.
-    pub windows: Vec<WindowPlan>,
+    pub windows: Vec<WindowFrames>,
 }
 
-impl WindowPlan {
+impl WindowFrames {
     pub(super) fn clear(&mut self) {
         self.frames.clear();
         self.other.clear();

@@ -1,4 +1,4 @@
-//! Lossless pictures next to PNG and QOI: ratio, and time to decode a frame in sequence, at random and at worst.
+//! Lossless images next to PNG and QOI: ratio, and time to decode a frame in sequence, at random and at worst.
 //!
 //! ```text
 //! cargo run --release -- uint8[480,640,3] kodak.bin      cargo run --release -- uint16[480,640] depth.bin depth:abs=1
@@ -20,7 +20,7 @@ const PASSES: usize = 25;
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [ty, path, specs @ ..] = args.as_slice() else {
-        return Err("usage: pictures dtype[height,width,colours] frames.bin [codec…]".into());
+        return Err("usage: images dtype[height,width,channels] frames.bin [codec…]".into());
     };
     let ty = parse_type(ty)?;
     let bytes = std::fs::read(path)?;

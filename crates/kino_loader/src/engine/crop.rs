@@ -1,4 +1,4 @@
-//! Parts that are cut out of pictures at random: where, for each sample and key, whoever asks.
+//! Parts that are cut out of images at random: where, for each sample and key, whoever asks.
 //!
 //! ```text
 //! operation "crop/KEY" at index i:   top  = draw 0 below height − part + 1
@@ -10,25 +10,25 @@
 //! camera that jumped from frame to frame would look like motion. `spec/order.md` has the numbers.
 
 use super::convert::Part;
-use super::reduce::Size;
+use super::resize::Size;
 use crate::order::{Draw, Operation};
 
-/// What is cut out of the pictures of a key.
+/// What is cut out of the images of a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Cut {
+pub(crate) struct Crop {
     operation: Operation,
     seed: u64,
     size: Size,
 }
 
-/// Where it is cut out of the pictures of one sample.
+/// Where it is cut out of the images of one sample.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     size: Size,
     draw: Draw,
 }
 
-impl Cut {
+impl Crop {
     /// A part of this size, under the order's seed.
     pub(crate) fn new(key: &str, seed: u64, size: Size) -> Self {
         Self {
@@ -48,9 +48,9 @@ impl Cut {
 }
 
 impl Place {
-    /// The part of a picture of this shape; `None` if it is no picture, or too small.
+    /// The part of an image of this shape; `None` if it is no image, or too small.
     pub(crate) fn part(&self, shape: &[usize]) -> Option<Part> {
-        let &[height, width, colours] = shape else {
+        let &[height, width, channels] = shape else {
             return None;
         };
         let mut draw = self.draw.clone();
@@ -63,7 +63,7 @@ impl Place {
             left: offset(width, self.size.width)?,
             size: self.size,
             columns: width,
-            colours,
+            channels,
         })
     }
 }
@@ -73,18 +73,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_fill_the_picture_evenly_and_differ_by_key_and_index() {
+    fn places_fill_the_image_evenly_and_differ_by_key_and_index() {
         let size = Size {
             height: 6,
             width: 8,
         };
-        let cut = Cut::new("front", 7, size);
-        let other = Cut::new("wrist", 7, size);
+        let cut = Crop::new("front", 7, size);
+        let other = Crop::new("wrist", 7, size);
         let mut seen = [[0; 3]; 3];
         let mut equal = 0;
         for index in 0..9000 {
             let part = cut.at(index).part(&[8, 10, 3]).unwrap();
-            assert_eq!((part.size, part.columns, part.colours), (size, 10, 3));
+            assert_eq!((part.size, part.columns, part.channels), (size, 10, 3));
             seen[part.top][part.left] += 1;
             equal += usize::from(other.at(index).part(&[8, 10, 3]) == Some(part));
         }

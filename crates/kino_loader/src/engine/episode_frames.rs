@@ -1,7 +1,7 @@
 //! The decoded frames of one episode, page by page: a page that was decoded once serves every window that needs it.
 //!
 //! ```text
-//! Block of an episode
+//! EpisodeFrames of an episode
 //!   StoredPages of a stream    span 0 (one read)        span 1
 //!                              [page][page][page][page] [page][page] …
 //!                                 │
@@ -14,17 +14,17 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
 
-use kino_dataset::{DatasetError, EpisodeWindows, StoredStream};
+use kino_dataset::{DatasetError, EpisodeSamples, StoredStream};
 
-use super::job::SampleJob;
+use super::collate::SampleJob;
 use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{AHEAD, NOW, PageCell, Span, StoredPages, Wanted};
-use super::reduce::{DecodeScratch, Fit};
+use super::resize::{DecodeScratch, Fit};
 
-/// The wished streams of one episode, or the wished frames of them.
+/// The requested streams of one episode, or the requested frames of them.
 #[derive(Debug)]
-pub(crate) struct Block {
-    windows: Arc<EpisodeWindows>,
+pub(crate) struct EpisodeFrames {
+    windows: Arc<EpisodeSamples>,
     /// What becomes of the frames of each window when they are decoded.
     fits: Arc<[Fit]>,
     stored: Vec<StoredPages>,
@@ -59,9 +59,9 @@ pub(crate) struct SpanId {
     span: usize,
 }
 
-impl Block {
+impl EpisodeFrames {
     /// An empty block of an episode for what is wanted; reads nothing.
-    pub(crate) fn new(windows: Arc<EpisodeWindows>, wanted: Wanted) -> Result<Self, DatasetError> {
+    pub(crate) fn new(windows: Arc<EpisodeSamples>, wanted: Wanted) -> Result<Self, DatasetError> {
         let mut stored = Vec::with_capacity(wanted.streams.len());
         for ((position, fit), (window, frames)) in wanted.streams {
             if let Some(stream) = windows.stream(window) {
@@ -82,7 +82,7 @@ impl Block {
     }
 
     /// The episode.
-    pub(crate) fn windows(&self) -> &Arc<EpisodeWindows> {
+    pub(crate) fn windows(&self) -> &Arc<EpisodeSamples> {
         &self.windows
     }
 
@@ -402,10 +402,10 @@ pub(crate) enum NextStep {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use kino_dataset::{Request, Selection, Windows};
+    use kino_dataset::{Request, Samples, Selection};
     use tempfile::TempDir;
 
-    use super::super::job::frames_of;
+    use super::super::collate::frames_of;
     use super::super::recording;
     use super::*;
 
@@ -418,26 +418,26 @@ pub(crate) mod tests {
         Arc::new([Fit::default(); 3])
     }
 
-    fn windows(episodes: usize) -> (TempDir, Windows) {
+    fn windows(episodes: usize) -> (TempDir, Samples) {
         let (folder, dataset) = recording::open(episodes);
         let request: Request = serde_json::from_str(REQUEST).unwrap();
-        let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
         (folder, windows)
     }
 
     /// A block of each of so many episodes, empty.
-    pub(crate) fn blocks(episodes: usize) -> (TempDir, Vec<Arc<Block>>) {
+    pub(crate) fn blocks(episodes: usize) -> (TempDir, Vec<Arc<EpisodeFrames>>) {
         let (folder, windows) = windows(episodes);
         let block = |episode| {
             let windows = Arc::new(windows.episode(episode).unwrap());
             let wanted = Wanted::all(&windows, &[0, 1, 2], &as_stored());
-            Arc::new(Block::new(windows, wanted).unwrap())
+            Arc::new(EpisodeFrames::new(windows, wanted).unwrap())
         };
         (folder, (0..episodes).map(block).collect())
     }
 
     /// Fetches and decodes all; the frames that were decoded.
-    fn fill(block: &Block) -> usize {
+    fn fill(block: &EpisodeFrames) -> usize {
         let shelf = PageShelf::new(1 << 20);
         let mut scratch = DecodeScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
@@ -494,7 +494,7 @@ pub(crate) mod tests {
     fn a_block_of_some_frames_has_those_and_says_its_bytes() {
         let (_folder, windows) = windows(2);
         let episode = Arc::new(windows.episode(1).unwrap());
-        let mut plan = kino_dataset::SamplePlan::default();
+        let mut plan = kino_dataset::SampleFrames::default();
         for sample in 0..episode.len() {
             episode.plan(sample, &mut plan).unwrap();
             let mut wanted = Wanted::new(&as_stored());
@@ -503,7 +503,7 @@ pub(crate) mod tests {
                 frames_of(&plan.windows[window])
                     .for_each(|frame| wanted.add(window, stream, frame));
             }
-            let block = Block::new(Arc::clone(&episode), wanted).unwrap();
+            let block = EpisodeFrames::new(Arc::clone(&episode), wanted).unwrap();
             let frames = fill(&block);
             assert!(
                 frames <= 3 + 2 * 2 + 1 + 4,

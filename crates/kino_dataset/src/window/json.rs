@@ -17,7 +17,7 @@ use crate::error::{Result, invalid};
 /// A window as JSON has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct WindowWords {
+pub(super) struct WindowJson {
     key: Option<String>,
     stream: String,
     at: At,
@@ -33,8 +33,8 @@ pub(super) struct WindowWords {
     stack: Stack,
 }
 
-impl From<WindowWords> for Window {
-    fn from(words: WindowWords) -> Self {
+impl From<WindowJson> for Window {
+    fn from(words: WindowJson) -> Self {
         Self {
             key: words.key.unwrap_or_else(|| words.stream.clone()),
             stream: words.stream,

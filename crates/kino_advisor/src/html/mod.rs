@@ -1,7 +1,7 @@
 //! A page to look at: one HTML file with tables and plots, and nothing that is fetched from elsewhere.
 //!
 //! ```text
-//! Page::new(title)
+//! HtmlReport::new(title)
 //!   .verdict(sentence)  .heading(text)  .text(text)
 //!   .table(head, rows)
 //!   .figure(plot, caption)      plot: bars, stacked_bars, histogram, lines, scatter
@@ -18,7 +18,7 @@
 //! | `quantity.rs` | a number as people read it: `12.5 ms`, `3.2 MB` |
 //! | `svg.rs` | elements, escaping, the frame of a plot with its axes |
 //! | `bars.rs`, `histogram.rs`, `lines.rs`, `scatter.rs` | a plot each |
-//! | `style.rs` | colours and sizes |
+//! | `style.rs` | colors and sizes |
 
 mod axis;
 mod bars;
@@ -42,7 +42,7 @@ pub use scatter::{Better, Point, Scatter, scatter};
 
 use svg::escape;
 
-/// A plot, ready to be put on a [`Page`].
+/// A plot, ready to be put on a [`HtmlReport`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plot {
     title: String,
@@ -52,22 +52,22 @@ pub struct Plot {
 /// A page in the making; [`to_html`](Self::to_html) is the file.
 ///
 /// ```
-/// use kino_advisor::page::{Axis, Bar, Page, bars};
+/// use kino_advisor::html::{Axis, Bar, HtmlReport, bars};
 ///
 /// let load = [Bar::new("decode", 0.9), Bar::new("fetch", 0.2)];
-/// let html = Page::new("lift")
+/// let html = HtmlReport::new("lift")
 ///     .verdict("decoding is the limit")
 ///     .figure(bars("Load of each stage", &Axis::new("busy threads", ""), &load), "Of all threads together.")
 ///     .to_html();
 /// assert!(html.starts_with("<!DOCTYPE html>") && !html.contains("<script"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct HtmlReport {
     title: String,
     body: String,
 }
 
-impl Page {
+impl HtmlReport {
     /// An empty page.
     pub fn new(title: &str) -> Self {
         let title = escape(title);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_page_of_everything_is_well_formed_and_brings_all_it_needs() {
-        let page = Page::new(NASTY)
+        let page = HtmlReport::new(NASTY)
             .verdict(NASTY)
             .heading(NASTY)
             .text(NASTY)
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_empty_page_is_a_page() {
-        well_formed::check(&Page::new("").to_html());
-        well_formed::check(&Page::new("").table(&[], &[]).to_html());
+        well_formed::check(&HtmlReport::new("").to_html());
+        well_formed::check(&HtmlReport::new("").table(&[], &[]).to_html());
     }
 }

@@ -1,14 +1,14 @@
-//! Pictures made smaller when they are decoded, once for all windows that use them: resized, then cut around the centre.
+//! Images made smaller when they are decoded, once for all windows that use them: resized, then cut around the centre.
 //!
 //! ```text
-//! stored 480 × 640 ──resize──▶ 256 × 256 ──centre──▶ 224 × 224 ──▶ the pool, which counts these bytes
+//! stored 480 × 640 ──resize──▶ 256 × 256 ──centre──▶ 224 × 224 ──▶ the cache, which counts these bytes
 //! ```
 //!
 //! Resizing is bilinear with a kernel that grows with the reduction, so that every stored pixel counts: what Pillow's `BILINEAR`
 //! and torchvision's `antialias=True` do. It is `fast_image_resize`'s, in whole numbers, so every machine gives the same pixels.
 //!
-//! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same picture in another
-//! codec: what comes out depends on the decoded picture and the options alone.
+//! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same image in another
+//! codec: what comes out depends on the decoded image and the options alone.
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{InnerPixel, U8, U8x2, U8x3, U8x4};
@@ -24,7 +24,7 @@ pub struct Size {
     pub width: usize,
 }
 
-/// What pictures are to become when they are decoded.
+/// What images are to become when they are decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Fit {
     pub(crate) size: Option<Size>,
@@ -34,11 +34,11 @@ pub(crate) struct Fit {
 
 /// How frames of one type are made to fit.
 #[derive(Debug, Clone)]
-pub(crate) struct Reduce {
+pub(crate) struct Resize {
     stored: Size,
     resized: Size,
     kept: Size,
-    colours: usize,
+    channels: usize,
 }
 
 /// What a thread that decodes keeps for the next page.
@@ -59,11 +59,11 @@ pub(crate) struct ResizeScratch {
 }
 
 impl Fit {
-    /// How frames of a type are made to fit; `None` if they are as they should be, or no pictures of bytes.
+    /// How frames of a type are made to fit; `None` if they are as they should be, or no images of bytes.
     ///
     /// The error says what is wrong and what would be right, but not of which stream.
-    pub(crate) fn reduce(self, ty: &ValueType) -> Result<Option<Reduce>, String> {
-        let Some((stored, colours)) = picture_size(ty) else {
+    pub(crate) fn reduce(self, ty: &ValueType) -> Result<Option<Resize>, String> {
+        let Some((stored, channels)) = image_size(ty) else {
             return Ok(None);
         };
         let resized = self.size.unwrap_or(stored);
@@ -75,16 +75,16 @@ impl Fit {
         if self.centre.is_some() {
             check_cut(kept, resized)?;
         }
-        if resized != stored && !(1..=4).contains(&colours) {
+        if resized != stored && !(1..=4).contains(&channels) {
             return Err(format!(
-                "pictures of {colours} colours cannot be resized; 1 to 4 can"
+                "images of {channels} channels cannot be resized; 1 to 4 can"
             ));
         }
-        let reduce = Reduce {
+        let reduce = Resize {
             stored,
             resized,
             kept,
-            colours,
+            channels,
         };
         Ok((kept != stored || resized != stored).then_some(reduce))
     }
@@ -99,7 +99,7 @@ fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "pictures cannot be {what} to {height} × {width}; nearest legal value {} × {}",
+        "images cannot be {what} to {height} × {width}; nearest legal value {} × {}",
         legal(height),
         legal(width)
     ))
@@ -113,33 +113,33 @@ pub(crate) fn check_cut(part: Size, of: Size) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} × {} cannot be cut out of pictures of {} × {}; nearest legal value {} × {}",
+        "{} × {} cannot be cut out of images of {} × {}; nearest legal value {} × {}",
         part.height, part.width, of.height, of.width, nearest.0, nearest.1
     ))
 }
 
-/// Height, width and colours of a picture of bytes.
-pub(crate) fn picture_size(ty: &ValueType) -> Option<(Size, usize)> {
+/// Height, width and channels of an image of bytes.
+pub(crate) fn image_size(ty: &ValueType) -> Option<(Size, usize)> {
     match (ty.dtype(), ty.shape()) {
-        (Dtype::U8, &[height, width, colours]) => Some((Size { height, width }, colours)),
+        (Dtype::U8, &[height, width, channels]) => Some((Size { height, width }, channels)),
         _ => None,
     }
 }
 
-impl Reduce {
+impl Resize {
     /// The shape of a frame that comes out.
     pub(crate) fn shape(&self) -> [usize; 3] {
-        [self.kept.height, self.kept.width, self.colours]
+        [self.kept.height, self.kept.width, self.channels]
     }
 
     /// Bytes of a frame that comes out.
     pub(crate) fn frame_bytes(&self) -> usize {
-        self.kept.height * self.kept.width * self.colours
+        self.kept.height * self.kept.width * self.channels
     }
 
     /// Bytes of a frame as it is stored.
     pub(crate) fn stored_bytes(&self) -> usize {
-        self.stored.height * self.stored.width * self.colours
+        self.stored.height * self.stored.width * self.channels
     }
 
     /// Makes smaller frames of whole ones; both are packed.
@@ -165,14 +165,14 @@ impl Reduce {
         if self.kept == self.resized {
             return self.resize(resizer, frame, out);
         }
-        resized.resize(self.resized.height * self.resized.width * self.colours, 0);
+        resized.resize(self.resized.height * self.resized.width * self.channels, 0);
         self.resize(resizer, frame, resized)?;
         self.cut(resized, out);
         Ok(())
     }
 
     fn resize(&self, resizer: &mut Resizer, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
-        match self.colours {
+        match self.channels {
             1 => self.resize_as::<U8>(resizer, frame, out),
             2 => self.resize_as::<U8x2>(resizer, frame, out),
             3 => self.resize_as::<U8x3>(resizer, frame, out),
@@ -186,12 +186,12 @@ impl Reduce {
         frame: &[u8],
         out: &mut [u8],
     ) -> Result<(), String> {
-        // Two or four colours are colours, not transparency.
+        // Two or four channels are channels, not transparency.
         let options = ResizeOptions::new()
             .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
             .use_alpha(false);
         let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
-        let text = |error: &dyn std::error::Error| format!("a picture was not resized: {error}");
+        let text = |error: &dyn std::error::Error| format!("an image was not resized: {error}");
         let (from, to) = (self.stored, self.resized);
         let from = TypedImageRef::<P>::from_buffer(side(from.width), side(from.height), frame);
         let to = TypedImage::<P>::from_buffer(side(to.width), side(to.height), out);
@@ -204,10 +204,10 @@ impl Reduce {
     fn cut(&self, frame: &[u8], out: &mut [u8]) {
         let (of, part) = (self.resized, self.kept);
         let (top, left) = ((of.height - part.height) / 2, (of.width - part.width) / 2);
-        let row_bytes = part.width * self.colours;
-        let rows = frame.chunks_exact(of.width * self.colours).skip(top);
+        let row_bytes = part.width * self.channels;
+        let rows = frame.chunks_exact(of.width * self.channels).skip(top);
         for (out, row) in out.chunks_exact_mut(row_bytes.max(1)).zip(rows) {
-            out.copy_from_slice(&row[left * self.colours..][..row_bytes]);
+            out.copy_from_slice(&row[left * self.channels..][..row_bytes]);
         }
     }
 }
@@ -221,8 +221,8 @@ mod tests {
         Size { height, width }
     }
 
-    fn picture(height: usize, width: usize, colours: usize) -> ValueType {
-        ValueType::new(Dtype::U8, &[height, width, colours]).unwrap()
+    fn image(height: usize, width: usize, channels: usize) -> ValueType {
+        ValueType::new(Dtype::U8, &[height, width, channels]).unwrap()
     }
 
     fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -241,15 +241,15 @@ mod tests {
     }
 
     /// A number at a time, in f64.
-    fn naive(frame: &[u8], from: Size, to: Size, colours: usize) -> Vec<f64> {
+    fn naive(frame: &[u8], from: Size, to: Size, channels: usize) -> Vec<f64> {
         let mut out = Vec::new();
         for y in 0..to.height {
             let rows = weights(from.height, to.height, y);
             for x in 0..to.width {
                 let columns = weights(from.width, to.width, x);
-                for colour in 0..colours {
+                for channel in 0..channels {
                     let value = |y: usize, x: usize| {
-                        f64::from(frame[(y * from.width + x) * colours + colour])
+                        f64::from(frame[(y * from.width + x) * channels + channel])
                     };
                     let row = |y: usize| -> f64 {
                         columns
@@ -275,14 +275,14 @@ mod tests {
     proptest! {
         #[test]
         fn resized_pixels_are_the_means_under_a_triangle_to_one_step(
-            from in (1..24_usize, 1..24_usize), to in (1..24_usize, 1..24_usize), colours in 1..5_usize, seed: u64,
+            from in (1..24_usize, 1..24_usize), to in (1..24_usize, 1..24_usize), channels in 1..5_usize, seed: u64,
         ) {
             let (from, to) = (size(from.0, from.1), size(to.0, to.1));
             prop_assume!(from != to);
-            let ty = picture(from.height, from.width, colours);
+            let ty = image(from.height, from.width, channels);
             let frame = noise(ty.elements(), seed);
             let found = run(Fit { size: Some(to), centre: None }, &ty, &frame);
-            let wanted = naive(&frame, from, to, colours);
+            let wanted = naive(&frame, from, to, channels);
             prop_assert_eq!(found.len(), wanted.len());
             for (found, wanted) in found.iter().zip(wanted) {
                 // Two passes, each rounded, as Pillow's.
@@ -291,11 +291,11 @@ mod tests {
         }
 
         #[test]
-        fn the_centre_is_that_part_of_the_resized_picture(
+        fn the_centre_is_that_part_of_the_resized_image(
             from in (4..20_usize, 4..20_usize), to in (4..20_usize, 4..20_usize), cut in (1..5_usize, 1..5_usize), seed: u64,
         ) {
             let (from, to, cut) = (size(from.0, from.1), size(to.0, to.1), size(cut.0, cut.1));
-            let ty = picture(from.height, from.width, 3);
+            let ty = image(from.height, from.width, 3);
             let frame = noise(ty.elements(), seed);
             let whole = if to == from { frame.clone() } else { run(Fit { size: Some(to), centre: None }, &ty, &frame) };
             let fit = Fit { size: Some(to), centre: Some(cut) };
@@ -314,7 +314,7 @@ mod tests {
     /// Training is repeated on other machines and with later versions: the same frame must stay the same pixels.
     #[test]
     fn never_change_these_pixels() {
-        let ty = picture(7, 9, 3);
+        let ty = image(7, 9, 3);
         let frame = noise(ty.elements(), 0x9e37_79b9_7f4a_7c15);
         let fit = Fit {
             size: Some(size(3, 2)),
@@ -333,7 +333,7 @@ mod tests {
             let error = fit.reduce(ty).unwrap_err();
             assert!(error.contains(says), "{error}");
         };
-        let ty = picture(48, 64, 3);
+        let ty = image(48, 64, 3);
         let centre = |height, width| Fit {
             size: None,
             centre: Some(size(height, width)),
@@ -346,10 +346,10 @@ mod tests {
         refused(centre(0, 65), &ty, "nearest legal value 1 × 64");
         refused(resized(0, 5), &ty, "nearest legal value 1 × 5");
         refused(resized(5, usize::MAX), &ty, "nearest legal value 5 × 16384");
-        refused(resized(5, 5), &picture(8, 8, 5), "1 to 4");
+        refused(resized(5, 5), &image(8, 8, 5), "1 to 4");
         assert!(centre(48, 64).reduce(&ty).unwrap().is_none());
         assert!(resized(48, 64).reduce(&ty).unwrap().is_none());
-        let wide = picture(2, 20_000, 3);
+        let wide = image(2, 20_000, 3);
         let as_it_is = Fit {
             size: None,
             centre: None,

@@ -1,4 +1,4 @@
-//! Colours and sizes. A plot only names classes, so that light and dark are decided here.
+//! Colors and sizes. A plot only names classes, so that light and dark are decided here.
 
 /// Of a page that has the window for itself.
 pub(super) const WHOLE_PAGE: &str = "body{margin:0;background:#fcfcfb}\
@@ -36,5 +36,5 @@ background:none;color:inherit}\
 .kinograph svg .l0{stroke:var(--s0)}.kinograph svg .l1{stroke:var(--s1)}.kinograph svg .l2{stroke:var(--s2)}\
 .kinograph svg .l3{stroke:var(--s3)}.kinograph svg .l4{stroke:var(--s4)}.kinograph svg .l5{stroke:var(--s5)}";
 
-/// Series that have a colour of their own.
+/// Series that have a color of their own.
 pub(super) const SERIES: usize = 6;

@@ -1,30 +1,30 @@
-//! What stays in the pool: everything where it pays, small streams where a shuffle of everything would come back too late.
+//! What stays in the cache: everything where it pays, small streams where a shuffle of everything would come back too late.
 
 use kino_codec::FrameType;
-use kino_dataset::Windows;
+use kino_dataset::Samples;
 
-use super::{LoaderOptions, Pictures};
+use super::{ImageOptions, LoaderOptions};
 use crate::error::{Result, invalid};
 use crate::order::{Order, Shuffle};
 
-/// Decoded bytes of everything that is wished, in the sizes that it is wished in.
-pub fn decoded_bytes(windows: &[Vec<Windows>], pictures: &Pictures) -> u64 {
+/// Decoded bytes of everything that is requested, in the sizes that it is requested in.
+pub fn decoded_bytes(windows: &[Vec<Samples>], images: &ImageOptions) -> u64 {
     let all = windows.iter().flatten().map(|windows| {
         let stored = windows.sizes().iter().copied();
-        smaller(stored.fold(0, u64::saturating_add), windows, pictures)
+        smaller(stored.fold(0, u64::saturating_add), windows, images)
     });
     all.fold(0, u64::saturating_add)
 }
 
-/// What so many decoded bytes of all wished streams are when pictures are made smaller (or larger), rounded up.
+/// What so many decoded bytes of all requested streams are when images are made smaller (or larger), rounded up.
 ///
 /// By the sizes of the streams in the whole dataset: an estimate where the chosen episodes have another mixture of streams.
-fn smaller(bytes: u64, windows: &Windows, pictures: &Pictures) -> u64 {
+fn smaller(bytes: u64, windows: &Samples, images: &ImageOptions) -> u64 {
     let asked = windows.request().windows.iter().enumerate();
     let mut forms: Vec<_> = asked
         .filter_map(|(idx, window)| {
             let ty = windows.frame_type(idx)?.as_values()?;
-            let fit = pictures.form(&window.key, ty).ok()?.fit;
+            let fit = images.form(&window.key, ty).ok()?.fit;
             let reduce = fit.reduce(ty).ok()?;
             let frame_bytes = reduce.map_or(ty.frame_bytes(), |reduce| reduce.frame_bytes());
             Some((window.stream.as_str(), fit, ty.frame_bytes(), frame_bytes))
@@ -32,28 +32,32 @@ fn smaller(bytes: u64, windows: &Windows, pictures: &Pictures) -> u64 {
         .collect();
     forms.sort_unstable();
     forms.dedup();
-    if forms.iter().all(|(_, _, stored, wished)| stored == wished) {
+    if forms
+        .iter()
+        .all(|(_, _, stored, requested)| stored == requested)
+    {
         return bytes;
     }
     let streams = &windows.dataset().manifest().streams;
-    let (mut stored_sum, mut wished_sum) = (0_u128, 0_u128);
+    let (mut stored_sum, mut requested_sum) = (0_u128, 0_u128);
     for stream in streams {
         let mut forms = forms.iter().filter(|form| form.0 == stream.name).peekable();
         if forms.peek().is_some() {
             stored_sum += u128::from(stream.raw_bytes);
         }
-        for &(_, _, stored, wished) in forms {
-            wished_sum += u128::from(stream.raw_bytes) * wished as u128 / (stored as u128).max(1);
+        for &(_, _, stored, requested) in forms {
+            requested_sum +=
+                u128::from(stream.raw_bytes) * requested as u128 / (stored as u128).max(1);
         }
     }
-    let bytes = (u128::from(bytes) * wished_sum).div_ceil(stored_sum.max(1));
+    let bytes = (u128::from(bytes) * requested_sum).div_ceil(stored_sum.max(1));
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Which windows are pooled, and which are read for one sample.
 pub(super) fn held(
     order: &Order,
-    windows: &[Vec<Windows>],
+    windows: &[Vec<Samples>],
     options: &LoaderOptions,
 ) -> Result<(Vec<usize>, Vec<usize>)> {
     let budget = options.memory_bytes;
@@ -62,7 +66,7 @@ pub(super) fn held(
         return Err(invalid("a loader of no windows"));
     };
     let all: Vec<usize> = (0..first.request().windows.len()).collect();
-    if decoded_bytes(windows, &options.pictures) <= budget
+    if decoded_bytes(windows, &options.images) <= budget
         || order.settings().shuffle != Shuffle::Global
     {
         return Ok((all, Vec::new()));
@@ -81,17 +85,17 @@ pub(super) fn held(
 }
 
 /// Decoded bytes of the streams of these windows in the whole dataset.
-fn stored_bytes(windows: &Windows, wished: &[usize]) -> u64 {
+fn stored_bytes(windows: &Samples, requested: &[usize]) -> u64 {
     let asked = &windows.request().windows;
     let streams = windows.dataset().manifest().streams.iter();
-    let wished = streams.filter(|stream| {
-        wished.iter().any(|&window| {
+    let requested = streams.filter(|stream| {
+        requested.iter().any(|&window| {
             asked
                 .get(window)
                 .is_some_and(|window| window.stream == stream.name)
         })
     });
-    wished
+    requested
         .map(|stream| stream.raw_bytes)
         .fold(0, u64::saturating_add)
 }
@@ -110,7 +114,7 @@ mod tests {
         let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}},
             {"stream": "actions", "at": {"steps": [0]}}, {"stream": "wrist", "at": {"steps": [0]}}]}"#;
         let request: Request = serde_json::from_str(request).unwrap();
-        let windows = Windows::bind(&dataset, request, &Selection::default()).unwrap();
+        let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
         let order = |shuffle| {
             let settings = Settings {
                 shuffle,
@@ -125,7 +129,7 @@ mod tests {
         });
         let (global, sequential) = (order(Shuffle::Global), order(Shuffle::Sequential));
         let all = vec![vec![windows.clone()]];
-        let total = decoded_bytes(&all, &Pictures::default());
+        let total = decoded_bytes(&all, &ImageOptions::default());
         let actions = stored_bytes(&windows, &[1]);
         assert!(0 < actions && actions * 4 < total);
         let decide = |order: &Order, memory_bytes| {

@@ -1,8 +1,8 @@
-"""Windows: which frames of which streams are one training sample.
+"""Samples: which frames of which streams are one training sample.
 
-    ds.windows({"wrist": [-0.1, 0.0], "actions": range(50)})     seconds (floats), or steps of the anchor (whole numbers)
-    ds.windows(delta_timestamps={"wrist": [-0.1, 0.0]})          LeRobot's words
-    ds.windows(seq_length=10, frame_stack=2)                     robomimic's words
+    ds.samples({"wrist": [-0.1, 0.0], "actions": range(50)})     seconds (floats), or steps of the anchor (whole numbers)
+    ds.samples(delta_timestamps={"wrist": [-0.1, 0.0]})          LeRobot's words
+    ds.samples(seq_length=10, frame_stack=2)                     robomimic's words
 
 Frames and nanoseconds are whole numbers throughout; ``docs/windows.md`` says what each word means exactly.
 """
@@ -52,7 +52,7 @@ class Window:
 
     >>> joints = kinograph.Window(stream="obs/joints", seconds=[-0.1, -0.05, 0.0], resolve="linear")
     >>> goal = kinograph.Window(stream="obs/agentview_image", last=True)
-    >>> ds.windows({"joints": joints, "goal": goal, "actions": range(8)})[0]["goal"].shape
+    >>> ds.samples({"joints": joints, "goal": goal, "actions": range(8)})[0]["goal"].shape
     (32, 24, 3)
 
     ``latency_s`` is how late the stream is stamped: a value captured at t carries the stamp t + latency.
@@ -133,8 +133,8 @@ class Window:
         return "all" if self.whole else "last"
 
 
-# How a window may be written in `ds.windows({...})`.
-Wish: TypeAlias = "Window | range | Sequence[float] | npt.NDArray[Any]"
+# How a window may be written in `ds.samples({...})`.
+WindowSpec: TypeAlias = "Window | range | Sequence[float] | npt.NDArray[Any]"
 
 
 class Place(NamedTuple):
@@ -144,12 +144,12 @@ class Place(NamedTuple):
     anchor: int
 
 
-class Windows(Sequence[dict[str, Field]]):
+class Samples(Sequence[dict[str, Field]]):
     """The samples of a dataset under a request: ``windows[i]`` reads one.
 
-    >>> windows = ds.windows({"obs/joints": [-0.05, 0.0], "actions": range(10)})
+    >>> windows = ds.samples({"obs/joints": [-0.05, 0.0], "actions": range(10)})
     >>> windows
-    Windows(90 samples of 2 episodes: obs/joints [2, 7], actions [10, 7])
+    Samples(90 samples of 2 episodes: obs/joints [2, 7], actions [10, 7])
     >>> sample = windows[45]
     >>> sample["actions"].shape, sample["actions_is_pad"].sum()
     ((10, 7), np.int64(0))
@@ -163,7 +163,7 @@ class Windows(Sequence[dict[str, Field]]):
         self, dataset: Dataset, request: dict[str, Any], selection: dict[str, Any]
     ) -> None:
         self._dataset = dataset
-        self._core = _core.Windows(dataset._core, json.dumps(request), json.dumps(selection))
+        self._core = _core.Samples(dataset._core, json.dumps(request), json.dumps(selection))
         self._request = request
         self._selection = selection
 
@@ -225,12 +225,12 @@ class Windows(Sequence[dict[str, Field]]):
         )
         samples, episodes = len(self), len(self.episodes)
         return _core.escape(
-            f"Windows({samples} sample{'s' * (samples != 1)} of "
+            f"Samples({samples} sample{'s' * (samples != 1)} of "
             f"{episodes} episode{'s' * (episodes != 1)}: {shapes})"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Windows, (self._dataset, self._request, self._selection)
+        return Samples, (self._dataset, self._request, self._selection)
 
     def _position(self, index: SupportsIndex) -> int:
         if not is_number(index):

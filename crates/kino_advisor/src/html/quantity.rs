@@ -3,7 +3,7 @@
 /// A number with its unit: `0.0125` of `s` is `12.5 ms`, `3200000` of `B` is `3.20 MB`. What is not finite is `–`.
 ///
 /// ```
-/// use kino_advisor::page::to_quantity;
+/// use kino_advisor::html::to_quantity;
 ///
 /// assert_eq!(to_quantity(0.0125, "s"), "12.5 ms");
 /// assert_eq!(to_quantity(0.0, "s"), "0 s");

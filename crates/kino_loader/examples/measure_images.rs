@@ -1,11 +1,11 @@
 //! What a pixel costs on its way from the pool into the batch, in each layout and number, beside a copy and a table.
 //!
 //! ```text
-//! cargo run --release -p kino_loader --example measure_pictures
+//! cargo run --release -p kino_loader --example measure_images
 //! ```
 //!
-//! Pictures of 480 × 640 that it makes itself, all in the pool, one thread; the best of several epochs of the collate stage. *Table*
-//! looks every float up, 256 per colour. Every batch of the first epoch is compared with the formula, number by number.
+//! Images of 480 × 640 that it makes itself, all in the pool, one thread; the best of several epochs of the collate stage. *Table*
+//! looks every float up, 256 per channel. Every batch of the first epoch is compared with the formula, number by number.
 
 #![allow(
     clippy::print_stdout,
@@ -19,12 +19,12 @@ use std::time::Instant;
 use half::{bf16, f16};
 use kino_codec::{Dtype, FrameType, Layout};
 use kino_dataset::{
-    Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Request, Selection, Start, StreamInfo,
-    Times, Windows, WriterOptions,
+    Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Request, Samples, Selection, Start,
+    StreamInfo, Times, WriterOptions,
 };
 use kino_loader::{
-    Batch, Loader, LoaderOptions, Normal, Order, PictureNumber, Pictures, Settings, Size, Source,
-    Stage, Wished,
+    Batch, ImageDtype, ImageOptions, Loader, LoaderOptions, Normal, Order, PerKey, Settings, Size,
+    Source, Stage,
 };
 
 const HEIGHT: usize = 480;
@@ -38,15 +38,15 @@ const SCALE: [f32; 3] = [0.229, 0.224, 0.225];
 
 fn main() {
     let folder = tempfile::tempdir().unwrap();
-    let frames = pictures();
+    let frames = images();
     let windows = write(folder.path(), &frames);
     println!("{:8} {:4} {:>12}", "number", "", "ns per pixel");
     copies(&frames);
     for number in [
-        PictureNumber::U8,
-        PictureNumber::F32,
-        PictureNumber::F16,
-        PictureNumber::Bf16,
+        ImageDtype::U8,
+        ImageDtype::F32,
+        ImageDtype::F16,
+        ImageDtype::Bf16,
     ] {
         for layout in [Layout::Hwc, Layout::Chw] {
             let ns = collate(&windows, &frames, number, layout);
@@ -62,13 +62,13 @@ fn main() {
     }
 }
 
-/// Pictures that move, of all values.
-fn pictures() -> Vec<u8> {
+/// Images that move, of all values.
+fn images() -> Vec<u8> {
     let value = |idx: usize| (idx * 31 + (idx / (WIDTH * 3)) * 7 + (idx >> 11)).to_le_bytes()[0];
     (0..FRAMES * HEIGHT * WIDTH * 3).map(value).collect()
 }
 
-fn write(folder: &std::path::Path, frames: &[u8]) -> Windows {
+fn write(folder: &std::path::Path, frames: &[u8]) -> Samples {
     let path = folder.join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, WriterOptions::default()).unwrap();
     let mut episode = writer.episode(EpisodeInfo::default()).unwrap();
@@ -87,15 +87,15 @@ fn write(folder: &std::path::Path, frames: &[u8]) -> Windows {
     episode.stream(&info).unwrap();
     episode.push(frames).unwrap();
     episode.finish().unwrap();
-    writer.commit("pictures").unwrap();
+    writer.commit("images").unwrap();
     let request =
         r#"{"anchor": {"stream": "cam"}, "windows": [{"stream": "cam", "at": {"steps": [0]}}]}"#;
     let request: Request = serde_json::from_str(request).unwrap();
     let dataset = Dataset::open(&path).unwrap();
-    Windows::bind(&dataset, request, &Selection::default()).unwrap()
+    Samples::bind(&dataset, request, &Selection::default()).unwrap()
 }
 
-/// A copy of bytes, and a table of float32, colour by colour: processor time of one thread.
+/// A copy of bytes, and a table of float32, channel by channel: cpu time of one thread.
 fn copies(frames: &[u8]) {
     let frame_bytes = HEIGHT * WIDTH * 3;
     let mut place = vec![0; frame_bytes * 4 * BATCH as usize];
@@ -126,10 +126,10 @@ fn copies(frames: &[u8]) {
         for (idx, frame) in frames().enumerate() {
             let at = idx % BATCH as usize * frame_bytes * 4;
             let planes = place[at..at + frame_bytes * 4].chunks_exact_mut(HEIGHT * WIDTH * 4);
-            for (colour, plane) in planes.enumerate() {
+            for (channel, plane) in planes.enumerate() {
                 let pixels = plane.as_chunks_mut::<4>().0.iter_mut();
                 for (out, pixel) in pixels.zip(frame.as_chunks::<3>().0) {
-                    *out = table[colour][usize::from(pixel[colour])];
+                    *out = table[channel][usize::from(pixel[channel])];
                 }
             }
         }
@@ -138,18 +138,18 @@ fn copies(frames: &[u8]) {
 }
 
 /// The collate stage in the best epoch after the first.
-fn collate(windows: &Windows, frames: &[u8], number: PictureNumber, layout: Layout) -> f64 {
+fn collate(windows: &Samples, frames: &[u8], number: ImageDtype, layout: Layout) -> f64 {
     let normal = Normal {
         offset: OFFSET.map(f64::from).to_vec(),
         scale: SCALE.map(f64::from).to_vec(),
     };
-    let is_float = number != PictureNumber::U8;
+    let is_float = number != ImageDtype::U8;
     let options = LoaderOptions {
         threads: 1,
-        pictures: Pictures {
+        images: ImageOptions {
             layout,
             number,
-            ..Pictures::default()
+            ..ImageOptions::default()
         },
         normal: is_float
             .then(|| ("cam".to_owned(), normal))
@@ -175,14 +175,14 @@ fn collate(windows: &Windows, frames: &[u8], number: PictureNumber, layout: Layo
 }
 
 /// Resizing is a part of decoding: what it adds to decoding alone, per stored pixel.
-fn resize(windows: &Windows, side: usize) -> f64 {
-    let decode = |size: Wished<Size>| {
+fn resize(windows: &Samples, side: usize) -> f64 {
+    let decode = |size: PerKey<Size>| {
         let each = (0..3).map(|_| {
             let options = LoaderOptions {
                 threads: 1,
-                pictures: Pictures {
+                images: ImageOptions {
                     size: size.clone(),
-                    ..Pictures::default()
+                    ..ImageOptions::default()
                 },
                 ..LoaderOptions::default()
             };
@@ -198,10 +198,10 @@ fn resize(windows: &Windows, side: usize) -> f64 {
         height: side,
         width: side,
     };
-    (decode(Wished::All(size)) - decode(Wished::None)) * 1e9 / (FRAMES * HEIGHT * WIDTH) as f64
+    (decode(PerKey::All(size)) - decode(PerKey::None)) * 1e9 / (FRAMES * HEIGHT * WIDTH) as f64
 }
 
-fn start(windows: &Windows, options: LoaderOptions) -> Loader {
+fn start(windows: &Samples, options: LoaderOptions) -> Loader {
     let settings = Settings {
         batch: BATCH,
         ..Settings::default()
@@ -215,7 +215,7 @@ fn busy(loader: &Loader, stage: Stage) -> f64 {
     stages.iter().find(|one| one.stage == stage).unwrap().busy_s
 }
 
-fn check(batch: &Batch, frames: &[u8], number: PictureNumber, layout: Layout) {
+fn check(batch: &Batch, frames: &[u8], number: ImageDtype, layout: Layout) {
     let pixels = HEIGHT * WIDTH;
     let place_bytes = batch.array(0).len() / batch.samples().len();
     for (sample, place) in batch
@@ -223,20 +223,20 @@ fn check(batch: &Batch, frames: &[u8], number: PictureNumber, layout: Layout) {
         .iter()
         .zip(batch.array(0).chunks_exact(place_bytes))
     {
-        let frame = &frames[sample.window as usize * pixels * 3..][..pixels * 3];
+        let frame = &frames[sample.sample as usize * pixels * 3..][..pixels * 3];
         let size = place_bytes / frame.len();
         for (at, found) in place.chunks_exact(size).enumerate() {
-            let (pixel, colour) = match layout {
+            let (pixel, channel) = match layout {
                 Layout::Hwc => (at / 3, at % 3),
                 Layout::Chw => (at % pixels, at / pixels),
             };
-            let value = frame[pixel * 3 + colour];
-            let float = (f32::from(value) / 255.0 - OFFSET[colour]) / SCALE[colour];
+            let value = frame[pixel * 3 + channel];
+            let float = (f32::from(value) / 255.0 - OFFSET[channel]) / SCALE[channel];
             let is_right = match number {
-                PictureNumber::U8 => found == [value],
-                PictureNumber::F32 => found == float.to_le_bytes(),
-                PictureNumber::F16 => found == f16::from_f32(float).to_le_bytes(),
-                PictureNumber::Bf16 => found == bf16::from_f32(float).to_le_bytes(),
+                ImageDtype::U8 => found == [value],
+                ImageDtype::F32 => found == float.to_le_bytes(),
+                ImageDtype::F16 => found == f16::from_f32(float).to_le_bytes(),
+                ImageDtype::Bf16 => found == bf16::from_f32(float).to_le_bytes(),
             };
             assert!(is_right, "number {at} of {number:?} {layout:?}");
         }

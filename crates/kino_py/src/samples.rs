@@ -1,6 +1,6 @@
-//! Windows of a dataset: samples as bytes of numpy arrays, requests as JSON.
+//! Samples of a dataset: samples as bytes of numpy arrays, requests as JSON.
 
-use kino_dataset::{Array, LeRobot, MaskArray, Request, Robomimic, SamplePlan, Selection};
+use kino_dataset::{Array, LeRobot, MaskArray, Request, Robomimic, SampleFrames, Selection};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -11,12 +11,12 @@ use crate::errors::{invalid, to_py};
 
 /// All samples of a request in the selected episodes of a dataset.
 #[pyclass(frozen, module = "kinograph._core")]
-pub(crate) struct Windows {
-    pub(crate) inner: kino_dataset::Windows,
+pub(crate) struct Samples {
+    pub(crate) inner: kino_dataset::Samples,
 }
 
 #[pymethods]
-impl Windows {
+impl Samples {
     /// Binds a request and a selection, both JSON.
     #[new]
     fn new(
@@ -28,7 +28,7 @@ impl Windows {
         let request: Request = parse("windows", request)?;
         let selection: Selection = parse("episodes", selection)?;
         let dataset = dataset.inner.clone();
-        let bind = || kino_dataset::Windows::bind(&dataset, request, &selection);
+        let bind = || kino_dataset::Samples::bind(&dataset, request, &selection);
         Ok(Self {
             inner: py.detach(bind).map_err(to_py)?,
         })
@@ -124,10 +124,10 @@ impl Windows {
     }
 }
 
-impl Windows {
-    fn plan(&self, index: u64) -> kino_dataset::Result<SamplePlan> {
+impl Samples {
+    fn plan(&self, index: u64) -> kino_dataset::Result<SampleFrames> {
         let located = self.inner.locate(index)?;
-        let mut plan = SamplePlan::default();
+        let mut plan = SampleFrames::default();
         self.inner
             .opened(located.position)?
             .plan(located.sample, &mut plan)?;

@@ -1,4 +1,4 @@
-//! Pictures that are resized and cut: against the plain reader, whatever the memory, threads and ranks.
+//! Images that are resized and cut: against the plain reader, whatever the memory, threads and ranks.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -14,10 +14,10 @@ mod recording;
 mod compare;
 
 use compare::{bind, damage, groups, order};
-use kino_dataset::{Array, Windows};
+use kino_dataset::{Array, Samples};
 use kino_loader::{
-    Batch, CropPlace, Loader, LoaderOptions, OnError, Operation, Order, Pictures, PoolSize,
-    Shuffle, Size, Tail, Wished,
+    Batch, CropPlace, ImageOptions, Loader, LoaderOptions, OnError, Operation, Order, PerKey,
+    PoolSize, Shuffle, Size, Tail,
 };
 
 const BATCHES: u64 = 12;
@@ -34,7 +34,7 @@ fn size(height: usize, width: usize) -> Size {
 }
 
 /// Everything of `BATCHES` batches, the parts of all ranks together.
-fn run(order: &Order, windows: &Windows, options: &LoaderOptions) -> Vec<Vec<Batch>> {
+fn run(order: &Order, windows: &Samples, options: &LoaderOptions) -> Vec<Vec<Batch>> {
     let ranks = (0..options.world).map(|rank| {
         let options = LoaderOptions {
             rank,
@@ -63,7 +63,7 @@ fn bytes_of(runs: &[Vec<Batch>], key: &str) -> Vec<u8> {
     bytes
 }
 
-/// The part of a packed picture of three colours.
+/// The part of a packed image of three channels.
 fn cut(frame: &[u8], of: Size, (top, left): (usize, usize), part: Size) -> Vec<u8> {
     let rows = (top..top + part.height).flat_map(|y| {
         let start = (y * of.width + left) * 3;
@@ -73,16 +73,16 @@ fn cut(frame: &[u8], of: Size, (top, left): (usize, usize), part: Size) -> Vec<u
 }
 
 /// A key of the samples of some indices by the plain reader, each cut where the definition says.
-fn cut_at_random(order: &Order, windows: &Windows, key: &str, (of, part): (Size, Size)) -> Vec<u8> {
+fn cut_at_random(order: &Order, windows: &Samples, key: &str, (of, part): (Size, Size)) -> Vec<u8> {
     let mut samples = Vec::new();
     let indices = BATCHES * u64::from(order.settings().batch);
     order.reader().fill(0..indices, &mut samples).unwrap();
     let mut bytes = Vec::new();
     for (index, sample) in (0..).zip(&samples) {
-        let sample = windows.read(order.window_index(sample)).unwrap();
+        let sample = windows.read(order.sample_index(sample)).unwrap();
         let field = sample.fields.iter().find(|(name, _)| name == key).unwrap();
         let Array::Values { bytes: frames, .. } = &field.1 else {
-            panic!("pictures are numbers")
+            panic!("images are numbers")
         };
         let mut draw = Operation::named(&format!("crop/{key}")).at(order.settings().seed, index);
         let top = draw.next_below((of.height - part.height + 1) as u64) as usize;
@@ -112,10 +112,10 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
                 memory_bytes,
                 threads,
                 world,
-                pictures: Pictures {
-                    crop: Wished::All(part),
+                images: ImageOptions {
+                    crop: PerKey::All(part),
                     crop_place: CropPlace::Random,
-                    ..Pictures::default()
+                    ..ImageOptions::default()
                 },
                 ..LoaderOptions::default()
             };
@@ -128,18 +128,18 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
 }
 
 #[test]
-fn one_stream_in_two_sizes_is_two_pictures_and_the_pool_counts_the_small_ones() {
+fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
     let (_folder, dataset) = recording::open(4);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, Tail::Carry);
-    let pictures = Pictures {
-        size: Wished::Keys(vec![
+    let images = ImageOptions {
+        size: PerKey::Keys(vec![
             ("front".to_owned(), size(4, 4)),
             ("goal".to_owned(), size(3, 2)),
             ("wrist".to_owned(), size(2, 2)),
         ]),
-        crop: Wished::Keys(vec![("front".to_owned(), size(3, 3))]),
-        ..Pictures::default()
+        crop: PerKey::Keys(vec![("front".to_owned(), size(3, 3))]),
+        ..ImageOptions::default()
     };
     let total: u64 = windows.sizes().iter().sum();
     let frames = |name: &str| {
@@ -158,7 +158,7 @@ fn one_stream_in_two_sizes_is_two_pictures_and_the_pool_counts_the_small_ones() 
             memory_bytes,
             threads,
             batches: Some(BATCHES),
-            pictures: pictures.clone(),
+            images: images.clone(),
             ..LoaderOptions::default()
         };
         let mut loader =
@@ -198,10 +198,10 @@ fn a_substitute_is_cut_where_the_sample_would_have_been() {
         world,
         threads,
         on_error: OnError::Substitute,
-        pictures: Pictures {
-            crop: Wished::All(size(5, 5)),
+        images: ImageOptions {
+            crop: PerKey::All(size(5, 5)),
             crop_place: CropPlace::Random,
-            ..Pictures::default()
+            ..ImageOptions::default()
         },
         ..LoaderOptions::default()
     };
@@ -219,25 +219,25 @@ fn a_substitute_is_cut_where_the_sample_would_have_been() {
 }
 
 #[test]
-fn what_a_picture_cannot_become_is_refused_before_a_thread_starts() {
+fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
     let (_folder, dataset) = recording::open(2);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, Tail::Carry);
-    let keyed = |key: &str, size| Wished::Keys(vec![(key.to_owned(), size)]);
-    let none = Wished::None;
+    let keyed = |key: &str, size| PerKey::Keys(vec![(key.to_owned(), size)]);
+    let none = PerKey::None;
     for (resize, crop, says) in [
         (
             none.clone(),
-            Wished::All(size(9, 7)),
-            "`wrist`: 9 × 7 cannot be cut out of pictures of 8 × 8; nearest legal value 8 × 7",
+            PerKey::All(size(9, 7)),
+            "`wrist`: 9 × 7 cannot be cut out of images of 8 × 8; nearest legal value 8 × 7",
         ),
         (
-            Wished::All(size(4, 4)),
+            PerKey::All(size(4, 4)),
             keyed("front", size(4, 5)),
             "nearest legal value 4 × 4",
         ),
         (
-            Wished::All(size(0, 4)),
+            PerKey::All(size(0, 4)),
             none.clone(),
             "nearest legal value 1 × 4",
         ),
@@ -246,18 +246,18 @@ fn what_a_picture_cannot_become_is_refused_before_a_thread_starts() {
             none.clone(),
             "no key `fornt` to resize; there are front, goal, wrist, joints",
         ),
-        (none.clone(), keyed("joints", size(4, 4)), "not a picture"),
-        (Wished::All(size(16_000, 16_000)), none, "over"),
+        (none.clone(), keyed("joints", size(4, 4)), "not an image"),
+        (PerKey::All(size(16_000, 16_000)), none, "over"),
     ] {
         for crop_place in [CropPlace::Centre, CropPlace::Random] {
-            let pictures = Pictures {
+            let images = ImageOptions {
                 size: resize.clone(),
                 crop: crop.clone(),
                 crop_place,
-                ..Pictures::default()
+                ..ImageOptions::default()
             };
             let options = LoaderOptions {
-                pictures,
+                images,
                 ..LoaderOptions::default()
             };
             let error = Loader::start(order.clone(), vec![vec![windows.clone()]], options);

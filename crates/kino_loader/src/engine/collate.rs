@@ -8,15 +8,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use kino_dataset::{DatasetError, NO_FRAME, SamplePlan, WindowPlan, Windows};
+use kino_dataset::{DatasetError, NO_FRAME, SampleFrames, Samples, WindowFrames};
 
 use super::Batch;
-use super::block::{Block, PageId, Values};
 use super::buffers::Filling;
 use super::convert::{Convert, Part};
-use super::cut::Place;
+use super::crop::Place;
+use super::episode_frames::{EpisodeFrames, PageId, Values};
 use super::fields::{ArrayInfo, Content, Field, Fields};
-use super::pool::EpisodeKey;
+use super::frame_cache::EpisodeKey;
 use crate::order::SampleRef;
 
 /// A batch that is being made.
@@ -49,7 +49,7 @@ pub(crate) struct SampleJob {
     pub(crate) slot: usize,
     /// How many samples were tried in its place before.
     pub(crate) attempt: u64,
-    pub(crate) plan: SamplePlan,
+    pub(crate) plan: SampleFrames,
     /// The blocks that hold its frames, and the window → block table of the loader.
     pub(crate) blocks: Vec<JobBlock>,
     pending: AtomicUsize,
@@ -58,8 +58,8 @@ pub(crate) struct SampleJob {
 /// A block that a sample reads from.
 #[derive(Debug)]
 pub(crate) struct JobBlock {
-    pub(crate) block: Arc<Block>,
-    /// Its key in the pool; `None` for a block of this sample alone.
+    pub(crate) block: Arc<EpisodeFrames>,
+    /// Its key in the cache; `None` for a block of this sample alone.
     pub(crate) key: Option<EpisodeKey>,
 }
 
@@ -143,7 +143,7 @@ impl SampleJob {
     pub(crate) fn new(
         batch: Arc<BatchJob>,
         (slot, attempt): (usize, u64),
-        plan: SamplePlan,
+        plan: SampleFrames,
         blocks: Vec<JobBlock>,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -167,7 +167,10 @@ impl SampleJob {
     }
 
     /// Every page that the sample may have to wait for, some of them several times.
-    pub(crate) fn pages(&self, block_of: &[usize]) -> impl Iterator<Item = (&Arc<Block>, PageId)> {
+    pub(crate) fn pages(
+        &self,
+        block_of: &[usize],
+    ) -> impl Iterator<Item = (&Arc<EpisodeFrames>, PageId)> {
         let windows = self.plan.windows.iter().enumerate().zip(block_of);
         let waiting = windows.filter(|(_, block)| !self.blocks[**block].block.is_complete());
         waiting.flat_map(|((window, plan), &block)| {
@@ -180,7 +183,7 @@ impl SampleJob {
     pub(crate) fn collate(
         &self,
         fields: &Fields,
-        windows: &Windows,
+        windows: &Samples,
         block_of: &[usize],
     ) -> Result<(u64, usize), Arc<DatasetError>> {
         let filling = self
@@ -239,8 +242,8 @@ impl SampleJob {
         &self,
         idx: usize,
         field: &Field,
-        plan: &WindowPlan,
-        block: &Block,
+        plan: &WindowFrames,
+        block: &EpisodeFrames,
     ) -> Result<(), Arc<DatasetError>> {
         let mut texts = Vec::with_capacity(self.batch.steps[field.window]);
         for &frame in &plan.frames {
@@ -268,10 +271,10 @@ impl SampleJob {
 
 /// The frames of one window, on their way into a batch.
 struct Gather<'g> {
-    block: &'g Block,
+    block: &'g EpisodeFrames,
     field: &'g Field,
-    plan: &'g WindowPlan,
-    windows: &'g Windows,
+    plan: &'g WindowFrames,
+    windows: &'g Samples,
     /// Bytes of a decoded frame, or of the part that is cut out of it: what fills a frame of the batch.
     taken: usize,
     /// Where a part is cut out of each frame: at one place in all frames of the window.
@@ -363,7 +366,11 @@ type Shaped<'b> = (&'b [u8], &'b [usize]);
 type Found<'b> = (&'b Values, usize, PageId);
 
 /// `None` for a frame that is zeros.
-fn find(block: &Block, window: usize, frame: u32) -> Result<Option<Found<'_>>, Arc<DatasetError>> {
+fn find(
+    block: &EpisodeFrames,
+    window: usize,
+    frame: u32,
+) -> Result<Option<Found<'_>>, Arc<DatasetError>> {
     if frame == NO_FRAME {
         return Ok(None);
     }
@@ -392,12 +399,12 @@ fn not_made(slot: usize) -> DatasetError {
 }
 
 /// How many moments each window of a sample has.
-pub(crate) fn steps_of(plan: &SamplePlan) -> impl Iterator<Item = usize> {
+pub(crate) fn steps_of(plan: &SampleFrames) -> impl Iterator<Item = usize> {
     plan.windows.iter().map(|window| window.frames.len())
 }
 
 /// The frames of a window that have to be there.
-pub(crate) fn frames_of(plan: &WindowPlan) -> impl Iterator<Item = u32> {
+pub(crate) fn frames_of(plan: &WindowFrames) -> impl Iterator<Item = u32> {
     let others = plan.other.iter().filter(|(_, weight)| *weight > 0.0);
     let frames = plan.frames.iter().copied();
     frames

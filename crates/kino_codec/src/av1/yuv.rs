@@ -1,4 +1,4 @@
-//! Red, green, blue ↔ one plane of brightness and two of colour difference, in whole numbers only.
+//! Red, green, blue ↔ one plane of brightness and two of chroma, in whole numbers only.
 //!
 //! ```text
 //! stored, full range 0–255:   Y   brightness, a value per pixel
@@ -12,30 +12,30 @@
 //! ```
 //!
 //! Every step fits 16 bits, so that even the oldest vector instructions do eight pixels at a time, and every
-//! machine gets the same pixels. A 2 × 2 square takes the one value of its colour, the mean of the four.
+//! machine gets the same pixels. A 2 × 2 square takes the one value of its channel, the mean of the four.
 
 use crate::simd::vectorised;
 
-/// How the planes of a picture are laid out.
+/// How the planes of an image are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Planes {
     /// Brightness only.
     Grey,
-    /// Colour at half the height and width, rounded up.
+    /// Chroma at half the height and width, rounded up.
     Half,
-    /// Colour at full size.
+    /// Chroma at full size.
     Full,
 }
 
-/// A side of the colour planes of a picture with this side.
-pub(super) fn colour_side(planes: Planes, side: usize) -> usize {
+/// A side of the channel planes of an image with this side.
+pub(super) fn chroma_side(planes: Planes, side: usize) -> usize {
     match planes {
         Planes::Half => side.div_ceil(2),
         Planes::Grey | Planes::Full => side,
     }
 }
 
-/// Part of a row of a decoded picture: brightness and both differences from the same pixel on.
+/// Part of a row of a decoded image: brightness and both differences from the same pixel on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) planes: Planes,
@@ -45,7 +45,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The row's pixels, colours together.
+    /// The row's pixels, channels interleaved.
     pub(super) fn to_pixels(self, pixels: &mut [u8]) {
         match self.planes {
             Planes::Grey => pixels.copy_from_slice(self.y),
@@ -60,25 +60,25 @@ impl Row<'_> {
         }
     }
 
-    /// The row's colours, each in a row of its own.
-    pub(super) fn to_colours(self, colours: [&mut [u8]; 3]) {
+    /// The row's channels, each in a row of its own.
+    pub(super) fn to_planes(self, channels: [&mut [u8]; 3]) {
         match self.planes {
-            Planes::Grey => colours
+            Planes::Grey => channels
                 .into_iter()
-                .for_each(|colour| colour.copy_from_slice(self.y)),
+                .for_each(|channel| channel.copy_from_slice(self.y)),
             Planes::Half => vectorised(
                 #[inline(always)]
-                || half_to_colours(self, colours),
+                || half_to_channels(self, channels),
             ),
             Planes::Full => vectorised(
                 #[inline(always)]
-                || full_to_colours(self, colours),
+                || full_to_channels(self, channels),
             ),
         }
     }
 }
 
-/// What a colour difference adds to red, green and blue, in 64ths.
+/// What a chroma adds to red, green and blue, in 64ths.
 #[inline(always)]
 fn shifts(u: u8, v: u8) -> [i16; 3] {
     let [u, v] = [u, v].map(|c| (i16::from(c) - 128) << 8);
@@ -95,10 +95,10 @@ fn high(a: i16, b: i16) -> i16 {
     ((i32::from(a) * i32::from(b)) >> 16) as i16
 }
 
-/// One colour of a pixel from its brightness and shift.
+/// One channel of a pixel from its brightness and shift.
 #[inline(always)]
 #[expect(clippy::cast_sign_loss, reason = "clamped to 0–255 in the same line")]
-fn colour(y: u8, shift: i16) -> u8 {
+fn channel(y: u8, shift: i16) -> u8 {
     ((i16::from(y) * 64 + shift + 32) >> 6).clamp(0, 255) as u8
 }
 
@@ -108,7 +108,7 @@ const BLOCK: usize = 64;
 /// Red, green and blue of a block.
 type Block = [[u8; BLOCK]; 3];
 
-/// A block with halved colour. Loops over numbered places, not iterators: only these become vector instructions.
+/// A block with halved chroma. Loops over numbered places, not iterators: only these become vector instructions.
 #[inline(always)]
 fn block_of_half(y: &[u8; BLOCK], u: &[u8; BLOCK / 2], v: &[u8; BLOCK / 2]) -> Block {
     let mut shift = [[0; BLOCK / 2]; 3];
@@ -118,14 +118,14 @@ fn block_of_half(y: &[u8; BLOCK], u: &[u8; BLOCK / 2], v: &[u8; BLOCK / 2]) -> B
     let mut block = [[0; BLOCK]; 3];
     for nr in 0..3 {
         for idx in 0..BLOCK / 2 {
-            block[nr][2 * idx] = colour(y[2 * idx], shift[nr][idx]);
-            block[nr][2 * idx + 1] = colour(y[2 * idx + 1], shift[nr][idx]);
+            block[nr][2 * idx] = channel(y[2 * idx], shift[nr][idx]);
+            block[nr][2 * idx + 1] = channel(y[2 * idx + 1], shift[nr][idx]);
         }
     }
     block
 }
 
-/// A block with full colour.
+/// A block with full chroma.
 #[inline(always)]
 fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
     let mut shift = [[0; BLOCK]; 3];
@@ -135,7 +135,7 @@ fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
     let mut block = [[0; BLOCK]; 3];
     for nr in 0..3 {
         for idx in 0..BLOCK {
-            block[nr][idx] = colour(y[idx], shift[nr][idx]);
+            block[nr][idx] = channel(y[idx], shift[nr][idx]);
         }
     }
     block
@@ -160,11 +160,11 @@ fn put_block([r, g, b]: &Block, pixels: &mut [u8; 3 * BLOCK]) {
     }
 }
 
-/// Defines how a row with this kind of block becomes pixels, and how it becomes colours.
+/// Defines how a row with this kind of block becomes pixels, and how it becomes channels.
 ///
 /// A macro, because a block's function handed over as a value is not inlined and stays without vector instructions.
 macro_rules! row_of_blocks {
-    ($to_pixels:ident, $to_colours:ident, $block:ident, $differences:expr) => {
+    ($to_pixels:ident, $to_planes:ident, $block:ident, $differences:expr) => {
         #[inline(always)]
         fn $to_pixels(row: Row<'_>, pixels: &mut [u8]) {
             let ys = row.y.as_chunks().0;
@@ -184,7 +184,7 @@ macro_rules! row_of_blocks {
         }
 
         #[inline(always)]
-        fn $to_colours(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
+        fn $to_planes(row: Row<'_>, [r, g, b]: [&mut [u8]; 3]) {
             let ys = row.y.as_chunks().0;
             let (us, vs) = (row.u.as_chunks().0, row.v.as_chunks().0);
             let out = r.as_chunks_mut().0.iter_mut().zip(g.as_chunks_mut().0);
@@ -195,8 +195,8 @@ macro_rules! row_of_blocks {
             let (done, at) = (ys.len() * BLOCK, ys.len() * $differences);
             if done < row.y.len() {
                 let block = $block(&part(row.y, done), &part(row.u, at), &part(row.v, at));
-                for (colour, out) in [r, g, b].into_iter().zip(block) {
-                    let rest = &mut colour[done..];
+                for (channel, out) in [r, g, b].into_iter().zip(block) {
+                    let rest = &mut channel[done..];
                     rest.copy_from_slice(&out[..rest.len()]);
                 }
             }
@@ -204,10 +204,10 @@ macro_rules! row_of_blocks {
     };
 }
 
-row_of_blocks!(half_to_pixels, half_to_colours, block_of_half, BLOCK / 2);
-row_of_blocks!(full_to_pixels, full_to_colours, block_of_full, BLOCK);
+row_of_blocks!(half_to_pixels, half_to_channels, block_of_half, BLOCK / 2);
+row_of_blocks!(full_to_pixels, full_to_channels, block_of_full, BLOCK);
 
-/// A picture taken apart for the encoder: its planes, row after row without gaps.
+/// An image taken apart for the encoder: its planes, row after row without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Split {
     pub(super) y: Vec<u8>,
@@ -215,7 +215,7 @@ pub(super) struct Split {
     pub(super) v: Vec<u8>,
 }
 
-/// One colour's sum over pixels, in the order red, green, blue.
+/// One channel's sum over pixels, in the order red, green, blue.
 type Sum = [u32; 3];
 
 impl Split {
@@ -281,18 +281,18 @@ mod tests {
     }
 
     #[test]
-    fn every_brightness_and_colour_agrees_with_the_definition() {
+    fn every_brightness_and_channel_agrees_with_the_definition() {
         for y in 0..=255 {
             for u in (0..=255).step_by(3) {
                 for v in 0..=255 {
-                    assert_eq!(shifts(u, v).map(|of| colour(y, of)), naive(y, u, v));
+                    assert_eq!(shifts(u, v).map(|of| channel(y, of)), naive(y, u, v));
                 }
             }
         }
     }
 
     #[test]
-    fn full_colour_comes_back_within_two_units() {
+    fn full_chroma_comes_back_within_two_units() {
         let pixels = arbitrary_bytes(5, 3 * 5000);
         let split = Split::from_pixels(Planes::Full, 50, &pixels);
         for (idx, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn grey_stays_grey_and_a_square_has_its_mean_colour() {
+    fn grey_stays_grey_and_a_square_has_its_mean_channel() {
         for value in 0..=255 {
             let split = Split::from_pixels(Planes::Half, 3, &[value; 27]);
             assert_eq!((split.y.len(), split.u.len()), (9, 4));
@@ -321,7 +321,7 @@ mod tests {
         fn rows_of_any_length_agree_with_the_definition(width in 1_usize..150, half: bool, seed: u64) {
             let planes = if half { Planes::Half } else { Planes::Full };
             let bytes = arbitrary_bytes(seed, 3 * width);
-            let side = colour_side(planes, width);
+            let side = chroma_side(planes, width);
             let row = Row {
                 planes,
                 y: &bytes[..width],
@@ -330,12 +330,12 @@ mod tests {
             };
             let mut pixels = vec![0; 3 * width];
             row.to_pixels(&mut pixels);
-            let mut colours = [(); 3].map(|()| vec![0; width]);
-            row.to_colours(colours.each_mut().map(Vec::as_mut_slice));
+            let mut channels = [(); 3].map(|()| vec![0; width]);
+            row.to_planes(channels.each_mut().map(Vec::as_mut_slice));
             for (x, pixel) in pixels.as_chunks::<3>().0.iter().enumerate() {
                 let c = if half { x / 2 } else { x };
                 prop_assert_eq!(*pixel, naive(row.y[x], row.u[c], row.v[c]));
-                prop_assert_eq!([0, 1, 2].map(|nr| colours[nr][x]), *pixel);
+                prop_assert_eq!([0, 1, 2].map(|nr| channels[nr][x]), *pixel);
             }
         }
     }

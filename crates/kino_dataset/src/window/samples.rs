@@ -18,7 +18,7 @@ use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
 
 use super::blend::{Blend, blend};
 use super::bound::Bound;
-use super::episode::{EpisodeWindows, survey};
+use super::episode::{EpisodeSamples, survey};
 use super::mask::Mask;
 use super::opened::OpenedEpisodes;
 use super::request::{Anchor, At, Pad, Request, Window};
@@ -31,7 +31,7 @@ const SURVEY_BLOCK: usize = 1 << 10;
 
 /// All samples of a request in the selected episodes of a dataset. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Windows {
+pub struct Samples {
     inner: Arc<Inner>,
 }
 
@@ -68,7 +68,7 @@ pub struct Located {
     pub sample: u32,
 }
 
-impl Windows {
+impl Samples {
     /// Binds `request` to the selected episodes; refuses what they cannot serve, with the stream, the value and
     /// what would be right.
     pub fn bind(dataset: &Dataset, request: Request, selection: &Selection) -> Result<Self> {
@@ -146,7 +146,7 @@ impl Windows {
         &self.inner.counts
     }
 
-    /// The decoded bytes of the wished streams of each selected episode.
+    /// The decoded bytes of the requested streams of each selected episode.
     ///
     /// Counted by the table, text is taken at its mean length in the dataset.
     pub fn sizes(&self) -> &[u64] {
@@ -228,7 +228,7 @@ impl Windows {
     }
 
     /// Opens the selected episode at `position`: its index, and the explicit times that the request needs.
-    pub fn episode(&self, position: usize) -> Result<EpisodeWindows> {
+    pub fn episode(&self, position: usize) -> Result<EpisodeSamples> {
         let Some(&row) = self.inner.rows.get(position) else {
             let len = self.inner.rows.len();
             return Err(invalid(format!(
@@ -236,7 +236,7 @@ impl Windows {
             )));
         };
         let bound = Arc::clone(&self.inner.bound);
-        let opened = EpisodeWindows::open(bound, &self.inner.dataset, row as usize)?;
+        let opened = EpisodeSamples::open(bound, &self.inner.dataset, row as usize)?;
         let counted = self.inner.counts[position];
         if opened.len() != counted {
             let what = format!(
@@ -249,7 +249,7 @@ impl Windows {
     }
 
     /// As [`episode`](Self::episode), but an episode that was opened a short while ago is not opened again.
-    pub fn opened(&self, position: usize) -> Result<Arc<EpisodeWindows>> {
+    pub fn opened(&self, position: usize) -> Result<Arc<EpisodeSamples>> {
         self.inner.opened.get(position, || self.episode(position))
     }
 }
@@ -349,15 +349,15 @@ fn dropped(request: &Request) -> (u32, u32) {
     (first, last)
 }
 
-/// Decoded bytes per frame of all wished streams together.
+/// Decoded bytes per frame of all requested streams together.
 #[expect(
     clippy::cast_precision_loss,
     reason = "exact for frames below 2⁵³ bytes"
 )]
 fn frame_bytes(bound: &Bound) -> f64 {
-    let wished = bound.streams.iter().enumerate();
-    let wished = wished.filter(|(idx, _)| bound.stream_of.contains(idx));
-    wished
+    let requested = bound.streams.iter().enumerate();
+    let requested = requested.filter(|(idx, _)| bound.stream_of.contains(idx));
+    requested
         .map(|(_, stream)| match &stream.frame {
             FrameType::Values(ty) => ty.frame_bytes() as f64,
             FrameType::Text => stream.raw_bytes as f64 / stream.frames.max(1) as f64,

@@ -13,7 +13,7 @@ use super::lines::to_path;
 use super::style::SERIES;
 use super::svg::{Anchor, Frame, LETTER, Place, Svg, WIDTH, escape};
 
-/// Which end of an axis one wishes for.
+/// Which end of an axis one requests for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     /// Less is better.
@@ -27,7 +27,7 @@ pub enum Better {
 pub struct Point {
     /// Said beside it.
     pub name: String,
-    /// Points of one group have one colour.
+    /// Points of one group have one color.
     pub group: String,
     /// Across.
     pub x: f64,
@@ -51,9 +51,9 @@ pub struct Scatter<'a> {
 }
 
 /// A point each, named where it lies on the front, or where there is none.
-pub fn scatter(wish: &Scatter<'_>) -> Plot {
-    let (x, y) = (wish.x, wish.y);
-    let points: Vec<&Point> = wish
+pub fn scatter(request: &Scatter<'_>) -> Plot {
+    let (x, y) = (request.x, request.y);
+    let points: Vec<&Point> = request
         .points
         .iter()
         .filter(|point| x.drawable(point.x) && y.drawable(point.y))
@@ -61,11 +61,11 @@ pub fn scatter(wish: &Scatter<'_>) -> Plot {
     let x_scale = x.scale(points.iter().map(|point| point.x));
     let y_scale = y.scale(points.iter().map(|point| point.y));
     let Some((x_scale, y_scale)) = x_scale.zip(y_scale) else {
-        return Svg::empty(wish.title);
+        return Svg::empty(request.title);
     };
     let groups = groups(&points);
-    let mut frame = Frame::new(wish.title, (x, x_scale), (y, y_scale), &groups);
-    let front = wish.better.map(|better| front(&points, better));
+    let mut frame = Frame::new(request.title, (x, x_scale), (y, y_scale), &groups);
+    let front = request.better.map(|better| front(&points, better));
     if let Some(front) = &front {
         let path = to_path(front.iter().map(|point| frame.at((point.x, point.y))));
         frame
@@ -78,20 +78,20 @@ pub fn scatter(wish: &Scatter<'_>) -> Plot {
             front.any(|other| std::ptr::eq(*other, point))
         });
         let group = groups.iter().position(|group| *group == point.group);
-        draw(&mut frame, wish, point, (group.unwrap_or(0), is_named));
+        draw(&mut frame, request, point, (group.unwrap_or(0), is_named));
     }
     frame.svg.finish()
 }
 
-fn draw(frame: &mut Frame, wish: &Scatter<'_>, point: &Point, (group, is_named): (usize, bool)) {
+fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, (group, is_named): (usize, bool)) {
     let Some((x, y)) = frame.at((point.x, point.y)) else {
         return;
     };
     let says = format!(
         "{}: {}, {}",
         point.name,
-        wish.x.quantity(point.x),
-        wish.y.quantity(point.y)
+        request.x.quantity(point.x),
+        request.y.quantity(point.y)
     );
     frame.svg.add(format_args!(
         "<circle class=\"f{}\" cx=\"{}\" cy=\"{}\" r=\"4.5\"><title>{}</title></circle>",
@@ -222,14 +222,14 @@ mod tests {
             point("d", 0.0, 1.0),
         ];
         let axis = Axis::log("size", "B");
-        let wish = Scatter {
+        let request = Scatter {
             title: "t",
             x: &axis,
             y: &Axis::log("decode", "s"),
             points: &points,
             better: Some((Better::Lower, Better::Lower)),
         };
-        let Plot { svg, .. } = scatter(&wish);
+        let Plot { svg, .. } = scatter(&request);
         check(&svg);
         assert!(!svg.contains("NaN") && svg.matches("<circle").count() == 2);
         assert!(svg.contains(">a&lt;1&gt;</text>") && svg.contains("b: 1 MB, 10 s"));
@@ -237,12 +237,12 @@ mod tests {
         assert_eq!(svg.matches(">b</text>").count(), 1);
         let empty = Scatter {
             points: &points[2..],
-            ..wish.clone()
+            ..request.clone()
         };
         assert!(scatter(&empty).svg.contains("no data"));
         let plain = Scatter {
             better: None,
-            ..wish
+            ..request
         };
         assert!(!scatter(&plain).svg.contains("class=\"front\""));
     }

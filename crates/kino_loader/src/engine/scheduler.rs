@@ -1,7 +1,7 @@
-//! The planner: walks along the order, turns samples into pages, and decides how far ahead to go.
+//! The scheduler: walks along the order, turns samples into pages, and decides how far ahead to go.
 //!
 //! ```text
-//! taken │ in flight (up to `depth` batches) │ scouted (as far as the pool has room) │ not looked at
+//! taken │ in flight (up to `depth` batches) │ scouted (as far as the cache has room) │ not looked at
 //!       ▲ next()                            ▲ plan                                  ▲ scout
 //! ```
 //!
@@ -11,15 +11,15 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError};
 
-use kino_dataset::{DatasetError, SamplePlan, Windows};
+use kino_dataset::{DatasetError, SampleFrames, Samples};
 
-use super::block::Block;
+use super::caching::{decoded_bytes, held};
+use super::collate::JobBlock;
+use super::episode_frames::EpisodeFrames;
 use super::episodes::{Episodes, key_of};
-use super::held::{decoded_bytes, held};
-use super::job::JobBlock;
+use super::frame_cache::EpisodeKey;
 use super::meter::Stage;
 use super::pages::Wanted;
-use super::pool::EpisodeKey;
 use super::shared::{Shared, sample_error};
 use super::start::{Planned, Spot, fill_block, new_batch, once_block, start, wait_for_room};
 use super::worker::{Replace, release};
@@ -29,7 +29,7 @@ use crate::order::{Order, OrderReader, SampleRef, Uneven};
 
 /// Walks along the order.
 #[derive(Debug)]
-pub(super) struct Planner {
+pub(super) struct Scheduler {
     pub(super) order: Order,
     pub(super) reader: OrderReader,
     pub(super) rank: u32,
@@ -45,19 +45,19 @@ pub(super) struct Planner {
     /// The batches from `next` on that the scout has seen.
     pub(super) scouted: VecDeque<Vec<SampleRef>>,
     pub(super) scouted_samples: usize,
-    /// Whether everything stays in the pool once it is there.
+    /// Whether everything stays in the cache once it is there.
     pub(super) keeps_all: bool,
     pub(super) episodes: Episodes,
     /// A block that was made and has no room yet.
-    pub(super) made: Option<(EpisodeKey, Arc<Block>)>,
+    pub(super) made: Option<(EpisodeKey, Arc<EpisodeFrames>)>,
     /// Whether the scout has come to the end of the order.
     pub(super) is_blind: bool,
 }
 
-impl Planner {
+impl Scheduler {
     pub(super) fn new(
         order: Order,
-        windows: &[Vec<Windows>],
+        windows: &[Vec<Samples>],
         options: &LoaderOptions,
     ) -> Result<Self> {
         let batch = u64::from(order.settings().batch);
@@ -84,7 +84,7 @@ impl Planner {
             once,
             scouted: VecDeque::new(),
             scouted_samples: 0,
-            keeps_all: decoded_bytes(windows, &options.pictures) <= options.memory_bytes,
+            keeps_all: decoded_bytes(windows, &options.images) <= options.memory_bytes,
             episodes: Episodes::default(),
             made: None,
             is_blind: false,
@@ -109,7 +109,7 @@ impl Planner {
         loop {
             let todo = self.wait_for_work(shared);
             let number = self.next;
-            let done = shared.meter.time(Stage::Plan, || {
+            let done = shared.meter.time(Stage::Schedule, || {
                 let done = match todo {
                     Todo::Plan => self.plan(shared),
                     Todo::Scout => {
@@ -177,14 +177,14 @@ impl Planner {
         &mut self,
         shared: &Shared,
         key: EpisodeKey,
-    ) -> Result<Arc<Block>, DatasetError> {
+    ) -> Result<Arc<EpisodeFrames>, DatasetError> {
         match self.made.take() {
             Some((made, block)) if made == key => return Ok(block),
             other => self.made = other,
         }
         let windows = self.episodes.open(shared, key)?;
         let wanted = Wanted::all(&windows, &self.pooled, &shared.fields.fits);
-        Ok(Arc::new(Block::new(windows, wanted)?))
+        Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
     }
 
     /// Plans the next batch. What cannot be opened costs its batch, or is replaced; an error is the end of the order.
@@ -258,9 +258,9 @@ impl Planner {
                     one.map_err(|error| {
                         // The samples after it will not be used either.
                         let rest = samples.iter().skip(slot + 1);
-                        let mut pool = shared.pool();
+                        let mut cache = shared.cache();
                         for sample in rest {
-                            pool.release(key_of(sample));
+                            cache.release(key_of(sample));
                         }
                         sample_error(shared, (number, slot), &error)
                     })?
@@ -281,13 +281,13 @@ impl Planner {
         shared: &Shared,
         sample: &SampleRef,
         number: u64,
-    ) -> Result<Option<(SamplePlan, Vec<JobBlock>)>, DatasetError> {
+    ) -> Result<Option<(SampleFrames, Vec<JobBlock>)>, DatasetError> {
         let mut blocks = Vec::with_capacity(2);
         match self.find_blocks(shared, sample, number, &mut blocks) {
             Ok(plan) => Ok(plan.map(|plan| (plan, blocks))),
             Err(error) => {
                 if blocks.is_empty() && !self.pooled.is_empty() {
-                    shared.pool().release(key_of(sample));
+                    shared.cache().release(key_of(sample));
                 }
                 release(shared, &blocks);
                 Err(error)
@@ -301,15 +301,15 @@ impl Planner {
         sample: &SampleRef,
         number: u64,
         blocks: &mut Vec<JobBlock>,
-    ) -> Result<Option<SamplePlan>, DatasetError> {
+    ) -> Result<Option<SampleFrames>, DatasetError> {
         let key = key_of(sample);
-        let mut plan = SamplePlan::default();
+        let mut plan = SampleFrames::default();
         if self.pooled.is_empty() {
             self.episodes
                 .open(shared, key)?
-                .plan(sample.window, &mut plan)?;
+                .plan(sample.sample, &mut plan)?;
         } else {
-            let found = shared.pool().get(key).cloned();
+            let found = shared.cache().get(key).cloned();
             let block = if let Some(block) = found {
                 block
             } else {
@@ -323,7 +323,7 @@ impl Planner {
             let windows = Arc::clone(block.windows());
             let key = Some(key);
             blocks.push(JobBlock { block, key });
-            windows.plan(sample.window, &mut plan)?;
+            windows.plan(sample.sample, &mut plan)?;
         }
         if !self.once.is_empty() {
             let windows = match blocks.first() {
@@ -334,14 +334,14 @@ impl Planner {
             if !wait_for_room(shared, block.bytes()) {
                 return Ok(None);
             }
-            shared.pool().reserve(block.bytes());
+            shared.cache().reserve(block.bytes());
             blocks.push(JobBlock { block, key: None });
         }
         Ok(Some(plan))
     }
 }
 
-/// What the planner does next.
+/// What the scheduler does next.
 #[derive(Debug)]
 enum Todo {
     /// Plan a batch.

@@ -1,17 +1,17 @@
 //! From the windows of a dataset to what is ordered.
 //!
 //! ```text
-//! Windows ── counts, sizes, shards ──▶ Source ──▶ Order            windows in a shuffled order
+//! Samples ── counts, sizes, shards ──▶ Source ──▶ Order            windows in a shuffled order
 //!         └─ frames per episode ─────▶ LengthOrder                 whole episodes, by length
 //! ```
 
-use kino_dataset::{CountSource, DatasetError, Result, Windows};
+use kino_dataset::{CountSource, DatasetError, Result, Samples};
 
 use crate::order::{LengthOrder, LengthSettings, Source};
 
 impl Source {
     /// The windows of a dataset, with all that any order may ask for.
-    pub fn of(windows: &Windows) -> Result<Self> {
+    pub fn of(windows: &Samples) -> Result<Self> {
         Ok(Self {
             name: windows.dataset().path().display().to_string(),
             sizes: Some(windows.sizes().into()),
@@ -21,7 +21,7 @@ impl Source {
     }
 
     /// From `epoch` on, samples are read from other windows: the same episodes, packed in another way.
-    pub fn add_variant(&mut self, first: &Windows, epoch: u64, other: &Windows) -> Result<()> {
+    pub fn add_variant(&mut self, first: &Samples, epoch: u64, other: &Samples) -> Result<()> {
         check_same_episodes(first, other)?;
         if self.variants.is_empty() {
             self.variants.push((0, self.id.clone()));
@@ -37,15 +37,15 @@ impl Source {
 }
 
 impl LengthOrder {
-    /// The order of the whole episodes that these windows cover; an episode is as long as the longest of its wished streams.
-    pub fn of(windows: &Windows, settings: LengthSettings) -> crate::Result<Self> {
+    /// The order of the whole episodes that these windows cover; an episode is as long as the longest of its requested streams.
+    pub fn of(windows: &Samples, settings: LengthSettings) -> crate::Result<Self> {
         let lengths = lengths(windows)?;
         Self::new(windows.id()?, lengths, settings)
     }
 }
 
 /// Numbers that are equal for episodes of one shard.
-fn shards(windows: &Windows) -> Vec<u32> {
+fn shards(windows: &Samples) -> Vec<u32> {
     let table = windows.dataset().table();
     let mut known = std::collections::HashMap::new();
     let rows = windows.episodes().iter();
@@ -58,20 +58,20 @@ fn shards(windows: &Windows) -> Vec<u32> {
 }
 
 /// The frames of each selected episode.
-fn lengths(windows: &Windows) -> Result<Vec<u32>> {
+fn lengths(windows: &Samples) -> Result<Vec<u32>> {
     let table = windows.dataset().table();
     let to_u32 = |frames: u64| u32::try_from(frames).unwrap_or(u32::MAX);
     if windows.source() == CountSource::Table {
-        // Then every wished stream is as long as the table says.
+        // Then every requested stream is as long as the table says.
         let rows = windows.episodes().iter();
         return Ok(rows
             .map(|&row| to_u32(table.frames(row as usize).unwrap_or(0)))
             .collect());
     }
-    let wished = windows.request().windows.len();
+    let requested = windows.request().windows.len();
     let longest = |position| {
         let episode = windows.episode(position)?;
-        let streams = (0..wished).filter_map(|window| episode.stream(window));
+        let streams = (0..requested).filter_map(|window| episode.stream(window));
         let frames = streams.map(|stream| stream.len() as u64).max();
         Ok(to_u32(frames.unwrap_or(0)))
     };
@@ -79,8 +79,8 @@ fn lengths(windows: &Windows) -> Result<Vec<u32>> {
 }
 
 /// Refuses windows that a curriculum cannot switch between.
-fn check_same_episodes(first: &Windows, other: &Windows) -> Result<()> {
-    let id = |windows: &Windows, position: usize| {
+fn check_same_episodes(first: &Samples, other: &Samples) -> Result<()> {
+    let id = |windows: &Samples, position: usize| {
         let row = windows.episodes().get(position).copied();
         row.and_then(|row| {
             windows

@@ -1,19 +1,19 @@
-//! The decode-once pool: blocks of decoded frames, kept for as long as the order says that they are needed.
+//! The decode-once cache: blocks of decoded frames, kept for as long as the order says that they are needed.
 //!
 //! ```text
-//! order    … 7 2 9 2 7 4 9 | 11 5 …           the scout runs ahead of the planner and counts uses
+//! order    … 7 2 9 2 7 4 9 | 11 5 …           the scout runs ahead of the scheduler and counts uses
 //! uses     2: 2   4: 1   7: 2   9: 2   11: 1
 //! blocks   2  7  9  4                          opened in the order of their first use, as long as there is room
 //! idle     1  3                                no use ahead: the first to go
 //! ```
 //!
 //! Nothing is guessed: the order is known, so a block with uses ahead stays, and one without goes when room is needed.
-//! If everything fits, nothing ever goes, and the pool is a cache of all.
+//! If everything fits, nothing ever goes, and the cache is a cache of all.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use super::block::Block;
+use super::episode_frames::EpisodeFrames;
 
 /// An episode of a dataset that is being trained on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ pub(crate) struct EpisodeKey {
 
 /// Blocks, their uses, and the bytes they take.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct FrameCache {
     budget: u64,
     bytes: u64,
     peak: u64,
@@ -45,14 +45,14 @@ pub(crate) struct Pool {
 
 #[derive(Debug, Default)]
 struct Entry {
-    block: Option<Arc<Block>>,
+    block: Option<Arc<EpisodeFrames>>,
     /// Samples ahead of the training loop, as far as the scout has seen.
     uses: u64,
     /// When it became idle, if it is.
     idle_since: Option<u64>,
 }
 
-impl Pool {
+impl FrameCache {
     pub(crate) fn new(budget: u64) -> Self {
         Self {
             budget,
@@ -131,13 +131,13 @@ impl Pool {
     }
 
     /// The block of an episode.
-    pub(crate) fn get(&self, key: EpisodeKey) -> Option<&Arc<Block>> {
+    pub(crate) fn get(&self, key: EpisodeKey) -> Option<&Arc<EpisodeFrames>> {
         self.entries.get(&key)?.block.as_ref()
     }
 
     /// Makes room for `bytes` by letting idle blocks go, which are returned to be dropped outside of any lock; and
     /// whether there is room now.
-    pub(crate) fn make_room(&mut self, bytes: u64) -> (Vec<Arc<Block>>, bool) {
+    pub(crate) fn make_room(&mut self, bytes: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
         let mut gone = Vec::new();
         while self.bytes.saturating_add(bytes) > self.budget {
             let Some((_, key)) = self.idle.pop_first() else {
@@ -158,7 +158,7 @@ impl Pool {
     }
 
     /// Adds the block of an episode.
-    pub(crate) fn insert(&mut self, key: EpisodeKey, block: Arc<Block>) {
+    pub(crate) fn insert(&mut self, key: EpisodeKey, block: Arc<EpisodeFrames>) {
         self.reserve(block.bytes());
         let entry = self.entries.entry(key).or_default();
         if let Some(before) = entry.block.replace(block) {
@@ -166,7 +166,7 @@ impl Pool {
         }
     }
 
-    /// Counts bytes, also those of blocks that are not the pool's own.
+    /// Counts bytes, also those of blocks that are not the cache's own.
     pub(crate) fn reserve(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);
         self.peak = self.peak.max(self.bytes);
@@ -183,7 +183,7 @@ impl Pool {
     }
 
     /// Lets everything go.
-    pub(crate) fn clear(&mut self) -> Vec<Arc<Block>> {
+    pub(crate) fn clear(&mut self) -> Vec<Arc<EpisodeFrames>> {
         self.idle.clear();
         self.idle_bytes = 0;
         self.wanted.clear();
@@ -199,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
     use tempfile::TempDir;
 
-    use super::super::block::tests::blocks;
+    use super::super::episode_frames::tests::blocks;
     use super::*;
 
     fn key(episode: u32) -> EpisodeKey {
@@ -214,87 +214,87 @@ mod tests {
     fn a_block_with_uses_ahead_stays_and_the_longest_idle_goes_first() {
         let (_folder, blocks) = blocks(4);
         let bytes: Vec<u64> = blocks.iter().map(|block| block.bytes()).collect();
-        let mut pool = Pool::new(bytes.iter().sum());
+        let mut cache = FrameCache::new(bytes.iter().sum());
         for (episode, block) in (0..).zip(&blocks) {
-            pool.add_use(key(episode), 0);
-            pool.insert(key(episode), Arc::clone(block));
+            cache.add_use(key(episode), 0);
+            cache.insert(key(episode), Arc::clone(block));
         }
-        assert_eq!(pool.bytes(), (bytes.iter().sum(), bytes.iter().sum()));
-        assert!(!pool.has_room(1), "all have uses ahead");
-        assert!(pool.release(key(2)) && pool.release(key(0)) && pool.release(key(3)));
+        assert_eq!(cache.bytes(), (bytes.iter().sum(), bytes.iter().sum()));
+        assert!(!cache.has_room(1), "all have uses ahead");
+        assert!(cache.release(key(2)) && cache.release(key(0)) && cache.release(key(3)));
         assert!(
-            pool.has_room(bytes[0] + bytes[2] + bytes[3])
-                && !pool.has_room(bytes[0] + bytes[2] + bytes[3] + 1)
+            cache.has_room(bytes[0] + bytes[2] + bytes[3])
+                && !cache.has_room(bytes[0] + bytes[2] + bytes[3] + 1)
         );
         // It is wanted again, so it is not the next to go.
-        pool.add_use(key(2), 5);
-        let (gone, has_room) = pool.make_room(1);
+        cache.add_use(key(2), 5);
+        let (gone, has_room) = cache.make_room(1);
         assert!(has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[0]));
-        let (gone, has_room) = pool.make_room(u64::MAX);
+        let (gone, has_room) = cache.make_room(u64::MAX);
         assert!(!has_room && gone.len() == 1 && Arc::ptr_eq(&gone[0], &blocks[3]));
-        assert!(pool.get(key(1)).is_some() && pool.get(key(2)).is_some());
-        assert_eq!(pool.clear().len(), 2);
+        assert!(cache.get(key(1)).is_some() && cache.get(key(2)).is_some());
+        assert_eq!(cache.clear().len(), 2);
     }
 
     #[test]
     fn notes_do_not_grow_with_the_uses_of_what_stays() {
         let (_folder, blocks) = blocks(1);
-        let mut pool = Pool::new(u64::MAX);
-        pool.add_use(key(0), 0);
-        pool.insert(key(0), Arc::clone(&blocks[0]));
+        let mut cache = FrameCache::new(u64::MAX);
+        cache.add_use(key(0), 0);
+        cache.insert(key(0), Arc::clone(&blocks[0]));
         for batch in 0..1000 {
-            pool.release(key(0));
-            pool.add_use(key(0), batch);
+            cache.release(key(0));
+            cache.add_use(key(0), batch);
         }
-        assert!(pool.idle.is_empty() && pool.wanted.len() <= 1 && pool.entries.len() == 1);
-        assert_eq!(pool.idle_bytes, 0);
+        assert!(cache.idle.is_empty() && cache.wanted.len() <= 1 && cache.entries.len() == 1);
+        assert_eq!(cache.idle_bytes, 0);
     }
 
     #[test]
     fn what_cannot_be_opened_is_wanted_no_longer_and_leaves_no_note() {
-        let mut pool = Pool::new(10);
-        pool.add_use(key(1), 3);
-        pool.add_use(key(1), 3);
-        pool.add_use(key(2), 4);
-        assert_eq!(pool.next_wanted(), Some((key(1), 3)));
-        pool.pass_over(key(2));
-        assert_eq!(pool.next_wanted(), Some((key(1), 3)), "not the first");
-        pool.pass_over(key(1));
-        assert_eq!(pool.next_wanted(), Some((key(2), 4)));
-        assert!(!pool.release(key(1)) && !pool.release(key(1)) && !pool.release(key(2)));
-        assert!(pool.entries.is_empty() && pool.next_wanted().is_none());
+        let mut cache = FrameCache::new(10);
+        cache.add_use(key(1), 3);
+        cache.add_use(key(1), 3);
+        cache.add_use(key(2), 4);
+        assert_eq!(cache.next_wanted(), Some((key(1), 3)));
+        cache.pass_over(key(2));
+        assert_eq!(cache.next_wanted(), Some((key(1), 3)), "not the first");
+        cache.pass_over(key(1));
+        assert_eq!(cache.next_wanted(), Some((key(2), 4)));
+        assert!(!cache.release(key(1)) && !cache.release(key(1)) && !cache.release(key(2)));
+        assert!(cache.entries.is_empty() && cache.next_wanted().is_none());
     }
 
     /// Made once, because each case of the test needs them.
-    static BLOCKS: LazyLock<(TempDir, Vec<Arc<Block>>)> = LazyLock::new(|| blocks(5));
+    static BLOCKS: LazyLock<(TempDir, Vec<Arc<EpisodeFrames>>)> = LazyLock::new(|| blocks(5));
 
     proptest! {
         /// The twin counts everything anew after each step.
         #[test]
         fn bytes_and_idle_bytes_are_those_of_a_count(steps in prop::collection::vec((0..4_u8, 0..5_u32), 0..60)) {
             let (_, blocks) = &*BLOCKS;
-            let mut pool = Pool::new(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2);
+            let mut cache = FrameCache::new(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2);
             let mut uses = [0_u64; 5];
             for (what, episode) in steps {
                 let at = episode as usize;
                 match what {
-                    0 => { pool.add_use(key(episode), 0); uses[at] += 1; }
-                    1 if uses[at] > 0 => { pool.release(key(episode)); uses[at] -= 1; }
-                    2 if uses[at] > 0 && pool.get(key(episode)).is_none() && pool.make_room(blocks[at].bytes()).1 => {
-                        pool.insert(key(episode), Arc::clone(&blocks[at]));
+                    0 => { cache.add_use(key(episode), 0); uses[at] += 1; }
+                    1 if uses[at] > 0 => { cache.release(key(episode)); uses[at] -= 1; }
+                    2 if uses[at] > 0 && cache.get(key(episode)).is_none() && cache.make_room(blocks[at].bytes()).1 => {
+                        cache.insert(key(episode), Arc::clone(&blocks[at]));
                     }
                     _ => {}
                 }
                 let held = |idle: bool| (0..5_u32)
-                    .filter_map(|episode| Some((pool.get(key(episode))?, uses[episode as usize] == 0)))
+                    .filter_map(|episode| Some((cache.get(key(episode))?, uses[episode as usize] == 0)))
                     .filter(|(_, is_idle)| *is_idle || !idle)
                     .map(|(block, _)| block.bytes())
                     .sum::<u64>();
-                prop_assert_eq!(pool.bytes().0, held(false));
-                prop_assert_eq!(pool.idle_bytes, held(true));
-                prop_assert!(pool.bytes().1 <= pool.budget);
-                if let Some((wanted_key, _)) = pool.next_wanted() {
-                    prop_assert!(uses[wanted_key.episode as usize] > 0 && pool.get(wanted_key).is_none());
+                prop_assert_eq!(cache.bytes().0, held(false));
+                prop_assert_eq!(cache.idle_bytes, held(true));
+                prop_assert!(cache.bytes().1 <= cache.budget);
+                if let Some((wanted_key, _)) = cache.next_wanted() {
+                    prop_assert!(uses[wanted_key.episode as usize] > 0 && cache.get(wanted_key).is_none());
                 }
             }
         }

@@ -1,7 +1,7 @@
-//! What is wished of the frames of a batch: the size, the cut, the layout and the numbers of pictures, and normalisation.
+//! What is requested of the frames of a batch: the size, the cut, the layout and the numbers of images, and normalisation.
 //!
 //! ```text
-//! decode   stored picture ──resize──▶ ──centre cut──▶ the pool          reduce.rs, once per frame
+//! decode   stored image ──resize──▶ ──centre cut──▶ the cache          resize.rs, once per frame
 //! collate  ──random cut──▶ ──layout──▶ ──number──▶ the batch            convert.rs, once per sample
 //! ```
 //!
@@ -10,27 +10,27 @@
 use kino_codec::{Dtype, Layout, ValueType};
 
 use super::convert::{Convert, Elements, FloatNumber, Floats, to_f32};
-use super::reduce::{Fit, Size, check_cut, picture_size};
+use super::resize::{Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
-/// How the pictures of a batch are wanted; streams that are no pictures of bytes are left as they are.
+/// How the images of a batch are wanted; streams that are no images of bytes are left as they are.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Pictures {
-    /// In which order colours lie.
+pub struct ImageOptions {
+    /// In which order channels lie.
     pub layout: Layout,
     /// Which numbers.
-    pub number: PictureNumber,
-    /// What pictures are resized to.
-    pub size: Wished<Size>,
+    pub number: ImageDtype,
+    /// What images are resized to.
+    pub size: PerKey<Size>,
     /// What is cut out of them, after resizing.
-    pub crop: Wished<Size>,
+    pub crop: PerKey<Size>,
     /// Where it is cut out.
     pub crop_place: CropPlace,
 }
 
-/// What is wished of all pictures, or of those under some keys.
+/// What is requested of all images, or of those under some keys.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub enum Wished<T> {
+pub enum PerKey<T> {
     /// Nothing.
     #[default]
     None,
@@ -40,7 +40,7 @@ pub enum Wished<T> {
     Keys(Vec<(String, T)>),
 }
 
-/// Where a part is cut out of a picture.
+/// Where a part is cut out of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CropPlace {
     /// In the middle.
@@ -50,9 +50,9 @@ pub enum CropPlace {
     Random,
 }
 
-/// The numbers of a picture.
+/// The numbers of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PictureNumber {
+pub enum ImageDtype {
     /// 0 to 255, as stored.
     #[default]
     U8,
@@ -67,9 +67,9 @@ pub enum PictureNumber {
 /// What the frames of a key are normalised with: (value − offset) / scale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Normal {
-    /// Subtracted: per colour of a picture, of values from 0 to 1, or per element of other frames.
+    /// Subtracted: per channel of an image, of values from 0 to 1, or per element of other frames.
     pub offset: Vec<f64>,
-    /// Divided by, per colour or element; above 0.
+    /// Divided by, per channel or element; above 0.
     pub scale: Vec<f64>,
 }
 
@@ -84,14 +84,14 @@ pub(crate) struct Form {
     pub(crate) ty: ValueType,
 }
 
-impl<T: Copy> Wished<T> {
+impl<T: Copy> PerKey<T> {
     fn of(&self, key: &str) -> Option<T> {
         match self {
             Self::None => None,
-            Self::All(wish) => Some(*wish),
+            Self::All(request) => Some(*request),
             Self::Keys(keys) => {
                 let named = keys.iter().find(|(name, _)| name == key);
-                named.map(|(_, wish)| *wish)
+                named.map(|(_, request)| *request)
             }
         }
     }
@@ -105,14 +105,14 @@ impl<T: Copy> Wished<T> {
     }
 }
 
-impl Pictures {
+impl ImageOptions {
     /// What becomes of frames of a type under a key.
     pub(crate) fn form(&self, key: &str, ty: &ValueType) -> Result<Form> {
-        let Some((stored, colours)) = picture_size(ty) else {
-            for wish in [&self.size, &self.crop] {
-                if wish.keys().any(|name| name == key) {
+        let Some((stored, channels)) = image_size(ty) else {
+            for request in [&self.size, &self.crop] {
+                if request.keys().any(|name| name == key) {
                     return Err(invalid(format!(
-                        "`{key}` is {ty}, not a picture of bytes; leave it out of those to resize or crop"
+                        "`{key}` is {ty}, not an image of bytes; leave it out of those to resize or crop"
                     )));
                 }
             }
@@ -135,7 +135,7 @@ impl Pictures {
             check_cut(cut, whole).map_err(refused)?;
         }
         let Size { height, width } = crop.unwrap_or(whole);
-        let ty = ValueType::new(Dtype::U8, &[height, width, colours]);
+        let ty = ValueType::new(Dtype::U8, &[height, width, channels]);
         Ok(Form {
             fit,
             cut,
@@ -151,36 +151,36 @@ impl Pictures {
         normal: Option<&Normal>,
     ) -> Result<Convert> {
         let ty = &form.ty;
-        let Some((size, colours)) = picture_size(ty) else {
+        let Some((size, channels)) = image_size(ty) else {
             return match normal {
                 Some(normal) => elements(key, ty, normal),
                 None => Ok(Convert::Copy),
             };
         };
         let number = match self.number {
-            PictureNumber::U8 if normal.is_some() => {
+            ImageDtype::U8 if normal.is_some() => {
                 return Err(invalid(format!(
                     "`{key}` is to be normalised, which bytes cannot be; ask for float32, float16 or bfloat16"
                 )));
             }
-            PictureNumber::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
-            PictureNumber::U8 => return Ok(Convert::chw(ty, form.cut.is_some())),
-            PictureNumber::F32 => FloatNumber::F32,
-            PictureNumber::F16 => FloatNumber::F16,
-            PictureNumber::Bf16 => FloatNumber::Bf16,
+            ImageDtype::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
+            ImageDtype::U8 => return Ok(Convert::chw(ty, form.cut.is_some())),
+            ImageDtype::F32 => FloatNumber::F32,
+            ImageDtype::F16 => FloatNumber::F16,
+            ImageDtype::Bf16 => FloatNumber::Bf16,
         };
         let (offset, scale) = match normal {
-            None => (vec![0.0; colours], vec![1.0; colours]),
-            Some(normal) => per_colour(key, colours, normal)?,
+            None => (vec![0.0; channels], vec![1.0; channels]),
+            Some(normal) => per_channel(key, channels, normal)?,
         };
         Ok(Convert::Floats(Floats::new(
             (self.layout, number),
-            (size, colours),
+            (size, channels),
             (&offset, &scale),
         )))
     }
 
-    /// Refuses wishes for keys that are not there.
+    /// Refuses requests for keys that are not there.
     pub(crate) fn check_keys<'k>(
         &self,
         normal: &[(String, Normal)],
@@ -202,17 +202,17 @@ impl Pictures {
     }
 }
 
-/// Offset and scale of each colour, in the precision that pictures are computed in.
-fn per_colour(key: &str, colours: usize, normal: &Normal) -> Result<(Vec<f32>, Vec<f32>)> {
+/// Offset and scale of each channel, in the precision that images are computed in.
+fn per_channel(key: &str, channels: usize, normal: &Normal) -> Result<(Vec<f32>, Vec<f32>)> {
     let round = |numbers: &[f64]| -> Vec<f32> { numbers.iter().map(|&one| to_f32(one)).collect() };
     let (offset, scale) = (round(&normal.offset), round(&normal.scale));
-    let is_right = offset.len() == colours
-        && scale.len() == colours
+    let is_right = offset.len() == channels
+        && scale.len() == channels
         && offset.iter().all(|one| one.is_finite())
         && scale.iter().all(|one| one.is_normal() && *one > 0.0);
     if !is_right {
         return Err(invalid(format!(
-            "`{key}` has {colours} colours; give each a finite mean and a deviation above 0"
+            "`{key}` has {channels} channels; give each a finite mean and a deviation above 0"
         )));
     }
     Ok((offset, scale))
@@ -242,8 +242,8 @@ mod tests {
     use super::super::convert::Part;
     use super::*;
 
-    fn rgb(height: usize, width: usize, colours: usize) -> ValueType {
-        ValueType::new(Dtype::U8, &[height, width, colours]).unwrap()
+    fn rgb(height: usize, width: usize, channels: usize) -> ValueType {
+        ValueType::new(Dtype::U8, &[height, width, channels]).unwrap()
     }
 
     fn noise(len: usize, seed: u64) -> Vec<u8> {
@@ -252,35 +252,35 @@ mod tests {
     }
 
     /// One number at a time, as torchvision computes it.
-    fn number(value: u8, (offset, scale): (f64, f64), number: PictureNumber) -> Vec<u8> {
+    fn number(value: u8, (offset, scale): (f64, f64), number: ImageDtype) -> Vec<u8> {
         let float = (f32::from(value) / 255.0 - to_f32(offset)) / to_f32(scale);
         match number {
-            PictureNumber::U8 => vec![value],
-            PictureNumber::F32 => float.to_le_bytes().to_vec(),
-            PictureNumber::F16 => f16::from_f32(float).to_le_bytes().to_vec(),
-            PictureNumber::Bf16 => bf16::from_f32(float).to_le_bytes().to_vec(),
+            ImageDtype::U8 => vec![value],
+            ImageDtype::F32 => float.to_le_bytes().to_vec(),
+            ImageDtype::F16 => f16::from_f32(float).to_le_bytes().to_vec(),
+            ImageDtype::Bf16 => bf16::from_f32(float).to_le_bytes().to_vec(),
         }
     }
 
-    fn naive(frame: &[u8], part: Part, pictures: &Pictures, normal: Option<&Normal>) -> Vec<u8> {
-        let (pixels, colours) = (part.size.height * part.size.width, part.colours);
+    fn naive(frame: &[u8], part: Part, images: &ImageOptions, normal: Option<&Normal>) -> Vec<u8> {
+        let (pixels, channels) = (part.size.height * part.size.width, part.channels);
         let place = |place: usize| {
-            let (pixel, colour) = match pictures.layout {
-                Layout::Hwc => (place / colours, place % colours),
+            let (pixel, channel) = match images.layout {
+                Layout::Hwc => (place / channels, place % channels),
                 Layout::Chw => (place % pixels, place / pixels),
             };
             let (y, x) = (pixel / part.size.width, pixel % part.size.width);
             let pixel = (part.top + y) * part.columns + part.left + x;
-            let normal = normal.map_or((0.0, 1.0), |n| (n.offset[colour], n.scale[colour]));
-            number(frame[pixel * colours + colour], normal, pictures.number)
+            let normal = normal.map_or((0.0, 1.0), |n| (n.offset[channel], n.scale[channel]));
+            number(frame[pixel * channels + channel], normal, images.number)
         };
-        (0..pixels * colours).flat_map(place).collect()
+        (0..pixels * channels).flat_map(place).collect()
     }
 
     proptest! {
         #[test]
         fn every_layout_number_and_cut_agrees_with_one_number_at_a_time(
-            (height, width, colours) in (1..14_usize, 1..90_usize, 1..6_usize),
+            (height, width, channels) in (1..14_usize, 1..90_usize, 1..6_usize),
             seed: u64,
             at: (u16, u16, u16, u16),
             chw: bool,
@@ -288,9 +288,9 @@ mod tests {
             number in 0..4_usize,
             is_normal: bool,
         ) {
-            use PictureNumber::{Bf16, F16, F32, U8};
+            use ImageDtype::{Bf16, F16, F32, U8};
             let number = [U8, F32, F16, Bf16][number];
-            let column = |scale: f64| (0..colours).map(|colour| scale * (1.0 + colour as f64)).collect();
+            let column = |scale: f64| (0..channels).map(|channel| scale * (1.0 + channel as f64)).collect();
             let normal = (is_normal && number != U8).then(|| Normal { offset: column(0.1), scale: column(0.3) });
             let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
             let (top, left) = if is_cut {
@@ -298,23 +298,23 @@ mod tests {
             } else {
                 (0, 0)
             };
-            let pictures = Pictures {
+            let images = ImageOptions {
                 layout: if chw { Layout::Chw } else { Layout::Hwc },
                 number,
-                crop: if is_cut { Wished::All(cut) } else { Wished::None },
+                crop: if is_cut { PerKey::All(cut) } else { PerKey::None },
                 crop_place: CropPlace::Random,
-                ..Pictures::default()
+                ..ImageOptions::default()
             };
-            let ty = rgb(height, width, colours);
-            let form = pictures.form("cam", &ty).unwrap();
-            let convert = pictures.convert("cam", &form, normal.as_ref()).unwrap();
+            let ty = rgb(height, width, channels);
+            let form = images.form("cam", &ty).unwrap();
+            let convert = images.convert("cam", &form, normal.as_ref()).unwrap();
             let frame = noise(ty.elements(), seed);
             let size = if is_cut { cut } else { Size { height, width } };
-            let part = Part { top, left, size, columns: width, colours };
+            let part = Part { top, left, size, columns: width, channels };
             let mut place = vec![0xa5; convert.bytes(&form.ty)];
             convert.put(&frame, is_cut.then_some(part), &mut place);
-            prop_assert_eq!(place, naive(&frame, part, &pictures, normal.as_ref()));
-            let shape = if chw { vec![colours, size.height, size.width] } else { vec![size.height, size.width, colours] };
+            prop_assert_eq!(place, naive(&frame, part, &images, normal.as_ref()));
+            let shape = if chw { vec![channels, size.height, size.width] } else { vec![size.height, size.width, channels] };
             prop_assert_eq!(convert.shape(form.ty.shape()), shape);
         }
 
@@ -322,9 +322,9 @@ mod tests {
         fn other_numbers_are_shifted_and_scaled_in_double_precision(values in prop::collection::vec(any::<f64>(), 3)) {
             let normal = Normal { offset: vec![0.5, -1e3, 0.0], scale: vec![2.0, 1e-3, 1e30] };
             let ty = ValueType::new(Dtype::F64, &[3]).unwrap();
-            let pictures = Pictures { number: PictureNumber::F16, layout: Layout::Chw, ..Pictures::default() };
-            let form = pictures.form("joints", &ty).unwrap();
-            let convert = pictures.convert("joints", &form, Some(&normal)).unwrap();
+            let images = ImageOptions { number: ImageDtype::F16, layout: Layout::Chw, ..ImageOptions::default() };
+            let form = images.form("joints", &ty).unwrap();
+            let convert = images.convert("joints", &form, Some(&normal)).unwrap();
             let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             let mut place = vec![0; convert.bytes(&ty)];
             convert.put(&frame, None, &mut place);
@@ -343,14 +343,14 @@ mod tests {
             offset: vec![0.485],
             scale: vec![0.229],
         };
-        for kind in [PictureNumber::F32, PictureNumber::F16, PictureNumber::Bf16] {
+        for kind in [ImageDtype::F32, ImageDtype::F16, ImageDtype::Bf16] {
             for normal in [None, Some(&normal)] {
-                let pictures = Pictures {
+                let images = ImageOptions {
                     number: kind,
-                    ..Pictures::default()
+                    ..ImageOptions::default()
                 };
-                let form = pictures.form("cam", &rgb(16, 16, 1)).unwrap();
-                let convert = pictures.convert("cam", &form, normal).unwrap();
+                let form = images.form("cam", &rgb(16, 16, 1)).unwrap();
+                let convert = images.convert("cam", &form, normal).unwrap();
                 let mut place = vec![0; convert.bytes(&form.ty)];
                 convert.put(&frame, None, &mut place);
                 let of = normal.map_or((0.0, 1.0), |normal| (normal.offset[0], normal.scale[0]));
@@ -382,8 +382,8 @@ mod tests {
         ];
         for (dtype, frame) in cases {
             let ty = ValueType::new(dtype, &[1]).unwrap();
-            let form = Pictures::default().form("x", &ty).unwrap();
-            let convert = Pictures::default().convert("x", &form, Some(&normal));
+            let form = ImageOptions::default().form("x", &ty).unwrap();
+            let convert = ImageOptions::default().convert("x", &form, Some(&normal));
             let mut place = [0; 4];
             convert.unwrap().put(&frame, None, &mut place);
             let found = f32::from_le_bytes(place);
@@ -392,16 +392,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_of_bytes_stays_as_it_is() {
+    fn what_is_no_image_of_bytes_stays_as_it_is() {
         let size = Size {
             height: 1,
             width: 1,
         };
-        let pictures = Pictures {
+        let images = ImageOptions {
             layout: Layout::Chw,
-            number: PictureNumber::F16,
-            size: Wished::All(size),
-            crop: Wished::All(size),
+            number: ImageDtype::F16,
+            size: PerKey::All(size),
+            crop: PerKey::All(size),
             crop_place: CropPlace::Random,
         };
         for (dtype, shape) in [
@@ -410,8 +410,8 @@ mod tests {
             (Dtype::U16, vec![2, 2, 1]),
         ] {
             let ty = ValueType::new(dtype, &shape).unwrap();
-            let form = pictures.form("depth", &ty).unwrap();
-            let convert = pictures.convert("depth", &form, None).unwrap();
+            let form = images.form("depth", &ty).unwrap();
+            let convert = images.convert("depth", &form, None).unwrap();
             assert!(matches!(convert, Convert::Copy), "{ty}");
             assert_eq!((&form.ty, form.fit, form.cut), (&ty, Fit::default(), None));
             assert_eq!(
@@ -423,20 +423,21 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
-        let (picture, vector) = (rgb(8, 6, 3), ValueType::new(Dtype::F32, &[7]).unwrap());
-        let refused = |pictures: &Pictures, ty: &ValueType, normal: Option<Normal>, says: &str| {
-            let form = pictures.form("cam", ty);
-            let error = form.and_then(|form| pictures.convert("cam", &form, normal.as_ref()));
-            let error = error.unwrap_err().to_string();
-            assert!(error.contains(says) && error.contains("`cam`"), "{error}");
-        };
+        let (image, vector) = (rgb(8, 6, 3), ValueType::new(Dtype::F32, &[7]).unwrap());
+        let refused =
+            |images: &ImageOptions, ty: &ValueType, normal: Option<Normal>, says: &str| {
+                let form = images.form("cam", ty);
+                let error = form.and_then(|form| images.convert("cam", &form, normal.as_ref()));
+                let error = error.unwrap_err().to_string();
+                assert!(error.contains(says) && error.contains("`cam`"), "{error}");
+            };
         let normal = |offset, scale| Some(Normal { offset, scale });
-        let floats = Pictures {
-            number: PictureNumber::F32,
-            ..Pictures::default()
+        let floats = ImageOptions {
+            number: ImageDtype::F32,
+            ..ImageOptions::default()
         };
         let right = normal(vec![0.5; 3], vec![1.0; 3]);
-        refused(&Pictures::default(), &picture, right, "ask for float32");
+        refused(&ImageOptions::default(), &image, right, "ask for float32");
         for (offset, scale) in [
             (vec![0.5], vec![1.0]),
             (vec![0.5; 3], vec![0.0; 3]),
@@ -446,23 +447,23 @@ mod tests {
         ] {
             refused(
                 &floats,
-                &picture,
+                &image,
                 normal(offset.clone(), scale.clone()),
-                "3 colours",
+                "3 channels",
             );
             refused(&floats, &vector, normal(offset, scale), "7 elements");
         }
         let (height, width) = (9, 6);
-        let wish = Wished::Keys(vec![("cam".to_owned(), Size { height, width })]);
+        let request = PerKey::Keys(vec![("cam".to_owned(), Size { height, width })]);
         for crop_place in [CropPlace::Centre, CropPlace::Random] {
-            let crop = wish.clone();
-            let pictures = Pictures {
+            let crop = request.clone();
+            let images = ImageOptions {
                 crop,
                 crop_place,
-                ..Pictures::default()
+                ..ImageOptions::default()
             };
-            refused(&pictures, &picture, None, "nearest legal value 8 × 6");
-            refused(&pictures, &vector, None, "not a picture");
+            refused(&images, &image, None, "nearest legal value 8 × 6");
+            refused(&images, &vector, None, "not an image");
         }
     }
 }
