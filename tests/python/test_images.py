@@ -169,7 +169,7 @@ def test_recordings_of_two_sizes_are_one_batch_when_resized(tmp_path, lift):
     batch = next(iter(loader))
     assert {int(place["source"]) for place in loader.order.batch(0)} == {0, 1}
     for row, place in enumerate(loader.order.batch(0)):
-        plain = loader.order.sources[place["source"]].windows[int(place["sample"])][CAMERA]
+        plain = loader.order.sources[place["source"]].samples[int(place["sample"])][CAMERA]
         height, width = plain.shape[1] - 39, plain.shape[2] - 39
         found = batch[CAMERA][row]
         assert any(

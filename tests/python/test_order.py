@@ -178,7 +178,7 @@ def test_epochs_and_steps_are_counted(windows):
 def test_samples_are_numpy_and_find_their_windows(windows):
     order = Order(windows, batch_size=16, seed=5)
     batch = order.batch(np.int64(2), rank=np.int32(1), world_size=np.uint8(2))
-    assert batch.dtype.names == ("source", "variant", "epoch", "window")
+    assert batch.dtype.names == ("source", "variant", "epoch", "sample")
     assert [batch.dtype[name].str for name in batch.dtype.names] == ["<i4", "<i4", "<i8", "<i8"]
     assert np.array_equal(batch, order[40:48])
     one = order[np.int64(41)]
@@ -234,7 +234,7 @@ def test_an_order_has_no_end_to_walk_to(windows):
         ({"by_shard": True}, "give a `pool` too"),
         ({"epoch_size": 10}, "`epoch_size` belongs to a mixture"),
         ({"sources": []}, "name at least one"),
-        ({"sources": 3}, "sources is 3; give a list of windows"),
+        ({"sources": 3}, "sources is 3; give a list of samples"),
         ({"sources": [3]}, "a source is kinograph.Samples or kinograph.Source, not int"),
         ({"sources": Source(samples="d.kino")}, "a source has kinograph.Samples, not str"),
     ],
@@ -694,7 +694,7 @@ def test_the_epoch_of_whole_episodes_can_be_set(whole):
     order.set_epoch(1)
     assert next(order.batches()).tolist() == batches[order.batches_in(0)]
     assert repr(order) == "LengthOrder(12 episodes, seed 3)"
-    assert order.windows is whole
+    assert order.samples is whole
     again = pickle.loads(pickle.dumps(order))
     assert next(again.batches()).tolist() == next(order.batches()).tolist()
 

@@ -108,7 +108,7 @@ def test_a_trace_has_a_track_per_thread_on_which_events_nest(lift, tmp_path):
     trace = json.loads((tmp_path / "trace.json").read_text("utf-8"))
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert {event["name"] for event in events} >= {
-        "plan",
+        "schedule",
         "fetch",
         "decode",
         "collate",

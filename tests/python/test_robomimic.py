@@ -58,7 +58,7 @@ def test_items_are_those_of_robomimic(recording, setting):
         if index % 5:
             continue
         item = dataset[index]
-        place = dataset._windows.locate(int(dataset._to_window[index]))
+        place = dataset._samples.locate(int(dataset._to_window[index]))
         demos.append(dataset._dataset[place.episode].id)
         assert digest({"goal_obs": item.pop("goal_obs")}) == setting["goal_obs"][demos[-1]]
         assert digest({"next_obs": item.pop("next_obs")}) == next_obs

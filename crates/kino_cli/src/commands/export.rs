@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// What to do if the format cannot hold something: refuse, or keep all that it can hold
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(["error", "keep"]))]
     on_defect: String,
-    /// How cameras are written: pictures equal to those of the dataset, or video files, which changes pixels (LeRobot only)
-    #[arg(long, value_name = "HOW", default_value = "pictures", value_parser = clap::builder::PossibleValuesParser::new(Cameras::NAMES))]
+    /// How cameras are written: `images` keeps every pixel, `video` encodes them with loss (LeRobot only)
+    #[arg(long, value_name = "HOW", default_value = "images", value_parser = clap::builder::PossibleValuesParser::new(Cameras::NAMES))]
     cameras: String,
     /// Print the result as JSON
     #[arg(long)]

@@ -126,7 +126,7 @@ pub struct ExportOptions {
 pub enum Cameras {
     /// Pictures that are equal to those of the dataset.
     #[default]
-    Pictures,
+    Images,
     /// Video files, where the format has them; pixels change.
     Video(Arc<dyn Videos>),
 }
@@ -186,12 +186,12 @@ pub fn export(
 
 impl Cameras {
     /// Every way, by the name that users give it.
-    pub const NAMES: [&'static str; 2] = ["pictures", "video"];
+    pub const NAMES: [&'static str; 2] = ["images", "video"];
 
     /// The way of that name; `videos` encodes, where there is an encoder.
     pub fn from_name(name: &str, videos: Option<Arc<dyn Videos>>) -> Result<Self> {
         match (name, videos) {
-            ("pictures", _) => Ok(Self::Pictures),
+            ("images", _) => Ok(Self::Images),
             ("video", Some(videos)) => Ok(Self::Video(videos)),
             ("video", None) => Err(invalid(
                 "this program has no encoder of video; the command of the Python package has one: pip install 'kinograph[video]'",

@@ -84,7 +84,7 @@ impl Outline {
             target: String::new(),
             attributes,
             episodes: Vec::new(),
-            cameras: Cameras::Pictures,
+            cameras: Cameras::Images,
             defects: BTreeMap::new(),
         };
         for row in selection.rows(dataset.table())? {

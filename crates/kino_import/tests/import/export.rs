@@ -28,7 +28,7 @@ pub(crate) fn options(to: &str, on_defect: OnDefect) -> ExportOptions {
         to: to.to_owned(),
         selection: Selection::default(),
         on_defect,
-        cameras: Cameras::Pictures,
+        cameras: Cameras::Images,
     }
 }
 

@@ -122,7 +122,7 @@ fn note_types(outline: &mut Outline) {
 
 /// Notes which cameras change.
 fn note_videos(outline: &mut Outline) {
-    if matches!(outline.cameras, Cameras::Pictures) {
+    if matches!(outline.cameras, Cameras::Images) {
         return;
     }
     let mut notes = Vec::new();
