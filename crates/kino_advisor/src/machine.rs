@@ -1,6 +1,6 @@
 //! The machine that something was measured on: what a reader of the figures has to know.
 
-use kino_dataset::cpu;
+use kino_dataset::cpu_name;
 use serde::{Deserialize, Serialize};
 
 /// A machine, in words and numbers.
@@ -23,7 +23,7 @@ impl Machine {
     pub fn here() -> Self {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
-            cpu: cpu(),
+            cpu: cpu_name(),
             cores: cores(),
             memory_bytes: memory_bytes(),
             system: format!("{} {}", std::env::consts::OS, release.trim())

@@ -1,9 +1,9 @@
-//! What a training loop asks of a dataset, in a few words: windows, batch, pool. Whatever is left out is as in the Python loader.
+//! What a training loop asks of a dataset: windows and options, everything not given as in the Python loader.
 //!
 //! ```text
-//! nothing said             every stream, the frame at the anchor
+//! nothing given            every stream, the frame at the anchor
 //! wrist = -9..1            ten frames of `wrist`, the last at the anchor
-//! anchor                   `actions` or `action`; else the stream of numbers with the most frames
+//! anchor                   `actions` or `action`; else the vector stream with the most frames
 //! ```
 
 use std::ops::Range;
@@ -12,99 +12,34 @@ use kino_dataset::{
     Anchor, At, Dataset, Kind, MaskDialect, Request, Resolve, Samples, Selection, StreamSummary,
     Window,
 };
-use kino_loader::{
-    CpuShare, ImageDtype, ImageOptions, LoaderOptions, Order, PerKey, PoolSize, Settings, Shuffle,
-    Size, Source, Unit, default_threads,
-};
+use kino_loader::{LoaderOptions, Order, Settings, Source};
 
 use crate::doctor::Subject;
 use crate::error::{Result, invalid};
 
-/// Names of the stream that a policy learns to give.
+/// Names of the stream that a policy learns to predict.
 const ACTIONS: [&str; 2] = ["actions", "action"];
 
 /// What a training loop asks for.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
     /// Streams with steps around the anchor; every stream at the anchor if empty.
     pub windows: Vec<(String, Range<i32>)>,
-    /// Samples per batch.
-    pub batch: u32,
-    /// Where the order's randomness comes from.
-    pub seed: u64,
-    /// Decoded bytes of the episodes that are mixed at a time; everything at once if `None`.
-    pub pool_bytes: Option<u64>,
-    /// The budget of decoded frames; two pools and a bit if `None`.
-    pub memory_bytes: Option<u64>,
-    /// Threads that decode; chosen if `None`.
-    pub threads: Option<usize>,
-    /// Batches ahead; chosen if `None`.
-    pub prefetch: Option<usize>,
-    /// The share of the CPU; no limit if `None`.
-    pub cpu: Option<CpuShare>,
-    /// What images are resized to.
-    pub image_size: Option<Size>,
-    /// The numbers of images.
-    pub image_number: ImageDtype,
-}
-
-impl Default for Workload {
-    fn default() -> Self {
-        Self {
-            windows: Vec::new(),
-            batch: 64,
-            seed: 0,
-            pool_bytes: Some(1_000_000_000),
-            memory_bytes: None,
-            threads: None,
-            prefetch: None,
-            cpu: None,
-            image_size: None,
-            image_number: ImageDtype::U8,
-        }
-    }
+    /// Which sample comes when.
+    pub settings: Settings,
+    /// How the loader works.
+    pub options: LoaderOptions,
 }
 
 impl Workload {
     /// The loader that serves it.
     pub fn subject(&self, dataset: &Dataset) -> Result<Subject> {
         let request = self.request(dataset)?;
-        let windows = Samples::bind(dataset, request, &Selection::default())?;
-        let settings = Settings {
-            seed: self.seed,
-            batch: self.batch,
-            shuffle: match self.pool_bytes {
-                Some(bytes) => Shuffle::Groups {
-                    pool: PoolSize::Bytes(bytes),
-                    unit: Unit::Episodes,
-                },
-                None => Shuffle::Global,
-            },
-            ..Settings::default()
-        };
-        let order = Order::new(Source::of(&windows)?, settings)?;
-        let pool = self.pool_bytes.unwrap_or(1 << 30);
-        let threads = self.cpu.map_or_else(default_threads, CpuShare::threads);
-        let size = self.image_size.map_or(PerKey::None, PerKey::All);
-        let options = LoaderOptions {
-            // Room for two groups; a tenth more, because the last episode of a group may be long.
-            memory_bytes: self
-                .memory_bytes
-                .unwrap_or(pool.saturating_mul(22) / 10 + (1 << 20)),
-            threads: self.threads.unwrap_or(threads),
-            depth: self.prefetch,
-            cpu: self.cpu,
-            images: ImageOptions {
-                size,
-                number: self.image_number,
-                ..ImageOptions::default()
-            },
-            ..LoaderOptions::default()
-        };
+        let samples = Samples::bind(dataset, request, &Selection::default())?;
         Ok(Subject {
-            order,
-            windows: vec![vec![windows]],
-            options,
+            order: Order::new(Source::of(&samples)?, self.settings)?,
+            windows: vec![vec![samples]],
+            options: self.options.clone(),
         })
     }
 

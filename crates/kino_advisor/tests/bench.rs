@@ -11,7 +11,7 @@ mod recording;
 use kino_advisor::{
     AuOptions, BenchResult, Host, Result, Workload, bench_au, bench_loader, bench_storage, compare,
 };
-use kino_loader::{Batch, ImageDtype, Size};
+use kino_loader::{Batch, ImageDtype, ImageOptions, LoaderOptions, PerKey, Settings, Size};
 
 struct Quiet;
 
@@ -24,7 +24,10 @@ impl Host for Quiet {
 
 fn workload() -> Workload {
     Workload {
-        batch: 8,
+        settings: Settings {
+            batch: 8,
+            ..Settings::default()
+        },
         ..Workload::default()
     }
 }
@@ -57,12 +60,17 @@ fn images_that_are_changed_are_measured_too() {
     let (_folder, dataset) = recording::open(3);
     let changed = Workload {
         windows: vec![("front".to_owned(), -1..1), ("joints".to_owned(), 0..1)],
-        image_size: Some(Size {
-            height: 4,
-            width: 4,
-        }),
-        image_number: ImageDtype::F32,
-        pool_bytes: None,
+        options: LoaderOptions {
+            images: ImageOptions {
+                size: PerKey::All(Size {
+                    height: 4,
+                    width: 4,
+                }),
+                dtype: ImageDtype::F32,
+                ..ImageOptions::default()
+            },
+            ..LoaderOptions::default()
+        },
         ..workload()
     };
     let subject = changed.subject(&dataset).unwrap();

@@ -16,9 +16,9 @@ use std::time::Duration;
 use kino_advisor::{
     Cause, Change, Diagnosis, DoctorOptions, Emulated, Host, Remedy, Result, Subject, diagnose,
 };
-use kino_dataset::{Request, Samples, Selection, SlowStorage, Stall, Storage};
+use kino_dataset::{ByteSize, Request, Samples, Selection, SlowStorage, Stall, Storage};
 use kino_loader::{
-    Batch, CpuShare, Loader, LoaderOptions, Order, PoolSize, Settings, Shuffle, Source, Stage,
+    Batch, CpuShare, Loader, LoaderOptions, Order, PoolSize, Run, Settings, Shuffle, Source, Stage,
     Trial, Unit,
 };
 use tempfile::TempDir;
@@ -75,8 +75,8 @@ fn healthy(steps: &str) -> Planted {
             order,
             windows: vec![vec![windows]],
             options: LoaderOptions {
-                memory_bytes: LITTLE,
-                threads: 1,
+                memory: Some(ByteSize::new(LITTLE)),
+                threads: Some(1),
                 ..LoaderOptions::default()
             },
         },
@@ -87,7 +87,7 @@ fn healthy(steps: &str) -> Planted {
 
 impl Planted {
     fn trial(mut self, trial: Trial) -> Self {
-        self.subject.options.trial = trial;
+        self.subject.options.run.trial = trial;
         self
     }
 
@@ -123,10 +123,10 @@ impl Planted {
     fn apply(&mut self, change: &Change) {
         let options = &mut self.subject.options;
         match change.remedy {
-            Remedy::Threads(threads) => options.threads = threads,
-            Remedy::Prefetch(depth) => options.depth = depth,
+            Remedy::Threads(threads) => options.threads = Some(threads),
+            Remedy::Prefetch(depth) => options.prefetch = depth,
             Remedy::Memory(bytes) => {
-                options.memory_bytes = bytes;
+                options.memory = Some(ByteSize::new(bytes));
                 // It helps when everything was decoded once: the warm-up has to last for an epoch.
                 self.options.seconds = 4.0;
             }
@@ -167,7 +167,10 @@ impl Planted {
 /// Stored bytes that a batch of this loader reads.
 fn bytes_per_batch(subject: &Subject) -> f64 {
     let options = LoaderOptions {
-        batches: Some(20),
+        run: Run {
+            batches: Some(20),
+            ..Run::default()
+        },
         ..subject.options.clone()
     };
     let mut loader =
@@ -255,7 +258,7 @@ fn a_source_that_stalls_is_found_and_more_batches_ahead_help() {
         ..SlowStorage::default()
     };
     let mut planted = healthy("[0]").storage(slow);
-    planted.subject.options.depth = Some(2);
+    planted.subject.options.prefetch = Some(2);
     planted.keeps_its_word(Cause::Jitter, |remedy| *remedy == Remedy::Prefetch(None));
 }
 
@@ -269,7 +272,7 @@ fn one_batch_ahead_of_an_uneven_source_is_too_few() {
         ..SlowStorage::default()
     };
     let mut planted = healthy("[0]").storage(slow);
-    planted.subject.options.depth = Some(1);
+    planted.subject.options.prefetch = Some(1);
     planted.finds(Cause::Jitter);
 }
 
@@ -339,6 +342,6 @@ fn what_cannot_be_measured_is_refused_with_what_would_be_right() {
         ..options
     });
     assert!(no_time.contains("hour"), "{no_time}");
-    planted.subject.options.batches = Some(1);
+    planted.subject.options.run.batches = Some(1);
     assert!(diagnose(&planted.subject, &planted.options, &mut Sleeps(STEP)).is_err());
 }

@@ -1,49 +1,29 @@
-//! The options of commands that run a loader: what a training loop asks for.
+//! The options of commands that run a loader. Flags are made from `kino_loader::OPTIONS`: none is declared here.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use kino_advisor::{Subject, Workload};
 use kino_dataset::Dataset;
-use kino_loader::{CpuShare, ImageDtype, Size};
+use kino_loader::{Form, OPTIONS, OptionInfo, Part, set_option};
+use serde_json::{Value, json};
+
+/// Samples per batch if nothing is given.
+const BATCH_SIZE: u64 = 64;
 
 /// What a training loop asks for.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadArgs {
     /// The dataset's folder
     pub(crate) dataset: PathBuf,
-    /// Samples per batch
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    batch_size: u32,
-    /// Frames of a stream by steps around the anchor, the end left out: wrist=-9:1 (may be given several times); every
-    /// stream at the anchor otherwise
+    /// Frames of a stream, counted from its frame at the anchor, end not included: wrist=-9:1. May be repeated. Without
+    /// it, every stream's frame at the anchor
     #[arg(long, value_name = "STREAM=FROM:TO", value_parser = window)]
     window: Vec<(String, Range<i32>)>,
-    /// Images are resized to this
-    #[arg(long, value_name = "HxW", value_parser = size)]
-    image_size: Option<Size>,
-    /// The numbers of images: uint8, float32, float16 or bfloat16
-    #[arg(long, value_name = "NAME", default_value = "uint8")]
-    image_dtype: String,
-    /// Decoded bytes of the episodes that are mixed at a time, such as 1GB; `none` mixes everything
-    #[arg(long, value_name = "BYTES", default_value = "1GB")]
-    pool: String,
-    /// The budget of decoded frames, such as 4GB; two pools and a bit unless given
-    #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    memory: Option<u64>,
-    /// Threads that decode; all cores but one unless given
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Batches ahead; chosen by what is measured unless given
-    #[arg(long, value_name = "N")]
-    prefetch: Option<usize>,
-    /// The most cores that the loader may use, such as 2.5
-    #[arg(long, value_name = "CORES")]
-    cpu: Option<f64>,
-    /// Where the order's randomness comes from
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    options: OptionArgs,
 }
 
 impl LoadArgs {
@@ -52,31 +32,88 @@ impl LoadArgs {
         let dataset = Dataset::open(&self.dataset)?;
         let workload = Workload {
             windows: self.window.clone(),
-            batch: self.batch_size,
-            seed: self.seed,
-            pool_bytes: match self.pool.as_str() {
-                "none" => None,
-                given => Some(bytes(given).context("--pool")?),
-            },
-            memory_bytes: self.memory,
-            threads: self.threads,
-            prefetch: self.prefetch,
-            cpu: self.cpu.map(CpuShare::Cores),
-            image_size: self.image_size,
-            image_number: number(&self.image_dtype)?,
+            settings: serde_json::from_value(self.options.order.clone())
+                .context("the options of the order")?,
+            options: serde_json::from_value(self.options.loader.clone())
+                .context("the options of the loader")?,
         };
         Ok(workload.subject(&dataset)?)
     }
 }
 
-fn number(name: &str) -> Result<ImageDtype> {
-    Ok(match name {
-        "uint8" => ImageDtype::U8,
-        "float32" => ImageDtype::F32,
-        "float16" => ImageDtype::F16,
-        "bfloat16" => ImageDtype::Bf16,
-        other => bail!("--image-dtype {other}: there are uint8, float32, float16 and bfloat16"),
-    })
+/// The loader's own options, as the JSON that its structs are read from.
+#[derive(Debug)]
+struct OptionArgs {
+    order: Value,
+    loader: Value,
+}
+
+/// Rows that a command line can give.
+fn flags() -> impl Iterator<Item = &'static OptionInfo> {
+    OPTIONS.iter().filter(|row| row.form != Form::Python)
+}
+
+fn to_arg(row: &'static OptionInfo) -> Arg {
+    let default = match row.name {
+        "batch_size" => BATCH_SIZE.to_string(),
+        _ => row.default.to_owned(),
+    };
+    let arg = Arg::new(row.name).long(row.flag());
+    if row.form == Form::Flag {
+        return arg.help(row.help).action(ArgAction::SetTrue);
+    }
+    let name = match row.form {
+        Form::Bytes => "BYTES",
+        Form::Size => "HxW",
+        Form::Cpu => "CORES",
+        Form::Choice(_) => "NAME",
+        _ => "N",
+    };
+    let choices = match row.form {
+        Form::Choice(names) => format!(": {}", names.join(", ")),
+        _ => String::new(),
+    };
+    arg.help(format!("{}{choices} [default: {default}]", row.help))
+        .value_name(name)
+        .value_parser(move |text: &str| row.parse(text))
+}
+
+impl clap::Args for OptionArgs {
+    fn augment_args(command: Command) -> Command {
+        command.args(flags().map(to_arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for OptionArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut found = Self {
+            order: json!({"batch_size": BATCH_SIZE}),
+            loader: json!({}),
+        };
+        found.update_from_arg_matches(matches)?;
+        Ok(found)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        for row in flags() {
+            let value = match row.form {
+                Form::Flag => matches.get_flag(row.name).then_some(Value::Bool(true)),
+                _ => matches.get_one::<Value>(row.name).cloned(),
+            };
+            let part = match row.part {
+                Part::Order => &mut self.order,
+                Part::Loader => &mut self.loader,
+            };
+            if let Some(value) = value {
+                set_option(part, row.name, value);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reads `wrist=-9:1`.
@@ -91,67 +128,53 @@ fn window(text: &str) -> Result<(String, Range<i32>)> {
     Ok((stream.to_owned(), steps))
 }
 
-/// Reads `224x224`.
-fn size(text: &str) -> Result<Size> {
-    let sides = text
-        .split_once('x')
-        .with_context(|| format!("`{text}`: a size looks like 224x224"))?;
-    Ok(Size {
-        height: sides.0.parse()?,
-        width: sides.1.parse()?,
-    })
-}
-
-/// Reads `1GB`, `512MB` or a number of bytes.
-pub(crate) fn bytes(text: &str) -> Result<u64> {
-    let wrong = || format!("`{text}`: a number of bytes looks like 512MB or 4GB");
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" | "B" => 1,
-        "kB" | "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        _ => bail!(wrong()),
-    };
-    let number: u64 = digits.trim().parse().with_context(wrong)?;
-    number
-        .checked_mul(unit)
-        .filter(|&bytes| bytes > 0)
-        .with_context(wrong)
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::{Args, FromArgMatches};
+
     use super::*;
 
+    fn read(text: &[&str]) -> Result<OptionArgs, clap::Error> {
+        let command = OptionArgs::augment_args(Command::new("doctor"));
+        let matches = command.try_get_matches_from([&["doctor"], text].concat())?;
+        OptionArgs::from_arg_matches(&matches)
+    }
+
     #[test]
-    fn words_become_windows_sizes_and_bytes() {
+    fn flags_become_the_options_of_the_table() {
+        let found = read(&[
+            "--image-size",
+            "480x640",
+            "--memory",
+            "2GB",
+            "--image-random-crop",
+            "--seed",
+            "7",
+        ])
+        .unwrap();
+        assert_eq!(found.order, json!({"batch_size": 64, "seed": 7}));
+        let expected =
+            json!({"memory": "2GB", "images": {"size": [480, 640], "random_crop": true}});
+        assert_eq!(found.loader, expected);
+    }
+
+    #[test]
+    fn wrong_flags_are_refused_with_right_ones() {
+        let error = |flag: &str, value: &str| read(&[flag, value]).unwrap_err().to_string();
+        assert!(error("--image-dtype", "int8").contains("float16"));
+        assert!(error("--image-size", "480").contains("224x224"));
+        assert!(error("--threads", "many").contains("whole number"));
+    }
+
+    #[test]
+    fn windows_are_read_with_their_ends() {
         assert_eq!(
             window("obs/wrist=-9:1").unwrap(),
             ("obs/wrist".to_owned(), -9..1)
         );
-        assert_eq!(
-            size("480x640").unwrap(),
-            Size {
-                height: 480,
-                width: 640
-            }
-        );
-        assert_eq!(bytes("2GB").unwrap(), 2_000_000_000);
-        assert_eq!(bytes("77").unwrap(), 77);
         for wrong in ["wrist", "wrist=1", "wrist=3:3", "wrist=0:99999999"] {
-            assert!(
-                window(wrong)
-                    .unwrap_err()
-                    .to_string()
-                    .contains("wrist=-9:1")
-            );
-        }
-        for wrong in ["", "GB", "-1MB", "0", "1TiB", "99999999999GB"] {
-            assert!(
-                bytes(wrong).unwrap_err().to_string().contains("512MB"),
-                "{wrong}"
-            );
+            let error = window(wrong).unwrap_err().to_string();
+            assert!(error.contains("wrist=-9:1"), "{wrong}");
         }
     }
 }

@@ -16,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use kino_format::ByteSize;
 
 use crate::error::{DatasetError, Result, invalid};
 
@@ -59,12 +60,13 @@ impl FromStr for SlowStorage {
         let mut slow = Self::default();
         let wrong = |part: &str| {
             invalid(format!(
-                "`{part}` says nothing about storage; write a bandwidth (100MB/s), a latency (5ms) or stalls (stall=200ms), with commas between"
+                "cannot parse `{part}`: expected a bandwidth (100MB/s), a latency (5ms) or stalls (stall=200ms), separated by commas"
             ))
         };
         for part in text.split(',').map(str::trim) {
             if let Some(rate) = part.strip_suffix("/s") {
-                slow.bytes_per_s = Some(bytes_of(rate).ok_or_else(|| wrong(part))?);
+                let rate: ByteSize = rate.parse().map_err(|_| wrong(part))?;
+                slow.bytes_per_s = Some(rate.bytes() as f64).filter(|&rate| rate > 0.0);
             } else if let Some(pause) = part.strip_prefix("stall=") {
                 slow.stall = Some(Stall {
                     every: STALL_EVERY,
@@ -76,21 +78,6 @@ impl FromStr for SlowStorage {
         }
         Ok(slow)
     }
-}
-
-/// Reads `100MB`; nothing that is no positive number of bytes.
-fn bytes_of(text: &str) -> Option<f64> {
-    let end = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let number: f64 = text[..end].trim().parse().ok()?;
-    let unit = match &text[end..] {
-        "B" => 1.0,
-        "kB" => 1e3,
-        "MB" => 1e6,
-        "GB" => 1e9,
-        _ => return None,
-    };
-    let bytes = number * unit;
-    (bytes.is_finite() && bytes > 0.0).then_some(bytes)
 }
 
 /// What a store needs to behave like another [`Storage`].

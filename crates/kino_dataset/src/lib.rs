@@ -53,7 +53,7 @@ mod writer;
 
 pub use attributes::JsonMap;
 pub use commit::{Committed, SourceRecord};
-pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, cpu, measure};
+pub use costs::{Cost, CostRecord, CostSample, Effort, Measured, candidates, cpu_name, measure};
 pub use dataset::Dataset;
 pub use emulate::{SlowStorage, Stall, Storage};
 pub use episode::Episode;
@@ -63,7 +63,7 @@ pub use events::{Detect, EventRule, Protected};
 pub use garbage::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect_garbage};
 pub use hash::Hash;
 pub use kino_format::{
-    Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
+    ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable,
 };
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};

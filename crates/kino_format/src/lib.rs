@@ -15,6 +15,7 @@
 //! parser serves a local file, memory and an object store; [`ShardWriter`] appends bytes to a
 //! buffer that its caller drains. The normative text is `spec/format.md`.
 
+mod byte_size;
 mod check;
 mod clock;
 mod ends;
@@ -28,6 +29,7 @@ mod schema;
 mod verify;
 mod write;
 
+pub use byte_size::ByteSize;
 pub use clock::{Clock, RegularClock};
 pub use error::{FormatError, Result};
 pub use index::{EpisodeIndex, PageSlice, Segment};

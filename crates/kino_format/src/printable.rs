@@ -1,4 +1,4 @@
-//! Text of files on a terminal: what could move its cursor, channel it, or turn the direction of reading is shown escaped.
+//! Text of files on a terminal: what could move its cursor, set its color or turn the direction of reading is shown escaped.
 //!
 //! ```text
 //! controls       C0, DEL, C1                              ESC ] 0 ; … BEL sets a window's title

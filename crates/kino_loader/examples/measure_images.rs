@@ -145,10 +145,10 @@ fn collate(windows: &Samples, frames: &[u8], number: ImageDtype, layout: Layout)
     };
     let is_float = number != ImageDtype::U8;
     let options = LoaderOptions {
-        threads: 1,
+        threads: Some(1),
         images: ImageOptions {
             layout,
-            number,
+            dtype: number,
             ..ImageOptions::default()
         },
         normal: is_float
@@ -179,7 +179,7 @@ fn resize(windows: &Samples, side: usize) -> f64 {
     let decode = |size: PerKey<Size>| {
         let each = (0..3).map(|_| {
             let options = LoaderOptions {
-                threads: 1,
+                threads: Some(1),
                 images: ImageOptions {
                     size: size.clone(),
                     ..ImageOptions::default()

@@ -22,7 +22,7 @@
 use std::time::{Duration, Instant};
 
 use kino_codec::Scratch;
-use kino_dataset::{Array, Dataset, Request, Samples, Selection};
+use kino_dataset::{Array, ByteSize, Dataset, Request, Samples, Selection};
 use kino_loader::{Loader, LoaderOptions, Order, PoolSize, Settings, Shuffle, Source, Stage, Unit};
 
 fn main() {
@@ -59,8 +59,10 @@ fn main() {
     let steps = order.epoch_len() / u64::from(batch);
     let options = LoaderOptions {
         // Two groups: the one in use, and the one that comes.
-        memory_bytes: (decoded as f64 * (2.2 * fraction).min(1.0)) as u64 + (1 << 20),
-        threads,
+        memory: Some(ByteSize::new(
+            (decoded as f64 * (2.2 * fraction).min(1.0)) as u64 + (1 << 20),
+        )),
+        threads: Some(threads),
         ..LoaderOptions::default()
     };
     check(&order, &windows, &options, steps.min(40));

@@ -18,10 +18,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, assert_values, bind, damage, damage_parts, groups, order};
-use kino_dataset::Samples;
+use kino_dataset::{ByteSize, Samples};
 use kino_loader::{
-    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, SampleRef, Shuffle, Source,
-    Tail,
+    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Run, SampleRef, Shuffle,
+    Source, Tail,
 };
 use watchdog::within;
 
@@ -49,9 +49,12 @@ fn a_substitute_that_has_no_room_still_comes() {
         let order = order(&windows, shuffle, Tail::Carry);
         for memory_bytes in [1, 20_000, 100_000] {
             let options = LoaderOptions {
-                memory_bytes,
-                batches: Some(30),
-                on_error: OnError::Substitute,
+                memory: Some(ByteSize::new(memory_bytes)),
+                on_error: OnError::Skip,
+                run: Run {
+                    batches: Some(30),
+                    ..Run::default()
+                },
                 ..LoaderOptions::default()
             };
             let (order, windows) = (order.clone(), windows.clone());
@@ -75,8 +78,11 @@ fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
     lose_a_shard(folder.path());
     for memory_bytes in [1, 1 << 30] {
         let options = LoaderOptions {
-            memory_bytes,
-            batches: Some(40),
+            memory: Some(ByteSize::new(memory_bytes)),
+            run: Run {
+                batches: Some(40),
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
         let (order, windows) = (order.clone(), windows.clone());
@@ -106,11 +112,14 @@ fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
 
 fn substituted(order: &Order, windows: &Samples, options: &LoaderOptions) -> Vec<SampleRef> {
     let mut all = vec![Vec::new(); 20];
-    for rank in 0..options.world {
+    for rank in 0..options.world_size {
         let options = LoaderOptions {
             rank,
-            batches: Some(20),
-            on_error: OnError::Substitute,
+            on_error: OnError::Skip,
+            run: Run {
+                batches: Some(20),
+                ..Run::default()
+            },
             ..options.clone()
         };
         let mut loader = start(order, windows, options);
@@ -134,9 +143,9 @@ fn an_episode_that_cannot_be_opened_is_replaced_like_a_damaged_page() {
         within(LIMIT, "substitutes for a lost shard", move || {
             let run = |world, threads, memory_bytes| {
                 let options = LoaderOptions {
-                    world,
-                    threads,
-                    memory_bytes,
+                    world_size: world,
+                    threads: Some(threads),
+                    memory: Some(ByteSize::new(memory_bytes)),
                     ..LoaderOptions::default()
                 };
                 substituted(&order, &windows, &options)
@@ -158,7 +167,7 @@ fn substitutes_of_whole_episodes_do_not_depend_on_the_number_of_ranks() {
     within(LIMIT, "substitutes of whole episodes", move || {
         let run = |world| {
             let options = LoaderOptions {
-                world,
+                world_size: world,
                 ..LoaderOptions::default()
             };
             substituted(&order, &windows, &options)
@@ -178,8 +187,11 @@ fn a_sample_that_was_replaced_is_counted_once() {
     damage_parts(folder.path(), 9);
     within(LIMIT, "counted substitutes", move || {
         let options = LoaderOptions {
-            batches: Some(20),
-            on_error: OnError::Substitute,
+            on_error: OnError::Skip,
+            run: Run {
+                batches: Some(20),
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
         let mut own = Vec::new();
@@ -206,8 +218,11 @@ fn a_group_of_one_episode_that_cannot_be_read_says_which_options_help() {
     lose_a_shard(folder.path());
     within(LIMIT, "a group without a substitute", move || {
         let options = LoaderOptions {
-            batches: Some(60),
-            on_error: OnError::Substitute,
+            on_error: OnError::Skip,
+            run: Run {
+                batches: Some(60),
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
         let mut loader = start(&order, &windows, options);
@@ -270,23 +285,26 @@ fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
     let usual = LoaderOptions::default;
     let absurd = [
         LoaderOptions {
-            depth: Some(usize::MAX),
+            prefetch: Some(usize::MAX),
             ..usual()
         },
         LoaderOptions {
-            depth: Some(0),
+            prefetch: Some(0),
             ..usual()
         },
         LoaderOptions {
-            threads: usize::MAX,
+            threads: Some(usize::MAX),
             ..usual()
         },
         LoaderOptions {
-            threads: 0,
+            threads: Some(0),
             ..usual()
         },
         LoaderOptions {
-            readers: usize::MAX,
+            run: Run {
+                readers: usize::MAX,
+                ..Run::default()
+            },
             ..usual()
         },
         LoaderOptions {
@@ -298,7 +316,10 @@ fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
             ..usual()
         },
         LoaderOptions {
-            first_index: u64::MAX - u64::MAX % 12,
+            run: Run {
+                first_index: u64::MAX - u64::MAX % 12,
+                ..Run::default()
+            },
             ..usual()
         },
     ];
@@ -307,8 +328,11 @@ fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
         assert!(Loader::start(order.clone(), windows, options).is_err());
     }
     let most = LoaderOptions {
-        batches: Some(u64::MAX),
-        memory_bytes: u64::MAX,
+        memory: Some(ByteSize::new(u64::MAX)),
+        run: Run {
+            batches: Some(u64::MAX),
+            ..Run::default()
+        },
         ..usual()
     };
     let mut loader = start(&order, &windows, most);
@@ -327,12 +351,15 @@ fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
     within(LIMIT, "small streams", move || {
         let options = LoaderOptions {
             // Twice the actions: room for all of them and a few images, but not for two large episodes.
-            memory_bytes: frames * 24 * 2 + 100,
-            batches: Some(60),
-            depth: Some(1),
+            memory: Some(ByteSize::new(frames * 24 * 2 + 100)),
+            prefetch: Some(1),
+            run: Run {
+                batches: Some(60),
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
-        let budget = options.memory_bytes;
+        let budget = options.memory_bytes();
         let mut loader = start(&order, &windows, options);
         for number in 0..60 {
             let batch = loader.next_batch().unwrap().unwrap();

@@ -14,10 +14,10 @@ mod recording;
 mod compare;
 
 use compare::{bind, damage, groups, order};
-use kino_dataset::{Array, Samples};
+use kino_dataset::{Array, ByteSize, Samples};
 use kino_loader::{
-    Batch, CropPlace, ImageOptions, Loader, LoaderOptions, OnError, Operation, Order, PerKey,
-    PoolSize, Shuffle, Size, Tail,
+    Batch, ImageOptions, Loader, LoaderOptions, OnError, Operation, Order, PerKey, PoolSize, Run,
+    Shuffle, Size, Tail,
 };
 
 const BATCHES: u64 = 12;
@@ -35,10 +35,13 @@ fn size(height: usize, width: usize) -> Size {
 
 /// Everything of `BATCHES` batches, the parts of all ranks together.
 fn run(order: &Order, windows: &Samples, options: &LoaderOptions) -> Vec<Vec<Batch>> {
-    let ranks = (0..options.world).map(|rank| {
+    let ranks = (0..options.world_size).map(|rank| {
         let options = LoaderOptions {
             rank,
-            batches: Some(BATCHES),
+            run: Run {
+                batches: Some(BATCHES),
+                ..Run::default()
+            },
             ..options.clone()
         };
         let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options);
@@ -109,12 +112,12 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
         let expected = keys.map(|(key, of)| cut_at_random(&order, &windows, key, (of, part)));
         for (memory_bytes, threads, world) in [(1 << 30, 2, 1), (1, 1, 2), (20_000, 3, 3)] {
             let options = LoaderOptions {
-                memory_bytes,
-                threads,
-                world,
+                memory: Some(ByteSize::new(memory_bytes)),
+                threads: Some(threads),
+                world_size: world,
                 images: ImageOptions {
                     crop: PerKey::All(part),
-                    crop_place: CropPlace::Random,
+                    random_crop: true,
                     ..ImageOptions::default()
                 },
                 ..LoaderOptions::default()
@@ -133,12 +136,15 @@ fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, Tail::Carry);
     let images = ImageOptions {
-        size: PerKey::Keys(vec![
+        size: PerKey::Keys(std::collections::BTreeMap::from([
             ("front".to_owned(), size(4, 4)),
             ("goal".to_owned(), size(3, 2)),
             ("wrist".to_owned(), size(2, 2)),
-        ]),
-        crop: PerKey::Keys(vec![("front".to_owned(), size(3, 3))]),
+        ])),
+        crop: PerKey::Keys(std::collections::BTreeMap::from([(
+            "front".to_owned(),
+            size(3, 3),
+        )])),
         ..ImageOptions::default()
     };
     let total: u64 = windows.sizes().iter().sum();
@@ -155,10 +161,13 @@ fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
     let mut first = None;
     for (memory_bytes, threads) in [(total, 2), (small, 1), (small / 2, 3)] {
         let options = LoaderOptions {
-            memory_bytes,
-            threads,
-            batches: Some(BATCHES),
+            memory: Some(ByteSize::new(memory_bytes)),
+            threads: Some(threads),
             images: images.clone(),
+            run: Run {
+                batches: Some(BATCHES),
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
         let mut loader =
@@ -195,12 +204,12 @@ fn a_substitute_is_cut_where_the_sample_would_have_been() {
     let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
     damage(folder.path());
     let options = |world, threads| LoaderOptions {
-        world,
-        threads,
-        on_error: OnError::Substitute,
+        world_size: world,
+        threads: Some(threads),
+        on_error: OnError::Skip,
         images: ImageOptions {
             crop: PerKey::All(size(5, 5)),
-            crop_place: CropPlace::Random,
+            random_crop: true,
             ..ImageOptions::default()
         },
         ..LoaderOptions::default()
@@ -223,7 +232,8 @@ fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
     let (_folder, dataset) = recording::open(2);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, Tail::Carry);
-    let keyed = |key: &str, size| PerKey::Keys(vec![(key.to_owned(), size)]);
+    let keyed =
+        |key: &str, size| PerKey::Keys(std::collections::BTreeMap::from([(key.to_owned(), size)]));
     let none = PerKey::None;
     for (resize, crop, says) in [
         (
@@ -249,11 +259,11 @@ fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
         (none.clone(), keyed("joints", size(4, 4)), "not an image"),
         (PerKey::All(size(16_000, 16_000)), none, "over"),
     ] {
-        for crop_place in [CropPlace::Centre, CropPlace::Random] {
+        for random_crop in [false, true] {
             let images = ImageOptions {
                 size: resize.clone(),
                 crop: crop.clone(),
-                crop_place,
+                random_crop,
                 ..ImageOptions::default()
             };
             let options = LoaderOptions {

@@ -16,9 +16,10 @@ mod compare;
 use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, bind, damage, groups, order};
-use kino_dataset::Array;
+use kino_dataset::{Array, ByteSize};
 use kino_loader::{
-    Batch, Loader, LoaderOptions, Metering, Next, OnError, PoolSize, Shuffle, Stage, Tail, TraceLog,
+    Batch, Loader, LoaderOptions, Metering, Next, OnError, PoolSize, Run, Shuffle, Stage, Tail,
+    TraceLog,
 };
 
 #[test]
@@ -39,10 +40,13 @@ fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
             (1, 2, Some(2)),
         ] {
             let options = LoaderOptions {
-                memory_bytes,
-                threads,
-                depth,
-                batches: Some(40),
+                memory: Some(ByteSize::new(memory_bytes)),
+                threads: Some(threads),
+                prefetch: depth,
+                run: Run {
+                    batches: Some(40),
+                    ..Run::default()
+                },
                 ..LoaderOptions::default()
             };
             let mut loader =
@@ -69,9 +73,12 @@ fn the_report_adds_up() {
     let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
     for metering in [Metering::Full, Metering::Least] {
         let options = LoaderOptions {
-            batches: Some(40),
-            metering,
-            is_traced: true,
+            run: Run {
+                batches: Some(40),
+                metering,
+                is_traced: true,
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
         let mut loader =
@@ -134,7 +141,10 @@ fn a_damaged_page_is_an_error_with_its_place_and_the_batches_after_it_still_come
     let order = order(&windows, Shuffle::Global, Tail::Carry);
     damage(folder.path());
     let options = LoaderOptions {
-        batches: Some(30),
+        run: Run {
+            batches: Some(30),
+            ..Run::default()
+        },
         ..LoaderOptions::default()
     };
     let mut loader = Loader::start(order, vec![vec![windows]], options).unwrap();
@@ -170,10 +180,13 @@ fn substitutes_are_the_same_on_every_rank_and_run_and_no_other_sample_moves() {
         for rank in 0..world {
             let options = LoaderOptions {
                 rank,
-                world,
-                threads,
-                batches: Some(20),
-                on_error: OnError::Substitute,
+                world_size: world,
+                threads: Some(threads),
+                on_error: OnError::Skip,
+                run: Run {
+                    batches: Some(20),
+                    ..Run::default()
+                },
                 ..LoaderOptions::default()
             };
             let mut loader =
@@ -229,7 +242,10 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
     let windows = bind(&dataset, request);
     let order = order(&windows, Shuffle::Global, Tail::Carry);
     let options = LoaderOptions {
-        batches: Some(4),
+        run: Run {
+            batches: Some(4),
+            ..Run::default()
+        },
         ..LoaderOptions::default()
     };
     let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
@@ -274,14 +290,17 @@ fn images_come_in_the_layout_and_numbers_that_are_asked_for() {
         ] {
             let images = ImageOptions {
                 layout,
-                number,
+                dtype: number,
                 ..ImageOptions::default()
             };
             let normals = normal.map(|normal| ("front".to_owned(), normal.clone()));
             let options = LoaderOptions {
                 images,
                 normal: normals.into_iter().collect(),
-                batches: Some(1),
+                run: Run {
+                    batches: Some(1),
+                    ..Run::default()
+                },
                 ..LoaderOptions::default()
             };
             let mut loader =

@@ -16,7 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use compare::{REQUEST, bind, groups, order};
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times, WriterOptions,
+    Arrival, ByteSize, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times,
+    WriterOptions,
 };
 use kino_loader::{Loader, LoaderOptions, PoolSize, Shuffle, Tail};
 use tempfile::TempDir;
@@ -84,8 +85,8 @@ fn ten_epochs_stay_within_the_budget_and_a_tenth_and_do_not_grow() {
     let memory_bytes = 64 << 20;
     let before = resident_bytes();
     let options = LoaderOptions {
-        memory_bytes,
-        threads: 2,
+        memory: Some(ByteSize::new(memory_bytes)),
+        threads: Some(2),
         ..LoaderOptions::default()
     };
     let mut loader = Loader::start(order.clone(), vec![vec![windows]], options).unwrap();
@@ -129,11 +130,11 @@ fn ten_epochs_take_no_more_memory_than_two() {
         let order = order(&windows, shuffle, Tail::Carry);
         let epoch = order.epoch_len() / 12;
         let options = LoaderOptions {
-            memory_bytes: total / 3,
-            threads: 2,
+            memory: Some(ByteSize::new(total / 3)),
+            threads: Some(2),
             ..LoaderOptions::default()
         };
-        let budget = options.memory_bytes;
+        let budget = options.memory_bytes();
         let mut loader =
             Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
         let mut resident = Vec::new();

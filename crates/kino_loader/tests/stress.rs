@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use compare::{REQUEST, assert_batch, assert_values, bind, damage_parts, groups, order};
-use kino_dataset::Samples;
+use kino_dataset::{ByteSize, Samples};
 use kino_loader::{
-    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Shuffle, Tail, Unit,
+    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Run, Shuffle, Tail, Unit,
 };
 use tempfile::TempDir;
 use watchdog::within;
@@ -73,15 +73,25 @@ fn options(random: &mut Random, total: u64) -> LoaderOptions {
     let world = random.pick(&[1, 1, 2, 3, 4]);
     LoaderOptions {
         rank: random.below(world) as u32,
-        world: world as u32,
-        first_index: random.below(50) * 12,
-        batches: random.pick(&[None, Some(0), Some(1), Some(30)]),
-        memory_bytes: random.pick(&[1, total / 20, total / 5, total / 2, total, u64::MAX]),
-        threads: 1 + random.below(4) as usize,
-        readers: 1 + random.below(3) as usize,
-        depth: random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5), Some(8)]),
+        world_size: world as u32,
+        memory: Some(ByteSize::new(random.pick(&[
+            1,
+            total / 20,
+            total / 5,
+            total / 2,
+            total,
+            u64::MAX,
+        ]))),
+        threads: Some(1 + random.below(4) as usize),
+        prefetch: random.pick(&[None, None, Some(1), Some(2), Some(3), Some(5), Some(8)]),
         cpu: random.pick(&[None, None, None, Some(CpuShare::Cores(0.6))]),
-        on_error: random.pick(&[OnError::Raise, OnError::Substitute]),
+        on_error: random.pick(&[OnError::Raise, OnError::Skip]),
+        run: Run {
+            first_index: random.below(50) * 12,
+            batches: random.pick(&[None, Some(0), Some(1), Some(30)]),
+            readers: 1 + random.below(3) as usize,
+            ..Run::default()
+        },
         ..LoaderOptions::default()
     }
 }
@@ -102,9 +112,9 @@ fn shuffle(random: &mut Random) -> Shuffle {
 
 /// Takes some batches and leaves; what comes must be right.
 fn run(stage: &Stage, order: &Order, options: LoaderOptions, taken: u64) {
-    let (first, asked) = (options.first_index / 12, options.batches);
-    let (rank, world) = (options.rank, options.world);
-    let substitutes = options.on_error == OnError::Substitute;
+    let (first, asked) = (options.run.first_index / 12, options.run.batches);
+    let (rank, world) = (options.rank, options.world_size);
+    let substitutes = options.on_error == OnError::Skip;
     let windows = &stage.windows;
     let mut loader = Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
     let mut kept = Vec::new();

@@ -1,6 +1,6 @@
-//! What Python hands over in its own words: settings as JSON, choices as truth values.
+//! Arguments from Python: settings as JSON, flags as bools.
 
-use kino_loader::{Mismatch, Uneven};
+use kino_loader::Mismatch;
 use pyo3::PyResult;
 use serde::de::DeserializeOwned;
 
@@ -17,14 +17,5 @@ pub(crate) fn to_mismatch(force: bool) -> Mismatch {
         Mismatch::Force
     } else {
         Mismatch::Refuse
-    }
-}
-
-/// Whether ranks may have parts of different lengths.
-pub(crate) fn to_uneven(uneven: bool) -> Uneven {
-    if uneven {
-        Uneven::Allow
-    } else {
-        Uneven::Refuse
     }
 }

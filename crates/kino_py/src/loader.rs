@@ -4,16 +4,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use kino_advisor::Measured;
-use kino_codec::Layout;
-use kino_loader::{
-    Batch, CpuShare, CropPlace, ImageDtype, ImageOptions, LoaderOptions, Metering, Next, Normal,
-    OnError, PerKey, Size, Watch, default_threads,
-};
+use kino_dataset::ByteSize;
+use kino_loader::{Batch, LoaderOptions, Next, OPTIONS, Watch};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::arguments::{parse, to_uneven};
+use crate::arguments::parse;
 use crate::batch::{BatchMemory, array};
 use crate::errors::{invalid, loader_to_py};
 use crate::order::Order;
@@ -30,77 +27,6 @@ pub(crate) struct Loader {
     watch: Watch,
     /// The process whose threads work for it.
     process: u32,
-}
-
-/// The options, as Python hands them over.
-#[derive(Deserialize)]
-struct Options {
-    rank: u32,
-    world_size: u32,
-    uneven: bool,
-    first_index: u64,
-    batches: Option<u64>,
-    memory_bytes: u64,
-    /// Chosen if nothing is said.
-    threads: Option<usize>,
-    cpu: Option<Cpu>,
-    depth: Option<usize>,
-    layout: String,
-    number: String,
-    size: Option<Sides>,
-    crop: Option<Sides>,
-    random_crop: bool,
-    normal: Vec<(String, Vec<f64>, Vec<f64>)>,
-    skip_errors: bool,
-    /// Whether everything in the report is measured; the other way is for measuring the meter.
-    #[serde(default = "yes")]
-    meter: bool,
-    /// Whether it is traced from the beginning.
-    #[serde(default)]
-    trace: bool,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// Height and width of all images, or by key.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Sides {
-    All((usize, usize)),
-    Keys(Vec<(String, (usize, usize))>),
-}
-
-impl Sides {
-    fn into_per_key(sides: Option<Self>) -> PerKey<Size> {
-        let size = |(height, width)| Size { height, width };
-        match sides {
-            None => PerKey::None,
-            Some(Self::All(sides)) => PerKey::All(size(sides)),
-            Some(Self::Keys(keys)) => {
-                let keys = keys.into_iter().map(|(key, sides)| (key, size(sides)));
-                PerKey::Keys(keys.collect())
-            }
-        }
-    }
-}
-
-/// A share of the CPU: cores, or a part of those that there are.
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Cpu {
-    Cores(f64),
-    Fraction(f64),
-}
-
-impl From<Cpu> for CpuShare {
-    fn from(cpu: Cpu) -> Self {
-        match cpu {
-            Cpu::Cores(cores) => Self::Cores(cores),
-            Cpu::Fraction(part) => Self::Fraction(part),
-        }
-    }
 }
 
 #[pymethods]
@@ -200,70 +126,8 @@ impl Drop for Loader {
 }
 
 /// Reads the options, which are JSON.
-pub(crate) fn to_options(json: &str) -> PyResult<LoaderOptions> {
-    let options: Options = parse("the options of the loader", json)?;
-    options.into_loader_options()
-}
-
-impl Options {
-    fn into_loader_options(self) -> PyResult<LoaderOptions> {
-        let layout = match self.layout.as_str() {
-            "hwc" => Layout::Hwc,
-            "chw" => Layout::Chw,
-            other => return Err(invalid(format!("layout `{other}`; there are hwc and chw"))),
-        };
-        let number = match self.number.as_str() {
-            "uint8" => ImageDtype::U8,
-            "float32" => ImageDtype::F32,
-            "float16" => ImageDtype::F16,
-            "bfloat16" => ImageDtype::Bf16,
-            other => {
-                return Err(invalid(format!(
-                    "images of `{other}`; there are uint8, float32, float16 and bfloat16"
-                )));
-            }
-        };
-        let normal = self.normal.into_iter();
-        let cpu = self.cpu.map(CpuShare::from);
-        let threads = cpu.map_or_else(default_threads, CpuShare::threads);
-        Ok(LoaderOptions {
-            rank: self.rank,
-            world: self.world_size,
-            uneven: to_uneven(self.uneven),
-            first_index: self.first_index,
-            batches: self.batches,
-            memory_bytes: self.memory_bytes,
-            threads: self.threads.unwrap_or(threads),
-            cpu,
-            depth: self.depth,
-            images: ImageOptions {
-                layout,
-                number,
-                size: Sides::into_per_key(self.size),
-                crop: Sides::into_per_key(self.crop),
-                crop_place: if self.random_crop {
-                    CropPlace::Random
-                } else {
-                    CropPlace::Centre
-                },
-            },
-            normal: normal
-                .map(|(key, offset, scale)| (key, Normal { offset, scale }))
-                .collect(),
-            on_error: if self.skip_errors {
-                OnError::Substitute
-            } else {
-                OnError::Raise
-            },
-            metering: if self.meter {
-                Metering::Full
-            } else {
-                Metering::Least
-            },
-            is_traced: self.trace,
-            ..LoaderOptions::default()
-        })
-    }
+pub(crate) fn to_options(options: &str) -> PyResult<LoaderOptions> {
+    parse("the options of the loader", options)
 }
 
 /// By key: dtype, shape, and the bytes or texts of every sample.
@@ -278,9 +142,9 @@ pub(crate) fn to_dict(py: Python<'_>, batch: Batch) -> PyResult<Bound<'_, PyDict
     let arrays = PyDict::new(py);
     for (idx, info) in batch.infos().iter().enumerate() {
         let shape = info.shape.clone();
-        match info.number {
-            Some(number) => {
-                arrays.set_item(&info.name, (number.name(), shape, array(&memory, idx)))?;
+        match info.dtype {
+            Some(dtype) => {
+                arrays.set_item(&info.name, (dtype.name(), shape, array(&memory, idx)))?;
             }
             None => arrays.set_item(&info.name, ("text", shape, batch.texts(idx)))?,
         }
@@ -306,4 +170,22 @@ pub(crate) fn report_html(py: Python<'_>, measured: &str, is_whole: bool) -> PyR
             page.to_fragment()
         }
     }))
+}
+
+/// Every option of a loader, as JSON: name, form, default and help.
+#[pyfunction]
+pub(crate) fn loader_options() -> PyResult<String> {
+    to_json(&OPTIONS)
+}
+
+/// Bytes that text such as `4GB` stands for.
+#[pyfunction]
+pub(crate) fn parse_bytes(text: &str) -> PyResult<u64> {
+    text.parse().map(ByteSize::bytes).map_err(invalid)
+}
+
+/// A number of bytes for people.
+#[pyfunction]
+pub(crate) fn show_bytes(bytes: u64) -> String {
+    ByteSize::new(bytes).to_string()
 }

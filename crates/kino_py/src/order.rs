@@ -6,7 +6,7 @@ use kino_loader::{LoaderError, Operation, OrderReader, SampleRef, Settings, Stat
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
-use crate::arguments::{parse, to_mismatch, to_uneven};
+use crate::arguments::{parse, to_mismatch};
 use crate::errors::{loader_to_py, to_py};
 use crate::samples::Samples;
 
@@ -98,7 +98,7 @@ impl Order {
     ) -> PyResult<(u64, u64)> {
         let range = self
             .inner
-            .rank_range(batch, rank, world_size, to_uneven(uneven))
+            .rank_range(batch, rank, world_size, uneven.into())
             .map_err(loader_to_py)?;
         Ok((range.start, range.end))
     }

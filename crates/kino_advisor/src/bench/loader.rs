@@ -10,7 +10,7 @@
 use std::time::{Duration, Instant};
 
 use kino_dataset::{Array, Samples};
-use kino_loader::{Batch, ImageDtype, Loader, LoaderOptions, PerKey, Stage};
+use kino_loader::{Batch, ImageDtype, Loader, LoaderOptions, PerKey, Run, Stage};
 
 use super::{BenchResult, Better};
 use crate::doctor::{Host, Subject};
@@ -100,7 +100,10 @@ fn measure(
 /// Compares the first batch with the plain reader, as far as frames come as they are stored.
 fn check(subject: &Subject) -> Result<()> {
     let options = LoaderOptions {
-        batches: Some(1),
+        run: Run {
+            batches: Some(1),
+            ..Run::default()
+        },
         ..subject.options.clone()
     };
     let mut loader = Loader::start(subject.order.clone(), subject.windows.clone(), options)?;
@@ -129,7 +132,7 @@ fn check_sample(
     index: u64,
 ) -> Result<()> {
     let images = &subject.options.images;
-    let are_stored = images.number == ImageDtype::U8
+    let are_stored = images.dtype == ImageDtype::U8
         && images.size == PerKey::None
         && images.crop == PerKey::None
         && images.layout == kino_codec::Layout::default();

@@ -119,9 +119,9 @@ impl BenchResult {
         let order = subject.order.settings();
         self.set("batch", order.batch);
         self.set("shuffle", format!("{:?}", order.shuffle));
-        self.set("memory_bytes", options.memory_bytes);
-        self.set("threads", options.threads);
-        self.set("prefetch", format!("{:?}", options.depth));
+        self.set("memory_bytes", options.memory_bytes());
+        self.set("threads", options.decode_threads());
+        self.set("prefetch", format!("{:?}", options.prefetch));
         self.set("cpu", format!("{:?}", options.cpu));
         self.set("images", format!("{:?}", options.images));
         let first = subject

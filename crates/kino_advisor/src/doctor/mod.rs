@@ -234,10 +234,10 @@ impl Examiner<'_> {
             }
             None => None,
         };
-        let chosen_prefetch = match subject.options.depth {
+        let chosen_prefetch = match subject.options.prefetch {
             Some(_) => {
                 let mut other = subject.clone();
-                other.options.depth = None;
+                other.options.prefetch = None;
                 Some(self.free("with the prefetch that it chooses", &other, host)?)
             }
             None => None,
@@ -245,7 +245,7 @@ impl Examiner<'_> {
         host.begins("a loader that does nothing");
         let mut idle = kept.without(true, true);
         idle.options.cpu = None;
-        idle.options.depth = None;
+        idle.options.prefetch = None;
         let nothing = rounds(&idle, (filled, self.step_s), host)?;
         Ok(Differences {
             only_fetch,
@@ -281,15 +281,15 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         cores: options.cores,
         machine_bytes: memory_bytes(),
         load,
-        threads: subject.options.threads,
-        readers: subject.options.readers,
+        threads: subject.options.decode_threads(),
+        readers: subject.options.run.readers,
         cpu_cores: subject.options.cpu.map(|share| share.cores()),
-        prefetch: subject.options.depth,
-        memory_bytes: subject.options.memory_bytes,
+        prefetch: subject.options.prefetch,
+        memory_bytes: subject.options.memory_bytes(),
         episodes: subject.episodes(),
         decoded_bytes: subject.decoded_bytes(),
         shuffles_everything: subject.reads_anew(),
-        images_are_floats: subject.options.images.number != ImageDtype::U8,
+        images_are_floats: subject.options.images.dtype != ImageDtype::U8,
         emulated_storage: options.storage_words.clone(),
     }
 }

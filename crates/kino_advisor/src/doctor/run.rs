@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kino_dataset::{Samples, Storage};
-use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Shuffle, Stage, Trial};
+use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Run, Shuffle, Stage, Trial};
 
 use super::evidence::FreeRun;
 use crate::error::{Result, invalid};
@@ -102,8 +102,8 @@ impl Subject {
     /// The same loader, with stages taken away. What slows a stage down stays.
     pub(crate) fn without(&self, decode: bool, collate: bool) -> Self {
         let mut other = self.clone();
-        let trial = self.options.trial;
-        other.options.trial = Trial {
+        let trial = self.options.run.trial;
+        other.options.run.trial = Trial {
             without_decode: decode,
             without_collate: collate,
             decode_pause: if decode {
@@ -134,7 +134,7 @@ impl Subject {
     /// Whether a shuffle of everything comes back to frames that did not stay.
     pub(crate) fn reads_anew(&self) -> bool {
         self.order.settings().shuffle == Shuffle::Global
-            && self.decoded_bytes() > self.options.memory_bytes
+            && self.decoded_bytes() > self.options.memory_bytes()
     }
 
     /// Decoded bytes per sample, if every frame is decoded once an epoch.
@@ -147,7 +147,10 @@ impl Subject {
 
     pub(super) fn start(&self, batches: Option<u64>) -> Result<Loader> {
         let options = LoaderOptions {
-            batches: batches.or(self.options.batches),
+            run: Run {
+                batches: batches.or(self.options.run.batches),
+                ..Run::default()
+            },
             ..self.options.clone()
         };
         Ok(Loader::start(
@@ -240,7 +243,7 @@ pub(crate) fn free(subject: &Subject, length: Length, host: &mut dyn Host) -> Re
     run.each_s = each_s;
     run.is_steady = is_steady.unwrap_or(false) || subject.reads_anew();
     let samples =
-        f64::from(subject.order.settings().batch) / f64::from(subject.options.world.max(1));
+        f64::from(subject.order.settings().batch) / f64::from(subject.options.world_size.max(1));
     run.decode_excess = run.decode_bytes / (samples * subject.once_bytes()).max(1.0);
     Ok(run)
 }

@@ -8,5 +8,5 @@ mod sample;
 
 pub use candidates::candidates;
 pub use measure::{Effort, Measured, measure};
-pub use record::{Cost, CostRecord, cpu};
+pub use record::{Cost, CostRecord, cpu_name};
 pub use sample::CostSample;

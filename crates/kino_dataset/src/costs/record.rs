@@ -146,14 +146,14 @@ fn file() -> Option<PathBuf> {
     let cache = set("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")))?;
-    let machine = format!("{} {}", cpu(), env!("CARGO_PKG_VERSION"));
+    let machine = format!("{} {}", cpu_name(), env!("CARGO_PKG_VERSION"));
     let hash = blake3::hash(machine.as_bytes()).to_hex();
     let name = format!("costs-{}.json", &hash[..8]);
     Some(cache.join("kinograph").join(name))
 }
 
 /// The CPU's name, for people and to tell machines apart.
-pub fn cpu() -> String {
+pub fn cpu_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("model name"));
     let model = line.and_then(|line| line.split_once(':'));
@@ -216,6 +216,6 @@ mod tests {
         let read: CostRecord = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(read, record());
         assert_eq!(read.costs()[0].decode_ns_per_byte(), 2.0);
-        assert!(!cpu().is_empty());
+        assert!(!cpu_name().is_empty());
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn held(
     windows: &[Vec<Samples>],
     options: &LoaderOptions,
 ) -> Result<(Vec<usize>, Vec<usize>)> {
-    let budget = options.memory_bytes;
+    let budget = options.memory_bytes();
     let each = windows.iter().flatten();
     let Some(first) = each.clone().next() else {
         return Err(invalid("a loader of no windows"));
@@ -105,6 +105,8 @@ mod tests {
     use kino_dataset::{Request, Selection};
 
     use super::super::recording;
+    use kino_dataset::ByteSize;
+
     use super::*;
     use crate::order::{PoolSize, Settings, Source, Unit};
 
@@ -134,7 +136,7 @@ mod tests {
         assert!(0 < actions && actions * 4 < total);
         let decide = |order: &Order, memory_bytes| {
             let options = LoaderOptions {
-                memory_bytes,
+                memory: Some(ByteSize::new(memory_bytes)),
                 ..LoaderOptions::default()
             };
             held(order, &all, &options).unwrap()

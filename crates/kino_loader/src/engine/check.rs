@@ -14,9 +14,9 @@ const MOST: usize = 1024;
 /// Refuses numbers that nobody can mean.
 pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {
     let numbers = [
-        ("threads", options.threads),
-        ("readers", options.readers),
-        ("depth", options.depth.unwrap_or(1)),
+        ("threads", options.decode_threads()),
+        ("readers", options.run.readers),
+        ("depth", options.prefetch.unwrap_or(1)),
     ];
     for (name, number) in numbers {
         if !(1..=MOST).contains(&number) {

@@ -43,7 +43,7 @@ pub(crate) enum Convert {
 #[derive(Debug, Clone)]
 pub(crate) struct Floats {
     layout: Layout,
-    number: FloatNumber,
+    number: FloatDtype,
     channels: usize,
     /// Pixels of the image in the batch.
     pixels: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Floats {
 
 /// What floats an image becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FloatNumber {
+pub(crate) enum FloatDtype {
     F32,
     F16,
     Bf16,
@@ -140,13 +140,13 @@ impl Convert {
     }
 
     /// The type of the numbers that come out.
-    pub(crate) fn number(&self, stored: Dtype) -> ArrayType {
+    pub(crate) fn dtype(&self, stored: Dtype) -> ArrayType {
         match self {
             Self::Copy | Self::Chw { .. } => ArrayType::Stored(stored),
             Self::Floats(floats) => match floats.number {
-                FloatNumber::F32 => ArrayType::Stored(Dtype::F32),
-                FloatNumber::F16 => ArrayType::Stored(Dtype::F16),
-                FloatNumber::Bf16 => ArrayType::Bf16,
+                FloatDtype::F32 => ArrayType::Stored(Dtype::F32),
+                FloatDtype::F16 => ArrayType::Stored(Dtype::F16),
+                FloatDtype::Bf16 => ArrayType::Bf16,
             },
             Self::Elements(_) => ArrayType::Stored(Dtype::F32),
         }
@@ -167,7 +167,7 @@ impl Convert {
 
     /// The bytes of a frame that comes out.
     pub(crate) fn bytes(&self, ty: &ValueType) -> usize {
-        ty.elements() * self.number(ty.dtype()).size()
+        ty.elements() * self.dtype(ty.dtype()).size()
     }
 
     /// Puts one frame, or a part of it, into its place, which has exactly the bytes that it needs.
@@ -202,7 +202,7 @@ impl Convert {
 impl Floats {
     /// Images of a size as floats; offset and scale are per channel, of values from 0 to 1.
     pub(crate) fn new(
-        (layout, number): (Layout, FloatNumber),
+        (layout, number): (Layout, FloatDtype),
         (size, channels): (Size, usize),
         (offset, scale): (&[f32], &[f32]),
     ) -> Self {
@@ -304,7 +304,7 @@ impl pulp::WithSimd for PutFloats<'_> {
     }
 }
 
-impl FloatNumber {
+impl FloatDtype {
     fn size(self) -> usize {
         match self {
             Self::F32 => 4,

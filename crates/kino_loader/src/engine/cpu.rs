@@ -9,16 +9,67 @@
 //! A host whose cores are all busy launches kernels late, and the accelerator waits for that too. So by default one core
 //! is left alone. A share that is no whole number of cores is kept by resting between tasks, never inside one.
 
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A part of the machine.
-#[derive(Debug, Clone, Copy, PartialEq)]
+use serde::{Deserialize, Serialize};
+
+/// A share of the machine. In JSON a number counts cores, and text such as `"50%"` is a fraction.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
 pub enum CpuShare {
     /// So many cores; 2.5 are two and a half.
     Cores(f64),
     /// A part of the cores that this process may use.
     Fraction(f64),
+}
+
+/// A share as a person writes it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Cores(f64),
+    Text(String),
+}
+
+impl TryFrom<Written> for CpuShare {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        match written {
+            Written::Cores(cores) => Ok(Self::Cores(cores)),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl From<CpuShare> for Written {
+    fn from(share: CpuShare) -> Self {
+        match share {
+            CpuShare::Cores(cores) => Self::Cores(cores),
+            CpuShare::Fraction(fraction) => Self::Text(format!("{}%", fraction * 100.0)),
+        }
+    }
+}
+
+impl FromStr for CpuShare {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let share = match text.strip_suffix('%') {
+            Some(percent) => percent
+                .trim()
+                .parse()
+                .map(|one: f64| Self::Fraction(one / 100.0)),
+            None => text.trim().parse().map(Self::Cores),
+        };
+        share.map_err(|_| {
+            format!(
+                "`{text}` is not a CPU share; give cores, such as 2.5, or a percentage, such as 50%"
+            )
+        })
+    }
 }
 
 impl CpuShare {

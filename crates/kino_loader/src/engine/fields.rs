@@ -60,7 +60,7 @@ pub(crate) struct Field {
 pub(crate) enum Content {
     /// Frames of numbers.
     Frames {
-        number: ArrayType,
+        dtype: ArrayType,
         /// Of one frame.
         shape: Vec<usize>,
         /// Bytes of one frame in the batch.
@@ -93,7 +93,7 @@ pub struct ArrayInfo {
     /// The key.
     pub name: String,
     /// The type of its numbers; `None` for text.
-    pub number: Option<ArrayType>,
+    pub dtype: Option<ArrayType>,
     /// Its shape, samples first.
     pub shape: Vec<usize>,
 }
@@ -114,7 +114,7 @@ impl Fields {
                     let convert = images.convert(&window.key, &form, normal)?;
                     fit = form.fit;
                     Content::Frames {
-                        number: convert.number(form.ty.dtype()),
+                        dtype: convert.dtype(form.ty.dtype()),
                         shape: convert.shape(form.ty.shape()),
                         bytes: convert.bytes(&form.ty),
                         taken: form.ty.frame_bytes(),
@@ -173,8 +173,8 @@ impl Fields {
     pub(crate) fn infos(&self, samples: usize, steps: &[usize]) -> Vec<ArrayInfo> {
         let info = |field: &Field| ArrayInfo {
             name: field.name.clone(),
-            number: match &field.content {
-                Content::Frames { number, .. } => Some(*number),
+            dtype: match &field.content {
+                Content::Frames { dtype, .. } => Some(*dtype),
                 Content::Texts { .. } => None,
                 Content::Mask { .. } => Some(ArrayType::Stored(Dtype::Bool)),
             },

@@ -7,29 +7,36 @@
 //!
 //! A *form* is what all this comes to for the frames of one window.
 
-use kino_codec::{Dtype, Layout, ValueType};
+use std::collections::BTreeMap;
 
-use super::convert::{Convert, Elements, FloatNumber, Floats, to_f32};
+use kino_codec::{Dtype, Layout, ValueType};
+use serde::{Deserialize, Serialize};
+
+use super::convert::{Convert, Elements, FloatDtype, Floats, to_f32};
 use super::resize::{Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
 /// How the images of a batch are wanted; streams that are no images of bytes are left as they are.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct ImageOptions {
-    /// In which order channels lie.
-    pub layout: Layout,
-    /// Which numbers.
-    pub number: ImageDtype,
-    /// What images are resized to.
+    /// Height and width to resize to.
     pub size: PerKey<Size>,
-    /// What is cut out of them, after resizing.
+    /// Height and width to crop to, after resizing.
     pub crop: PerKey<Size>,
-    /// Where it is cut out.
-    pub crop_place: CropPlace,
+    /// Whether the crop is taken anywhere instead of from the centre: evenly, one place per sample and key, drawn
+    /// from the order's seed and the sample's index (`spec/order.md`).
+    pub random_crop: bool,
+    /// Channels last or first.
+    #[serde(with = "layout")]
+    pub layout: Layout,
+    /// The dtype.
+    pub dtype: ImageDtype,
 }
 
 /// What is requested of all images, or of those under some keys.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum PerKey<T> {
     /// Nothing.
     #[default]
@@ -37,35 +44,29 @@ pub enum PerKey<T> {
     /// The same of all.
     All(T),
     /// Of these keys.
-    Keys(Vec<(String, T)>),
+    Keys(BTreeMap<String, T>),
 }
 
-/// Where a part is cut out of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CropPlace {
-    /// In the middle.
-    #[default]
-    Centre,
-    /// Anywhere, evenly; one place per sample and key, drawn from the order's seed and the sample's index (`spec/order.md`).
-    Random,
-}
-
-/// The numbers of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The dtype of the images of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ImageDtype {
     /// 0 to 255, as stored.
     #[default]
+    #[serde(rename = "uint8")]
     U8,
     /// 0.0 to 1.0 before normalisation.
+    #[serde(rename = "float32")]
     F32,
     /// The same, in half precision.
+    #[serde(rename = "float16")]
     F16,
     /// The same, in bfloat16.
+    #[serde(rename = "bfloat16")]
     Bf16,
 }
 
 /// What the frames of a key are normalised with: (value − offset) / scale.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Normal {
     /// Subtracted: per channel of an image, of values from 0 to 1, or per element of other frames.
     pub offset: Vec<f64>,
@@ -84,24 +85,43 @@ pub(crate) struct Form {
     pub(crate) ty: ValueType,
 }
 
+/// `hwc` and `chw` in JSON.
+mod layout {
+    use kino_codec::Layout;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(layout: &Layout, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_str(match layout {
+            Layout::Hwc => "hwc",
+            Layout::Chw => "chw",
+        })
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Layout, D::Error> {
+        match String::deserialize(from)?.as_str() {
+            "hwc" => Ok(Layout::Hwc),
+            "chw" => Ok(Layout::Chw),
+            other => Err(D::Error::unknown_variant(other, &["hwc", "chw"])),
+        }
+    }
+}
+
 impl<T: Copy> PerKey<T> {
     fn of(&self, key: &str) -> Option<T> {
         match self {
             Self::None => None,
             Self::All(request) => Some(*request),
-            Self::Keys(keys) => {
-                let named = keys.iter().find(|(name, _)| name == key);
-                named.map(|(_, request)| *request)
-            }
+            Self::Keys(keys) => keys.get(key).copied(),
         }
     }
 
     fn keys(&self) -> impl Iterator<Item = &str> {
         let keys = match self {
-            Self::Keys(keys) => keys.as_slice(),
-            Self::None | Self::All(_) => &[],
+            Self::Keys(keys) => Some(keys.keys().map(String::as_str)),
+            Self::None | Self::All(_) => None,
         };
-        keys.iter().map(|(key, _)| key.as_str())
+        keys.into_iter().flatten()
     }
 }
 
@@ -123,9 +143,10 @@ impl ImageOptions {
             });
         };
         let (size, crop) = (self.size.of(key), self.crop.of(key));
-        let (centre, cut) = match self.crop_place {
-            CropPlace::Centre => (crop, None),
-            CropPlace::Random => (None, crop),
+        let (centre, cut) = if self.random_crop {
+            (None, crop)
+        } else {
+            (crop, None)
         };
         let fit = Fit { size, centre };
         let refused = |what: String| invalid(format!("`{key}`: {what}"));
@@ -157,7 +178,7 @@ impl ImageOptions {
                 None => Ok(Convert::Copy),
             };
         };
-        let number = match self.number {
+        let number = match self.dtype {
             ImageDtype::U8 if normal.is_some() => {
                 return Err(invalid(format!(
                     "`{key}` is to be normalised, which bytes cannot be; ask for float32, float16 or bfloat16"
@@ -165,9 +186,9 @@ impl ImageOptions {
             }
             ImageDtype::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
             ImageDtype::U8 => return Ok(Convert::chw(ty, form.cut.is_some())),
-            ImageDtype::F32 => FloatNumber::F32,
-            ImageDtype::F16 => FloatNumber::F16,
-            ImageDtype::Bf16 => FloatNumber::Bf16,
+            ImageDtype::F32 => FloatDtype::F32,
+            ImageDtype::F16 => FloatDtype::F16,
+            ImageDtype::Bf16 => FloatDtype::Bf16,
         };
         let (offset, scale) = match normal {
             None => (vec![0.0; channels], vec![1.0; channels]),
@@ -272,7 +293,7 @@ mod tests {
             let (y, x) = (pixel / part.size.width, pixel % part.size.width);
             let pixel = (part.top + y) * part.columns + part.left + x;
             let normal = normal.map_or((0.0, 1.0), |n| (n.offset[channel], n.scale[channel]));
-            number(frame[pixel * channels + channel], normal, images.number)
+            number(frame[pixel * channels + channel], normal, images.dtype)
         };
         (0..pixels * channels).flat_map(place).collect()
     }
@@ -300,9 +321,9 @@ mod tests {
             };
             let images = ImageOptions {
                 layout: if chw { Layout::Chw } else { Layout::Hwc },
-                number,
+                dtype: number,
                 crop: if is_cut { PerKey::All(cut) } else { PerKey::None },
-                crop_place: CropPlace::Random,
+                random_crop: true,
                 ..ImageOptions::default()
             };
             let ty = rgb(height, width, channels);
@@ -322,7 +343,7 @@ mod tests {
         fn other_numbers_are_shifted_and_scaled_in_double_precision(values in prop::collection::vec(any::<f64>(), 3)) {
             let normal = Normal { offset: vec![0.5, -1e3, 0.0], scale: vec![2.0, 1e-3, 1e30] };
             let ty = ValueType::new(Dtype::F64, &[3]).unwrap();
-            let images = ImageOptions { number: ImageDtype::F16, layout: Layout::Chw, ..ImageOptions::default() };
+            let images = ImageOptions { dtype: ImageDtype::F16, layout: Layout::Chw, ..ImageOptions::default() };
             let form = images.form("joints", &ty).unwrap();
             let convert = images.convert("joints", &form, Some(&normal)).unwrap();
             let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -346,7 +367,7 @@ mod tests {
         for kind in [ImageDtype::F32, ImageDtype::F16, ImageDtype::Bf16] {
             for normal in [None, Some(&normal)] {
                 let images = ImageOptions {
-                    number: kind,
+                    dtype: kind,
                     ..ImageOptions::default()
                 };
                 let form = images.form("cam", &rgb(16, 16, 1)).unwrap();
@@ -399,10 +420,10 @@ mod tests {
         };
         let images = ImageOptions {
             layout: Layout::Chw,
-            number: ImageDtype::F16,
+            dtype: ImageDtype::F16,
             size: PerKey::All(size),
             crop: PerKey::All(size),
-            crop_place: CropPlace::Random,
+            random_crop: true,
         };
         for (dtype, shape) in [
             (Dtype::F32, vec![2, 2, 3]),
@@ -433,7 +454,7 @@ mod tests {
             };
         let normal = |offset, scale| Some(Normal { offset, scale });
         let floats = ImageOptions {
-            number: ImageDtype::F32,
+            dtype: ImageDtype::F32,
             ..ImageOptions::default()
         };
         let right = normal(vec![0.5; 3], vec![1.0; 3]);
@@ -454,12 +475,12 @@ mod tests {
             refused(&floats, &vector, normal(offset, scale), "7 elements");
         }
         let (height, width) = (9, 6);
-        let request = PerKey::Keys(vec![("cam".to_owned(), Size { height, width })]);
-        for crop_place in [CropPlace::Centre, CropPlace::Random] {
+        let request = PerKey::Keys(BTreeMap::from([("cam".to_owned(), Size { height, width })]));
+        for random_crop in [false, true] {
             let crop = request.clone();
             let images = ImageOptions {
                 crop,
-                crop_place,
+                random_crop,
                 ..ImageOptions::default()
             };
             refused(&images, &image, None, "nearest legal value 8 × 6");

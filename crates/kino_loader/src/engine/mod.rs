@@ -63,11 +63,11 @@ use kino_dataset::Samples;
 pub use caching::decoded_bytes;
 pub use cpu::{CpuShare, default_threads};
 pub use fields::{ArrayInfo, ArrayType};
-pub use image::{CropPlace, ImageDtype, ImageOptions, Normal, PerKey};
+pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
 pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
-pub use options::{LoaderOptions, OnError};
+pub use options::{LoaderOptions, OnError, Run};
 pub use resize::Size;
 pub use trial::Trial;
 pub use watch::Watch;
@@ -189,33 +189,33 @@ impl Loader {
         let (next, end) = scheduler.batches();
         let first = windows.first().and_then(|variants| variants.first());
         let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
-        let crews = Crews::new(options.threads, options.readers);
-        let ahead = (options.memory_bytes / AHEAD_SHARE).max(AHEAD_BYTES);
-        let controller = Controller::new(options.depth, ahead);
+        let crews = Crews::new(options.decode_threads(), options.run.readers);
+        let ahead = (options.memory_bytes() / AHEAD_SHARE).max(AHEAD_BYTES);
+        let controller = Controller::new(options.prefetch, ahead);
         let shared = Arc::new(Shared {
             fields: Fields::new(first, &options, seed)?,
             block_of: scheduler.block_of(),
             windows,
             work: Tasks::new(crews.active().0),
             reads: Tasks::new(crews.active().1),
-            cache: Mutex::new(FrameCache::new(options.memory_bytes)),
+            cache: Mutex::new(FrameCache::new(options.memory_bytes())),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             room: Condvar::new(),
             waits_for_room: AtomicBool::new(false),
             on_error: options.on_error,
-            trial: options.trial,
-            meter: Meter::new(options.metering),
+            trial: options.run.trial,
+            meter: Meter::new(options.run.metering),
             shelf: Arc::default(),
-            pages: PageShelf::new(to_usize(options.memory_bytes / SHELF_SHARE)),
-            gate: Gate::new((options.memory_bytes / GATE_SHARE).max(GATE_BYTES)),
+            pages: PageShelf::new(to_usize(options.memory_bytes() / SHELF_SHARE)),
+            gate: Gate::new((options.memory_bytes() / GATE_SHARE).max(GATE_BYTES)),
             opening: Opening::default(),
             crews: Mutex::new(crews),
-            cpu: Limit::new(options.cpu, options.threads),
+            cpu: Limit::new(options.cpu, options.decode_threads()),
             running: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
         });
-        if options.is_traced {
+        if options.run.is_traced {
             shared.meter.start_trace();
         }
         let mut loader = Self {
@@ -226,15 +226,15 @@ impl Loader {
             handed: None,
             waited: Duration::ZERO,
         };
-        loader.spawn("kino-plan", {
+        loader.spawn("kino-schedule", {
             let shared = Arc::clone(&loader.shared);
             move || scheduler.run(&shared)
         })?;
-        for thread in 0..options.readers {
+        for thread in 0..options.run.readers {
             let shared = Arc::clone(&loader.shared);
             loader.spawn("kino-read", move || worker::read(&shared, thread))?;
         }
-        for thread in 0..options.threads {
+        for thread in 0..options.decode_threads() {
             let shared = Arc::clone(&loader.shared);
             loader.spawn("kino-decode", move || worker::work(&shared, thread))?;
         }

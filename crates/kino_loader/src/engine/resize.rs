@@ -14,14 +14,28 @@ use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{InnerPixel, U8, U8x2, U8x3, U8x4};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use kino_codec::{Dtype, Scratch, ValueType};
+use serde::{Deserialize, Serialize};
 
 /// Rows and columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "(usize, usize)", into = "(usize, usize)")]
 pub struct Size {
     /// Rows.
     pub height: usize,
     /// Columns.
     pub width: usize,
+}
+
+impl From<(usize, usize)> for Size {
+    fn from((height, width): (usize, usize)) -> Self {
+        Self { height, width }
+    }
+}
+
+impl From<Size> for (usize, usize) {
+    fn from(Size { height, width }: Size) -> Self {
+        (height, width)
+    }
 }
 
 /// What images are to become when they are decoded.

@@ -61,30 +61,33 @@ impl Scheduler {
         options: &LoaderOptions,
     ) -> Result<Self> {
         let batch = u64::from(order.settings().batch);
-        if !options.first_index.is_multiple_of(batch) {
+        if !options.run.first_index.is_multiple_of(batch) {
             return Err(invalid(format!(
                 "index {} is inside a batch of {batch}; start at a multiple of it",
-                options.first_index
+                options.run.first_index
             )));
         }
-        let next = options.first_index / batch;
+        let next = options.run.first_index / batch;
         // Refuses a number of ranks that does not go with the batch, before any thread starts.
-        order.rank_range(next, options.rank, options.world, options.uneven)?;
+        order.rank_range(next, options.rank, options.world_size, options.uneven)?;
         let (pooled, once) = held(&order, windows, options)?;
         Ok(Self {
             reader: order.reader(),
             order,
             rank: options.rank,
-            world: options.world,
+            world: options.world_size,
             uneven: options.uneven,
             first: next,
             next,
-            end: options.batches.map(|batches| next.saturating_add(batches)),
+            end: options
+                .run
+                .batches
+                .map(|batches| next.saturating_add(batches)),
             pooled,
             once,
             scouted: VecDeque::new(),
             scouted_samples: 0,
-            keeps_all: decoded_bytes(windows, &options.images) <= options.memory_bytes,
+            keeps_all: decoded_bytes(windows, &options.images) <= options.memory_bytes(),
             episodes: Episodes::default(),
             made: None,
             is_blind: false,
@@ -251,7 +254,7 @@ impl Scheduler {
                     let failed = (0, Arc::new(error));
                     let one = match shared.on_error {
                         OnError::Raise => Err(failed.1),
-                        OnError::Substitute => {
+                        OnError::Skip => {
                             self.substitute(shared, Spot { number, slot }, failed, None)
                         }
                     };

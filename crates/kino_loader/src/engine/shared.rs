@@ -277,7 +277,7 @@ pub(super) fn sample_error(
     error: &DatasetError,
 ) -> LoaderError {
     let mut what = full_message(error);
-    if shared.on_error == OnError::Substitute {
+    if shared.on_error == OnError::Skip {
         what.push_str(NO_SUBSTITUTE);
     }
     LoaderError::Sample {

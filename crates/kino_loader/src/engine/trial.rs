@@ -44,7 +44,7 @@ mod tests {
 
     use kino_dataset::{Request, Samples, Selection, Storage};
 
-    use super::super::{Loader, LoaderOptions, Report, Stage, recording};
+    use super::super::{Loader, LoaderOptions, Report, Run, Stage, recording};
     use super::*;
     use crate::order::{Order, Settings, Source};
 
@@ -62,9 +62,12 @@ mod tests {
         };
         let order = Order::new(Source::of(&windows).unwrap(), settings).unwrap();
         let options = LoaderOptions {
-            batches: Some(10),
-            trial,
-            threads: 1,
+            threads: Some(1),
+            run: Run {
+                batches: Some(10),
+                trial,
+                ..Run::default()
+            },
             ..LoaderOptions::default()
         };
         let mut loader = Loader::start(order, vec![vec![windows]], options).unwrap();

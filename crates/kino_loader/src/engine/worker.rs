@@ -201,7 +201,7 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
             Meter::add(&shared.meter.frames_used, frames);
             job.batch.count_substitute(job.attempt);
         }
-        Err(error) if shared.on_error == OnError::Substitute && job.attempt < MAX_ATTEMPTS => {
+        Err(error) if shared.on_error == OnError::Skip && job.attempt < MAX_ATTEMPTS => {
             return shared.replace(Replace {
                 batch: Arc::clone(&job.batch),
                 slot: job.slot,

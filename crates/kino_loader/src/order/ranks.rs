@@ -9,18 +9,37 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use super::settings::nearest_divisors;
 use super::{MAX_INDEX, Order, past_the_end};
 use crate::error::{Result, invalid};
 
 /// Whether ranks may have slices of different lengths.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
 pub enum Uneven {
     /// All slices have one length; the number of ranks must divide the batch.
     #[default]
     Refuse,
     /// Slices may differ by one sample, for instance to go on with three of four machines.
     Allow,
+}
+
+impl From<bool> for Uneven {
+    fn from(is_allowed: bool) -> Self {
+        if is_allowed {
+            Self::Allow
+        } else {
+            Self::Refuse
+        }
+    }
+}
+
+impl From<Uneven> for bool {
+    fn from(uneven: Uneven) -> Self {
+        uneven == Uneven::Allow
+    }
 }
 
 impl Order {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use kino_advisor::{BenchResult, Better};
 use kino_codec::{FrameType, codec};
 use kino_dataset::{
-    CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, cpu, measure,
+    CostRecord, CostSample, Dataset, Effort, Kind, Measured, candidates, cpu_name, measure,
 };
 use serde_json::{Value, json};
 
@@ -225,7 +225,7 @@ fn parse_type(text: &str) -> Result<FrameType> {
 }
 
 fn to_text(results: &[(&CostSample, Rows)]) -> String {
-    let mut text = format!("{}, one thread; MB before encoding\n", cpu());
+    let mut text = format!("{}, one thread; MB before encoding\n", cpu_name());
     for (sample, rows) in results {
         text.push_str(&format!(
             "\n{}: {} frames of {}\n",

@@ -77,7 +77,8 @@ impl Stage {
 }
 
 /// How much is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Metering {
     /// Everything in the report.
     #[default]
