@@ -79,6 +79,7 @@ def main(path: str) -> None:
         batch_size=24,
         seed=7,
         images=kinograph.Images(layout="chw", dtype="float32"),
+        dtype="float32",
     ) as loader:
         for epoch in range(EPOCHS):
             losses, padded, actions = [], 0, 0

@@ -22,7 +22,11 @@ SAMPLE = {
     "next_obs": False,
     "masks": "pad_mask",
 }
-IMAGES = kinograph.Images(layout="chw", dtype="float32")
+LOADING = {
+    "batch_size": 16,
+    "images": kinograph.Images(layout="chw", dtype="float32"),
+    "dtype": "float32",
+}
 EPOCHS = 6
 
 
@@ -66,12 +70,8 @@ def main(path: str) -> None:
     ds = kinograph.open(path)
     policy = Policy(ds)
     adam = torch.optim.Adam(policy.parameters(), lr=3e-3)
-    train = kinograph.torch.Loader(
-        ds.samples(**SAMPLE, split="train"), batch_size=16, seed=7, images=IMAGES
-    )
-    valid = kinograph.torch.Loader(
-        ds.samples(**SAMPLE, split="valid"), batch_size=16, shuffle=False, images=IMAGES
-    )
+    train = kinograph.torch.Loader(ds.samples(**SAMPLE, split="train"), seed=7, **LOADING)
+    valid = kinograph.torch.Loader(ds.samples(**SAMPLE, split="valid"), shuffle=False, **LOADING)
     with train, valid:
         print(f"before    valid loss {evaluate(policy, valid):.4f}")
         for epoch in range(EPOCHS):

@@ -28,7 +28,12 @@ def train(rank: int, ranks: int, port: int, path: str) -> None:
     adam = torch.optim.Adam(policy.parameters())
     # `global_batch_size` is that of all ranks together; `batch_size` would be that of one rank.
     with kinograph.torch.Loader(
-        path, windows=WINDOWS, anchor="actions", global_batch_size=BATCH, seed=7
+        path,
+        windows=WINDOWS,
+        anchor="actions",
+        global_batch_size=BATCH,
+        seed=7,
+        dtype="float32",
     ) as loader:
         for epoch in range(EPOCHS):
             losses, samples = [], 0

@@ -92,7 +92,7 @@ def main(path: str) -> None:
     adam = torch.optim.Adam(denoiser.parameters(), lr=2e-3)
     samples = ds.samples(**SAMPLE)
     print(f"{len(samples)} samples: {SEEN} steps seen, {PREDICTED} predicted, {EXECUTED} executed")
-    with kinograph.torch.Loader(samples, batch_size=16, seed=7) as loader:
+    with kinograph.torch.Loader(samples, batch_size=16, seed=7, dtype="float32") as loader:
         before = error_of(denoiser, next(iter(loader)))
         for epoch in range(EPOCHS):
             losses = []

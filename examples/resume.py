@@ -27,7 +27,9 @@ def train(path: str, folder: Path, *, killed_after: int | None = None) -> None:
     torch.set_num_threads(1)
     policy = make_policy()
     adam = torch.optim.Adam(policy.parameters())
-    loader = kinograph.torch.Loader(path, windows=WINDOWS, anchor="actions", batch_size=16, seed=7)
+    loader = kinograph.torch.Loader(
+        path, windows=WINDOWS, anchor="actions", batch_size=16, seed=7, dtype="float32"
+    )
     checkpoint, losses = folder / "checkpoint.pt", []
     if checkpoint.exists():
         saved = torch.load(checkpoint)
