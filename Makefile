@@ -16,7 +16,7 @@ STEP := scripts/step.sh
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
 
-.PHONY: help setup build wheel demo test lint check bench peers fuzz clean
+.PHONY: help setup build wheel demo docs test lint check bench peers fuzz clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -40,6 +40,9 @@ demo: build ## pack the sample recording, train a small policy from it, show whe
 	@python examples/demo.py
 	@$(NOTICE)
 
+docs: setup ## build the documentation site into site/
+	@$(STEP) "build the documentation" python scripts/docs.py
+
 test: build ## run the Rust and the Python tests
 	@$(STEP) "cargo test" cargo test --locked --workspace --exclude kino_py $(FEATURES)
 	@$(STEP) "pytest" python -m pytest
@@ -55,7 +58,7 @@ bench: build ## measure this machine; writes target/bench/*.csv
 	@python bench/run.py
 
 PEERS := target/peers/venv/bin/python
-peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large images, QUICK=1 is one round
+peers: setup ## compare with other loaders (docs/measurements/comparison.md); ALOHA=episode.hdf5 adds the large images, QUICK=1 is one round
 	@python bench/peers/setup.py
 	@$(PEERS) bench/peers/data.py $(if $(ALOHA),--aloha $(ALOHA))
 	@$(PEERS) bench/peers/run.py $(if $(QUICK),--rounds 1 --seconds 1)
@@ -66,5 +69,5 @@ fuzz: setup ## a short run of every fuzz target (needs nightly Rust and cargo-fu
 	@scripts/fuzz.sh
 
 clean: ## remove everything that was built or installed here
-	rm -rf .venv .tools target fuzz/target dist python/kinograph/_core*.so
+	rm -rf .venv .tools target fuzz/target dist site python/kinograph/_core*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,9 +1,9 @@
 """Behaviour cloning with a recurrent policy: `python examples/bc_rnn.py target/demo/lift.kino`.
 
-robomimic's BC-RNN in small: a sample is ten steps, the policy sees the gripper's camera and the robot's state step after step and
-gives the action of each. Two splits of one dataset: the loss that is printed is on demonstrations that were not trained on.
+A small BC-RNN as in robomimic: a sample is ten steps, the policy sees the wrist camera and the robot's state step by step and
+predicts the action of each. The loss is also evaluated on the validation split of the same dataset.
 
-    windows     obs, obs, … obs     seq_length=10 in robomimic's words; behind the end of a demonstration the last step is repeated,
+    windows     obs, obs, … obs     seq_length=10, as in robomimic; past the end of a demonstration the last step is repeated,
                 act, act, … act     and `pad_mask` says where
 """
 
@@ -22,11 +22,16 @@ SAMPLE = {
     "next_obs": False,
     "masks": "pad_mask",
 }
+LOADING = {
+    "batch_size": 16,
+    "images": kinograph.Images(layout="chw", dtype="float32"),
+    "dtype": "float32",
+}
 EPOCHS = 6
 
 
 class Policy(nn.Module):
-    """A small network for the camera, a GRU over time, an action for each step."""
+    """A small CNN for the camera, a GRU over time, an action for each step."""
 
     def __init__(self, ds: kinograph.Dataset) -> None:
         super().__init__()
@@ -40,33 +45,33 @@ class Policy(nn.Module):
         self.action = nn.Linear(64, 7)
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Give the loss of a batch: the mean squared error of all actions that are no padding."""
+        """Return the loss of a batch: the mean squared error of all actions that are not padding."""
         samples, steps = batch["actions"].shape[:2]
-        pictures = batch[CAMERA].flatten(0, 1).movedim(-1, 1).float() / 255 - 0.5
-        seen = self.camera(pictures).view(samples, steps, -1)
-        state = torch.cat([batch[name].float() for name in STATE], dim=-1)
+        images = batch[CAMERA].flatten(0, 1) - 0.5
+        seen = self.camera(images).view(samples, steps, -1)
+        state = torch.cat([batch[name] for name in STATE], dim=-1)
         state = (state - self.mean) / (self.std + 1e-3)
         found = self.action(self.memory(torch.cat([seen, state], dim=-1))[0])
-        error = (found - batch["actions"].float()).square().mean(-1, keepdim=True)
+        error = (found - batch["actions"]).square().mean(-1, keepdim=True)
         return error[batch["pad_mask"]].mean()
 
 
 def evaluate(policy: Policy, loader: kinograph.torch.Loader) -> float:
-    """Give the mean loss over an epoch."""
+    """Return the mean loss over an epoch: every sample once, in the same order each time."""
     with torch.no_grad():
         losses = [policy(batch).item() for batch in loader]
     return sum(losses) / len(losses)
 
 
 def main(path: str) -> None:
-    """Train, and say how well it goes."""
+    """Train, and print both losses."""
     torch.set_num_threads(1)
     torch.manual_seed(7)
     ds = kinograph.open(path)
     policy = Policy(ds)
     adam = torch.optim.Adam(policy.parameters(), lr=3e-3)
-    train = kinograph.torch.Loader(ds, **SAMPLE, split="train", batch_size=16, seed=7)
-    valid = kinograph.torch.Loader(ds, **SAMPLE, split="valid", batch_size=16, shuffle=False)
+    train = kinograph.torch.Loader(ds.samples(**SAMPLE, split="train"), seed=7, **LOADING)
+    valid = kinograph.torch.Loader(ds.samples(**SAMPLE, split="valid"), shuffle=False, **LOADING)
     with train, valid:
         print(f"before    valid loss {evaluate(policy, valid):.4f}")
         for epoch in range(EPOCHS):

@@ -1,7 +1,7 @@
 """Train on two ranks: `python examples/ddp.py target/demo/lift.kino`.
 
-Each rank makes a loader and says nothing of ranks: they are those of `torch.distributed`. Both train on their half of every
-global batch, and after each step they have the same weights. No GPU is needed: the ranks talk through gloo.
+Each rank creates a loader; rank and world size come from `torch.distributed`. Both train on their half of every
+global batch, and after each step they have the same weights. No GPU is needed: the ranks communicate through gloo.
 """
 
 import socket
@@ -20,30 +20,35 @@ BATCH = 16
 
 
 def train(rank: int, ranks: int, port: int, path: str) -> None:
-    """Train one rank; the first one says how it goes."""
+    """Train one rank; rank 0 prints the losses."""
     torch.set_num_threads(1)
     address = f"tcp://127.0.0.1:{port}"
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
     policy = DistributedDataParallel(make_policy())
     adam = torch.optim.Adam(policy.parameters())
-    # `global_batch_size` is the same whatever the number of ranks; `batch_size` would be that of one rank.
+    # `global_batch_size` is that of all ranks together; `batch_size` would be that of one rank.
     with kinograph.torch.Loader(
-        path, windows=WINDOWS, anchor="actions", global_batch_size=BATCH, seed=7
+        path,
+        windows=WINDOWS,
+        anchor="actions",
+        global_batch_size=BATCH,
+        seed=7,
+        dtype="float32",
     ) as loader:
         for epoch in range(EPOCHS):
-            losses = []
+            losses, samples = [], 0
             for batch in loader:
                 loss = policy(batch)
                 adam.zero_grad()
                 loss.backward()
                 adam.step()
                 losses.append(loss.detach())
+                samples += len(batch["actions"])
             mean = torch.stack(losses).mean()
             dist.all_reduce(mean)
             if rank == 0:
-                samples = len(losses) * len(batch["actions"])
                 print(f"epoch {epoch + 1}: loss {mean / ranks:.4f}, {samples} samples per rank")
-    # Every rank has the same weights, although no two saw the same sample.
+    # Every rank has the same weights, although no two saw the same samples.
     weights = torch.cat([weight.detach().flatten() for weight in policy.parameters()])
     ours, others = weights.clone(), [torch.empty_like(weights) for _ in range(ranks)]
     dist.all_gather(others, ours)

@@ -1,7 +1,7 @@
 """Pack a recording, read it back, train a small policy from it, and show where the time went: `make demo`.
 
 Everything it writes goes to target/demo. The recording is three demonstrations of robosuite's Lift task
-in robomimic's HDF5 layout: two cameras and fifteen streams of numbers.
+in robomimic's HDF5 layout: two cameras and fifteen vector streams.
 """
 
 import json
@@ -25,7 +25,7 @@ CAMERA = "obs/agentview_image"
 
 
 def pack(name: str, *options: str) -> pathlib.Path:
-    """Pack the recording as a user would, with the command line; it prints its own table."""
+    """Pack the recording with the command line, as a user would; it prints its own table."""
     packed = OUT / name
     command = ["kinograph", "pack", str(RECORDING), str(packed), *options]
     print("\n$", " ".join(command), flush=True)
@@ -34,15 +34,15 @@ def pack(name: str, *options: str) -> pathlib.Path:
 
 
 def pack_seconds(*options: str) -> dict[str, float]:
-    """Pack once more on one thread, where the parts of the time add up to the whole."""
+    """Pack once more on one thread, so that the times of the parts add up."""
     packed = OUT / "timed.kino"
     shutil.rmtree(packed, ignore_errors=True)
     command = ["kinograph", "pack", str(RECORDING), str(packed), "--threads", "1", "--json"]
     answer = subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE)
     report = json.loads(answer.stdout)
-    parts = {"encode numbers": 0.0, "encode pictures": 0.0, "decode and compare": 0.0}
+    parts = {"encode vectors": 0.0, "encode images": 0.0, "decode and compare": 0.0}
     for stream in report["streams"]:
-        kind = "encode pictures" if stream["kind"] == "image" else "encode numbers"
+        kind = "encode images" if stream["kind"] == "image" else "encode vectors"
         parts[kind] += stream["encode_s"]
         parts["decode and compare"] += stream["decode_s"]
     return parts | {"read, write and sync": report["seconds"] - sum(parts.values())}
@@ -58,13 +58,15 @@ def count_equal_streams(ds: kinograph.Dataset, recording: h5py.File) -> int:
             found = episode[name][:]
             same = found.dtype == expected.dtype and found.tobytes() == expected.tobytes()
             if not same:
-                sys.exit(f"error: stream `{name}` of episode {episode.id} is not what was packed")
+                sys.exit(
+                    f"error: stream `{name}` of episode {episode.id} differs from the recording"
+                )
             count += 1
     return count
 
 
 def psnr_db(ds: kinograph.Dataset, recording: h5py.File) -> float:
-    """How close the camera's pixels are to the recording's; 40 dB and more cannot be told apart by eye."""
+    """Return the PSNR of the camera; 40 dB and more cannot be told apart by eye."""
     squared, pixels = 0.0, 0
     for episode in ds:
         difference = episode[CAMERA][:].astype(float) - recording["data"][episode.id][CAMERA][()]
@@ -88,7 +90,7 @@ def microseconds_per_frame(ds: kinograph.Dataset) -> float:
 
 
 def show_reading(ds: kinograph.Dataset) -> None:
-    """Show what a user types, and what comes back."""
+    """Show what a user types, and what is printed."""
     print(f"\nIn Python:\n>>> ds = kinograph.open('{ds.path}')\n{ds!r}")
     print(f">>> ds[0]\n{ds[0]!r}")
     window = ds[0][CAMERA][10:20]

@@ -1,7 +1,7 @@
-"""Go on after a kill, with the very same losses: `python examples/resume.py target/demo/lift.kino`.
+"""Resume after a kill, with identical losses: `python examples/resume.py target/demo/lift.kino`.
 
-A process trains and is killed in the middle of an epoch; another one takes up the last checkpoint. Their losses together
-are those of a process that was never stopped, to the last bit: the loader's state says which batch comes next.
+A process trains and is killed in the middle of an epoch; another one continues from the last checkpoint. Together their losses
+are those of a process that was never stopped, bit for bit: the loader's state names the next batch.
 """
 
 import json
@@ -23,11 +23,13 @@ KILLED_AFTER = 13
 
 
 def train(path: str, folder: Path, *, killed_after: int | None = None) -> None:
-    """Train up to the last step, from the checkpoint if there is one; write down each loss."""
+    """Train up to the last step, from the checkpoint if there is one; record each loss."""
     torch.set_num_threads(1)
     policy = make_policy()
     adam = torch.optim.Adam(policy.parameters())
-    loader = kinograph.torch.Loader(path, windows=WINDOWS, anchor="actions", batch_size=16, seed=7)
+    loader = kinograph.torch.Loader(
+        path, windows=WINDOWS, anchor="actions", batch_size=16, seed=7, dtype="float32"
+    )
     checkpoint, losses = folder / "checkpoint.pt", []
     if checkpoint.exists():
         saved = torch.load(checkpoint)
@@ -54,13 +56,13 @@ def train(path: str, folder: Path, *, killed_after: int | None = None) -> None:
 
 
 def run(path: str, folder: Path, *options: str) -> int:
-    """Train in a process of its own."""
+    """Train in a separate process."""
     command = [sys.executable, __file__, path, str(folder), *options]
     return subprocess.run(command, check=False).returncode
 
 
 def compare(path: str) -> bool:
-    """Train once without a stop and once with one; say whether all losses are equal."""
+    """Train once without an interruption and once with one; tell whether all losses are equal."""
     with tempfile.TemporaryDirectory() as name:
         whole, stopped = Path(name) / "whole", Path(name) / "stopped"
         whole.mkdir()

@@ -1,4 +1,4 @@
-"""The policy of the torch examples: the gripper's camera and the robot's state in, the next ten actions out."""
+"""The policy of the torch examples: wrist camera and robot state in, the next ten actions out."""
 
 import torch
 from torch import nn
@@ -6,7 +6,7 @@ from torch import nn
 CAMERA = "obs/robot0_eye_in_hand_image"
 STATE = ("obs/robot0_eef_pos", "obs/robot0_eef_quat", "obs/robot0_gripper_qpos", "obs/object")
 STEPS = 10
-WINDOWS = {name: range(1) for name in (CAMERA, *STATE)} | {"actions": range(STEPS)}
+WINDOWS = {name: [0] for name in (CAMERA, *STATE)} | {"actions": range(STEPS)}
 
 
 class Policy(nn.Module):
@@ -20,17 +20,17 @@ class Policy(nn.Module):
         self.actions = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.Linear(64, STEPS * 7))
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Give the loss of a batch: the mean squared error of all actions that are no padding."""
-        pictures = batch[CAMERA][:, 0].movedim(-1, 1).float() / 255 - 0.5
-        state = torch.cat([batch[name][:, 0].float() for name in STATE], dim=1)
-        found = self.actions(torch.cat([self.camera(pictures), state], dim=1))
-        wanted = batch["actions"].float()
+        """Return the loss of a batch: the mean squared error of all actions that are not padding."""
+        images = batch[CAMERA][:, 0].movedim(-1, 1).float() / 255 - 0.5
+        state = torch.cat([batch[name][:, 0] for name in STATE], dim=1)
+        found = self.actions(torch.cat([self.camera(images), state], dim=1))
+        wanted = batch["actions"]
         error = (found.view_as(wanted) - wanted).square().mean(-1)
         return error[~batch["actions_is_pad"]].mean()
 
 
 def make_policy() -> Policy:
-    """Make the same policy every time, and in every process."""
+    """Create the same policy every time and in every process."""
     torch.manual_seed(7)
     policy = Policy()
     sizes = {"obs/robot0_eef_pos": 3, "obs/robot0_eef_quat": 4, "obs/object": 10}
@@ -38,5 +38,5 @@ def make_policy() -> Policy:
     batch[CAMERA] = torch.zeros(1, 1, 84, 84, 3, dtype=torch.uint8)
     batch["actions"] = torch.zeros(1, STEPS, 7)
     batch["actions_is_pad"] = torch.zeros(1, STEPS, dtype=torch.bool)
-    policy(batch)  # finds the size of the lazy layer
+    policy(batch)  # initialises the lazy layer
     return policy

@@ -1,7 +1,7 @@
 """Train a small policy from a packed recording: `python examples/train.py target/demo/lift.kino`.
 
 Behaviour cloning in plain numpy: two cameras and the robot's state in, the next ten actions out, two layers.
-It is small so that it runs everywhere; what it shows is the loop around a loader, and where its time goes.
+It is small so that it runs everywhere. It shows the loop around a loader, and where its time goes.
 """
 
 import sys
@@ -28,7 +28,7 @@ class Policy:
         self.steps = 0
 
     def train(self, inputs: np.ndarray, wanted: np.ndarray, counts: np.ndarray) -> float:
-        """Make one step towards the wanted outputs, where `counts` is 1; give the mean squared error."""
+        """Take one gradient step where `counts` is 1; return the mean squared error."""
         first, first_bias, second, second_bias = self.weights
         hidden = np.tanh(inputs @ first + first_bias)
         error = (hidden @ second + second_bias - wanted) * counts
@@ -38,7 +38,7 @@ class Policy:
         return float(np.square(error).sum() / counts.sum())
 
     def adam(self, slopes: list[np.ndarray], rate: float = 1e-3) -> None:
-        """Move every weight against its slope, by Adam's rule."""
+        """Update every weight by Adam's rule."""
         self.steps += 1
         for place, slope in enumerate(slopes):
             self.means[place] += 0.1 * (slope - self.means[place])
@@ -49,29 +49,28 @@ class Policy:
 
 
 def to_inputs(batch: dict[str, np.ndarray], stats: dict) -> np.ndarray:
-    """Flatten a batch: pictures as means of 12 × 12 pixels, numbers at their usual scale."""
+    """Flatten a batch: images as means of 12 × 12 pixels, vectors normalised."""
     parts = []
     for camera in CAMERAS:
-        pictures = batch[camera][:, 0]
-        count, height, width, colours = pictures.shape
-        tiles = pictures.reshape(count, height // 12, 12, width // 12, 12, colours)
+        images = batch[camera][:, 0]
+        count, height, width, channels = images.shape
+        tiles = images.reshape(count, height // 12, 12, width // 12, 12, channels)
         parts.append(tiles.mean((2, 4)).reshape(count, -1) / 255 - 0.5)
     for name in STATE:
-        usual = (batch[name][:, 0] - stats[name].mean) / np.maximum(stats[name].std, 1e-3)
-        parts.append(usual)
+        parts.append((batch[name][:, 0] - stats[name].mean) / np.maximum(stats[name].std, 1e-3))
     return np.concatenate(parts, axis=1)
 
 
 def train(path: str, *, epochs: int = 8, batch_size: int = 16) -> list[float]:
-    """Train, say how it goes and where the time went; give the mean loss of every epoch."""
+    """Train, print the losses and where the time went; return the mean loss of every epoch."""
     ds = kinograph.open(path)
     stats = ds.stats
-    windows = ds.windows(
-        {name: range(1) for name in (*CAMERAS, *STATE)} | {"actions": range(STEPS)},
+    samples = ds.samples(
+        {name: [0] for name in (*CAMERAS, *STATE)} | {"actions": range(STEPS)},
         anchor="actions",
     )
     losses: list[float] = []
-    with kinograph.numpy.Loader(windows, batch_size=batch_size, seed=7) as loader:
+    with kinograph.numpy.Loader(samples, batch_size=batch_size, seed=7) as loader:
         policy = None
         for epoch in range(epochs):
             sums = []

@@ -3,7 +3,7 @@
     cargo build --release -p kino_cli
     python bench/codecs/all_streams.py
 
-Prints means by kind of stream; writes every row to bench/results/codecs.csv, and the tables of docs/codecs/streams.md.
+Prints means by kind of stream; writes every row to bench/results/codecs.csv, and the tables of docs/measurements/codecs/streams.md.
 What is timed is checked: lossless codecs bit for bit, bounded ones against their bound.
 
 Recordings come from KINOGRAPH_TEST_DATA (default ../shared/data beside the checkout), the command from `--program` or
@@ -67,9 +67,9 @@ CANDIDATES: dict[str, list[str]] = {
 TABLES: list[tuple[str, str, list[str]]] = [
     ("image", "Images", ["jpeg:q=95,sub=444", "jpeg:psnr=42,sub=420", "av1:psnr=40"]),
     ("bitstream", "Images that are JPEG already", []),
-    ("depth", "Distances", ["depth:abs=1"]),
+    ("depth", "Depth", ["depth:abs=1"]),
     ("vector", "Vectors", ["vector:abs=1e-4"]),
-    ("time", "Times", []),
+    ("time", "Timestamps", []),
     ("flag", "Flags", []),
     ("text", "Text", []),
 ]
@@ -82,7 +82,7 @@ SLOW = {"av1:psnr=40": 30}
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 PROGRAM = os.environ.get("KINOGRAPH", str(TARGET / "release" / "kinograph"))
 CSV = ROOT / "bench" / "results" / "codecs.csv"
-PAGE = ROOT / "docs" / "codecs" / "streams.md"
+PAGE = ROOT / "docs" / "measurements" / "codecs" / "streams.md"
 HEADS = [
     *("recording", "stream", "kind", "type", "frames", "of", "codec", "bytes", "ratio"),
     *("encode MB/s", "decode MB/s", "frame µs", "window µs", "max error", "PSNR dB"),
@@ -245,13 +245,13 @@ def page(rows: list[dict]) -> str:
         "    cargo build --release -p kino_cli\n    python bench/codecs/all_streams.py",
         f"{len(streams_of)} streams, {len(rows)} rows. For each stream the smallest lossless codec, and the lossy ones that are"
         "\nmeant for its kind. All rows, with the time of a random frame and of a 100-frame window:"
-        "\n[`bench/results/codecs.csv`](../../bench/results/codecs.csv). How much was lost is measured, not what the codec was"
-        "\nasked for. What general codecs make of the same streams: [general.md](general.md).",
+        "\n[`bench/results/codecs.csv`](../../../bench/results/codecs.csv). The error is measured, not what the codec was"
+        "\nasked for. General codecs on the same streams: [general.md](general.md).",
         f"One thread of {os.cpu_count()} shared cores (load {os.getloadavg()[0]:.1f}), the best of few passes of {SECONDS} s: sizes are exact,"
-        "\nspeeds are rough. MB are of decoded values; short streams (a few kB) mostly measure what a call costs."
-        "\nOf a file with several episodes the longest, of a long stream at most 8192 frames and 12 MB from its middle;"
-        "\n`av1` gets the first group of these, so that its sum is of fewer frames; [video.md](video.md) has the full figures.",
-        "## Means by kind\n\nGeometric over the streams; *all* is the sum of the encoded bytes. `W` is the size of one number.",
+        "\nspeeds are rough. MB are of decoded values; short streams (a few kB) mostly measure the cost of a call."
+        "\nFrom a file with several episodes the longest is used, from a long stream at most 8192 frames and 12 MB from its middle;"
+        "\n`av1` gets the first group of these, so its total covers fewer frames; [video.md](video.md) has the full figures.",
+        "## Means by kind\n\nGeometric means over the streams; *all* is the sum of the encoded bytes. `W` is the size of one value.",
         table(summary(rows)),
     ]
     for kind, title, lossy in TABLES:

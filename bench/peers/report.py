@@ -1,9 +1,9 @@
-"""Renders the comparison for docs/comparison.md and README.md: `python bench/peers/report.py`.
+"""Renders the comparison for docs/measurements/comparison.md: `python bench/peers/report.py`.
 
 bench/results/peers.csv            a line per slot          → tables, each ratio the median of the ratios within a round
 bench/results/peers_systems.csv    bytes, quality, versions
-bench/results/peers_floor.csv      the engine beside its floor
-→ docs/comparison.md and README.md between their markers, docs/comparison.svg
+bench/results/peers_floor.csv      the engine, compared with its floor
+→ docs/measurements/comparison.md between its markers, docs/measurements/comparison.svg
 """
 
 import csv
@@ -17,8 +17,7 @@ from collections.abc import Iterable
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "bench" / "results"
-PAGE = ROOT / "docs" / "comparison.md"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "measurements" / "comparison.md"
 START, END = "<!-- tables: bench/peers/report.py -->", "<!-- end of tables -->"
 TITLES = {
     "W1:lift:b16:u8": "W1: windows of ten steps, batch 16",
@@ -126,37 +125,13 @@ def table(slots: Slots, workload: str) -> list[str]:
         if system.startswith("kinograph") and system.endswith("all")
     ]
     if first:
-        lines += ["", f"In the first epoch, which decodes, and with the start: {', '.join(first)}."]
+        lines += ["", f"In the first epoch, including decoding and startup: {', '.join(first)}."]
     left_out = [
         f"{row['system']} ({row['state'].splitlines()[0][:80]})"
         for (at, _), row in slots.about.items()
         if at == workload and row["state"] != "checked"
     ]
     return [*lines, "", *([f"Not measured: {'; '.join(left_out)}.", ""] if left_out else [])]
-
-
-def short_table(slots: Slots) -> list[str]:
-    """Render what README shows of the first workload: ours at two sizes of the pool, and every other loader."""
-    workload = "W1:lift:b16:u8"
-    base = next(system for system in BASES if slots.has(workload, system))
-    lines = [
-        f"| windows of ten steps, two cameras | CPU ms per sample | ÷ {base.removeprefix('kinograph ')} | MB on disk | images |",
-        "|---|---|---|---|---|",
-    ]
-    for system in slots.systems(workload):
-        ours = system.startswith("kinograph")
-        if ours and not system.endswith((" 95, a tenth", " 95, all", "lossless, a tenth")):
-            continue
-        psnr = float(slots.about[workload, system]["psnr_db"])
-        cells = [
-            f"**{system}**" if ours else system,
-            figure(slots.median(workload, system, "cpu_ms")),
-            figure(slots.ratio(workload, system, base)),
-            f"{slots.disk(workload, system) / 1e6:,.0f}",
-            "exact" if psnr > 98 else f"{psnr:.1f} dB",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, ""]
 
 
 def figure(value: float) -> str:
@@ -202,7 +177,7 @@ def bar(what: str, limit: str, measured: str, met: bool) -> str:
 
 def bars(slots: Slots) -> list[str]:
     """Render what was aimed for beside what was reached."""
-    lines = ["### What was aimed for", "", "| | at most | measured | met |", "|---|---|---|---|"]
+    lines = ["### Targets", "", "| | at most | measured | met |", "|---|---|---|---|"]
     for workload in ("W1:lift:b16:u8", "W1:lift:b64:u8"):
         for pool in ("a twentieth", "a tenth", "all"):
             ours = f"kinograph JPEG 95, {pool}"
@@ -235,7 +210,7 @@ def quality(slots: Slots, workload: str, ours: str, peer: str) -> list[str]:
     if not slots.has(workload, ours, peer):
         return []
     mine, other = (float(slots.about[workload, one]["psnr_db"]) for one in (ours, peer))
-    what = f"W2: {ours.removeprefix('kinograph ')}, PSNR beside {peer} (at least)"
+    what = f"W2: {ours.removeprefix('kinograph ')}, PSNR compared with {peer} (at least)"
     return [bar(what, f"{other:.1f} dB", f"{mine:.1f} dB", mine >= other)]
 
 
@@ -267,9 +242,9 @@ def amplification(slots: Slots) -> list[str]:
 def floors() -> list[str]:
     """Render the engine beside its floor."""
     lines = [
-        "### Beside the floor",
+        "### Compared with the floor",
         "",
-        "| | plan | pool | µs per sample | floor: decode + copy | floor ÷ measured | at least | met |",
+        "| | codec | shuffled at a time | µs per sample | floor: decode + copy | floor ÷ measured | at least | met |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in _read("peers_floor.csv"):
@@ -333,7 +308,6 @@ def main() -> None:
             lines += table(slots, workload)
     text = "\n".join(lines + versions(slots))
     write_between(PAGE, text)
-    write_between(README, "\n".join(short_table(slots)))
     draw(slots)
 
 

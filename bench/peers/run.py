@@ -1,7 +1,7 @@
 """Runs every loader on the same samples, in turns, and writes what it cost: `python bench/peers/run.py`.
 
     setup.py → data.py → run.py: build, check, then rounds of one short slot per system → report.py
-                                                                    bench/results/peers{,_systems}.csv → docs/comparison.md
+                                                                    bench/results/peers{,_systems}.csv → docs/measurements/comparison.md
 
 A round gives each system one slot, in an order drawn anew, each in a process of its own. What else the machine does
 falls on all of them alike, so ratios are taken within a round. A system whose batches are wrong is not timed.

@@ -3,7 +3,7 @@
     print(kinograph.doctor("lift.kino", step_s=0.05, windows={"actions": range(8)}, batch_size=64))
     print(kinograph.doctor(loader, step=train))        the loader that trains, and the step itself
 
-``docs/doctor.md`` says what is measured and how the predictions are made.
+``docs/guide/doctor.md`` says what is measured and how the predictions are made.
 """
 
 from __future__ import annotations

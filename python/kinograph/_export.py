@@ -47,7 +47,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     ``to`` is ``"robomimic"`` (one HDF5 file), ``"act"`` (a folder of HDF5 files, one per episode), ``"lerobot-v2.1"``,
     ``"lerobot-v3"``, ``"zarr"`` (diffusion_policy's arrays), ``"webdataset"``, ``"rlds"`` or ``"mcap"``.
     The target must not exist, and appears in one step when all is written and synced; if another export or program makes it meanwhile, that is a
-    :class:`ConflictError`. What the format cannot hold is refused with a list, and in ``defects`` of the result with ``on_defect="keep"``. ``docs/export.md``
+    :class:`ConflictError`. What the format cannot hold is refused with a list, and in ``defects`` of the result with ``on_defect="keep"``. ``docs/guide/export.md``
     says what becomes what.
 
     :param split: only the episodes of these splits.

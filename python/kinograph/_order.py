@@ -6,7 +6,7 @@
     order.state_dict()                         a few hundred bytes, the same on every rank
 
 The sample at global index i depends on the dataset's version, the settings and the seed: not on ranks, threads or
-restarts. ``docs/order.md`` says what is promised; ``spec/order.md`` is the algorithm.
+restarts. ``docs/guide/order.md`` says what is promised; ``spec/order.md`` is the algorithm.
 """
 
 from __future__ import annotations

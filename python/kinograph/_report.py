@@ -3,7 +3,7 @@
     core (stages, bytes, frames, memory) ──┐
     Loop (waits, steps, compute) ──────────┴──► Report ──► print, to_html, to_json, a notebook
 
-What each figure means is in docs/report.md.
+What each figure means is in docs/reference/report.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     ds.samples(delta_timestamps={"wrist": [-0.1, 0.0]})          LeRobot's words
     ds.samples(seq_length=10, frame_stack=2)                     robomimic's words
 
-Frames and nanoseconds are whole numbers throughout; ``docs/windows.md`` says what each word means exactly.
+Frames and nanoseconds are whole numbers throughout; ``docs/reference/samples.md`` says what each word means exactly.
 """
 
 from __future__ import annotations

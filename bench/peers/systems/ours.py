@@ -129,7 +129,7 @@ class Made(System):
         }
 
     def _vif(self) -> float:
-        """Compare the episodes of an epoch's batches with independent draws (docs/order.md)."""
+        """Compare the episodes of an epoch's batches with independent draws (docs/measurements/order.md)."""
         order = self._loader.order
         counts = np.asarray(order.sources[0].windows.counts, np.float64)
         episode_of = np.repeat(np.arange(len(counts)), counts.astype(int))

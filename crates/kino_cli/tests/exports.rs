@@ -1,6 +1,6 @@
 //! Two exports to one target: exactly one wins, and the target is what that export alone would have written.
 //!
-//! `KINOGRAPH_EXPORT_PAIRS` sets how many pairs run; CI does with fewer than the 46 of docs/export.md.
+//! `KINOGRAPH_EXPORT_PAIRS` sets how many pairs run; CI does with fewer than the 46 of docs/measurements/reliability.md.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,7 +1,7 @@
 //! `kill -9` at random moments: the dataset is at the old or at the new version, whole, and nothing in between.
 //!
 //! `KINOGRAPH_KILLS` sets how many kills must hit a running pack; CI does with fewer than the hundred of
-//! docs/reliability.md.
+//! docs/measurements/reliability.md.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

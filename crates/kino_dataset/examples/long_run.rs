@@ -1,4 +1,4 @@
-//! What a long stream of vectors costs to write: seconds, the most memory, the ratio. Figures in docs/codecs/vectors.md.
+//! What a long stream of vectors costs to write: seconds, the most memory, the ratio. Figures in docs/measurements/codecs/vectors.md.
 //!
 //! ```text
 //! long_run FRAMES ELEMENTS float32|float64|int16 sample|whole [MEMORY_MB]

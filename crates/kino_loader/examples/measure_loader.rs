@@ -5,7 +5,7 @@
 //!                                                                 dataset   windows    batch pool threads
 //! ```
 //!
-//! `request.json` is a request of windows as `docs/windows.md` has it; the pool is a fraction of the decoded dataset (1 holds it all).
+//! `request.json` is a request of windows as `docs/reference/samples.md` has it; the pool is a fraction of the decoded dataset (1 holds it all).
 //! Every batch of the first epoch is compared with the plain reader before anything is timed. The floor is the time to
 //! decode every page of the dataset once, and to copy the batch once, on one thread.
 

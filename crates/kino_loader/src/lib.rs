@@ -9,9 +9,9 @@
 //! engine/  order, samples → batches, in order           Loader, LoaderOptions, Batch, Report
 //! ```
 //!
-//! `spec/order.md` says what is computed, to the bit; `docs/order.md` is for those who train. Nothing in
+//! `spec/order.md` says what is computed, to the bit; `docs/guide/order.md` is for those who train. Nothing in
 //! `order/` reads a file or starts a thread: the order is a function of numbers. The engine does both, and changes nothing
-//! of what the order says; `docs/loader.md` is its guide.
+//! of what the order says; `docs/guide/training.md` is its guide.
 //!
 //! ```no_run
 //! use kino_dataset::{Dataset, Request, Selection, Samples};

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// The source's format, instead of the one it is recognised as
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
     format: Option<String>,
-    /// A TOML file that says which part of the source is which stream (docs/import.md)
+    /// A TOML file that says which part of the source is which stream (docs/guide/import.md)
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
     /// Frames per second, instead of what the source says

@@ -6,7 +6,7 @@
 //!
 //! Here so that the classic comparisons can be made on one's own data; `zstd` is about as small and several times
 //! as fast. By `zlib-rs`, which needs no C compiler and which libdeflate outruns by 1.1 to 1.7 only
-//! (docs/codecs/general.md).
+//! (docs/measurements/codecs/general.md).
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! `lz4`: the content as one LZ4 block, without a size or frame around it.
 //!
 //! The fastest to decode, and the least small. `lz4_flex` in its safe mode, because a page is untrusted and the C
-//! library decodes only 1.35 to 1.6 times as fast (docs/codecs/general.md).
+//! library decodes only 1.35 to 1.6 times as fast (docs/measurements/codecs/general.md).
 
 use crate::error::{Result, buffer, corrupt};
 use crate::general::Method;

@@ -13,7 +13,7 @@
 //! The slow algorithm of both is one loop that moves one byte (or bit) at a time, as the tests have it. Here 8 × 8
 //! bytes are turned in eight `u64` by masks, of which compilers make vector code, and bits are turned the same way
 //! inside a `u64`. `zstd:shuffle=4` on G1's joints decodes at 2250 MB/s so, at 940 with a loop over planes
-//! (docs/codecs/general.md).
+//! (docs/measurements/codecs/general.md).
 
 use crate::error::Result;
 use crate::simd::vectorised;

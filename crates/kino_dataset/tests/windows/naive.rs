@@ -1,5 +1,5 @@
 //! The samples of a request, computed from whole streams by looking at every frame. Slow, and nothing shared with
-//! the library but the types: the rules of `docs/windows.md` once more.
+//! the library but the types: the rules of `docs/reference/samples.md` once more.
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
