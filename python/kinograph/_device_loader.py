@@ -9,21 +9,21 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from kinograph import _core
 from kinograph._ahead import Ahead, Batch
-from kinograph._loader import BaseLoader, Trained
+from kinograph._loader import BaseLoader
 from kinograph._report import Report
 
+_Device = TypeVar("_Device")
 
-class DeviceLoader(BaseLoader[Any]):
+
+class DeviceLoader(BaseLoader[Any, _Device]):
     """Batches of a library's arrays, where that library wants them."""
 
-    def __init__(self, dataset: Trained, **options: Any) -> None:  # noqa: ANN401 (those of the base)
-        self._ahead: Ahead | None = None
-        self._finalizer: weakref.finalize[..., DeviceLoader] | None = None
-        super().__init__(dataset, **options)
+    _ahead: Ahead | None = None
+    _finalizer: weakref.finalize[..., Any] | None = None
 
     def report(self) -> Report:
         """Say where the time went since the loader started."""

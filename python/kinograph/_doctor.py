@@ -17,10 +17,12 @@ from typing import Any
 
 from kinograph import _core
 from kinograph import numpy as _numpy
-from kinograph._arguments import said_twice, to_number
+from kinograph._arguments import to_number
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader import BaseLoader, Trained
+from kinograph._loader_options import Images
+from kinograph._samples import WindowSpec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Diagnosis:
 
     @property
     def compute_ratio(self) -> float:
-        """The part of the time in which the training loop did not wait."""
+        """The fraction of the time in which the training loop did not wait."""
         return float(self.evidence["fed"]["compute_ratio"])
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -72,14 +74,18 @@ class Diagnosis:
         return _core.doctor_text(self._json)
 
 
-def doctor(
-    dataset: Trained | BaseLoader[Any],
+def doctor(  # noqa: PLR0913 (each is a keyword of its own)
+    dataset: Trained | BaseLoader[Any, Any],
     *,
     step: Callable[[dict[str, Any]], object] | None = None,
     step_s: float | None = None,
     target: float = 0.95,
     seconds: float = 10.0,
-    **loader: Any,  # noqa: ANN401 (the words of the loader)
+    windows: Mapping[str, WindowSpec] | None = None,
+    anchor: str | float | None = None,
+    batch_size: int = 64,
+    images: Images | Mapping[str, Any] | None = None,
+    memory: int | str | None = None,
 ) -> Diagnosis:
     """Find out whether a training loop waits for data, for what, and what to change.
 
@@ -87,23 +93,48 @@ def doctor(
     >>> found.cause in ("nothing", "slow_step"), found.met
     (True, True)
 
-    Takes a loader, or what a loader is made of; without windows every stream is read, the frame at the anchor. The loop is
-    run with its step, and where it waits, the loader is run in parts: about five times ``seconds``. A loader that is given
-    stands where it stood, but its threads are ended meanwhile.
+    Takes the loader you train with, or a dataset. The loop runs with its step; if it waits, the loader runs again
+    with stages removed, which takes about five times ``seconds``. A loader keeps its place, but its threads are
+    stopped meanwhile.
 
-    :param step: called with a batch, as in training. It has to end when its work is done: read a result back from a device.
-    :param step_s: or how long a step takes, in seconds; it is emulated on one core.
-    :param target: the part of the time in which the loop is to compute.
-    :param seconds: how long the loop is watched.
-    :param loader: the words of ``kinograph.numpy.Loader``.
+    :param dataset: A loader, or what a loader takes: a path, a dataset, samples or sources
+    :param step: Called with a batch, as in training. It must block until its work is finished, for example by copying
+        a result to the host
+    :param step_s: Or how long a step takes, in seconds; it is emulated on one core. ``kinograph.profile`` measures it
+    :param target: The fraction of the time that the loop should compute
+    :param seconds: How long to watch the loop
+    :param windows: As for a loader; without it, the frame of every stream at the anchor
+    :param anchor: As for a loader
+    :param batch_size: As for a loader
+    :param images: As for a loader
+    :param memory: As for a loader
+
+    For any other option, make the loader and pass it.
     """
     if (step is None) == (step_s is None):
         raise InvalidArgumentError(
-            "give `step`, a function that trains on a batch, or `step_s`, its time in seconds; one of them"
+            "give exactly one of `step`, a function that trains on a batch, and `step_s`, its time in seconds "
+            "(kinograph.profile measures it)"
         )
     if not (step is None or callable(step)):
-        raise InvalidArgumentError(f"step is {step!r}; give a function, or the time as `step_s`")
-    made = _to_loader(dataset, loader)
+        raise InvalidArgumentError(f"step is {step!r}; give a function, or its time as `step_s`")
+    if isinstance(dataset, BaseLoader):
+        made = dataset
+        if windows is not None or anchor is not None or images is not None or memory is not None:
+            raise InvalidArgumentError(
+                "`windows`, `anchor`, `images` and `memory` cannot be combined with a loader; give them to the loader"
+            )
+    else:
+        made = _to_loader(
+            dataset,
+            {
+                "windows": windows,
+                "anchor": anchor,
+                "batch_size": batch_size,
+                "images": images,
+                "memory": memory,
+            },
+        )
     # Its threads would compete with those that are measured.
     made.close()
 
@@ -131,21 +162,14 @@ def _from_json(text: str) -> Diagnosis:
     )
 
 
-def _to_loader(dataset: Trained | BaseLoader[Any], words: dict[str, Any]) -> BaseLoader[Any]:
-    if isinstance(dataset, BaseLoader):
-        if words:
-            raise said_twice(words)
-        return dataset
+def _to_loader(dataset: Trained, options: dict[str, Any]) -> BaseLoader[Any, Any]:
     if isinstance(dataset, str | os.PathLike):
         dataset = Dataset(dataset)
-    if isinstance(dataset, Dataset) and not words.keys() & _WINDOW_WORDS:
+    if isinstance(dataset, Dataset) and options["windows"] is None:
         anchor = next((name for name in ("actions", "action") if name in dataset.streams), None)
-        words = {"anchor": anchor, **words, "windows": {name: [0] for name in dataset.streams}}
-    return _numpy.Loader(dataset, **({"batch_size": 64} | words))
-
-
-# Words that say what a sample is.
-_WINDOW_WORDS = {"windows", "delta_timestamps", "seq_length", "frame_stack", "keys"}
+        options["windows"] = {name: [0] for name in dataset.streams}
+        options["anchor"] = options["anchor"] or anchor
+    return _numpy.Loader(dataset, **options)
 
 
 def _written(text: str, path: str | os.PathLike[str] | None) -> str:

@@ -27,19 +27,26 @@ from kinograph import _core
 from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader_options import Sides, global_batch, to_count, to_cpu, to_sides, two_of
+from kinograph._loader_options import (
+    Images,
+    OnError,
+    check_names,
+    global_batch,
+    to_bytes,
+    to_count,
+    to_cpu,
+    to_images,
+)
 from kinograph._loop import Loop
 from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import Order, Source, Tail, to_pool
 from kinograph._samples import Samples
 
-Layout: TypeAlias = Literal["hwc", "chw"]
-OnError: TypeAlias = Literal["raise", "skip"]
-ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
-
 # A batch by key: arrays, or lists of text.
 _Array = TypeVar("_Array")
+# Where batches go; nowhere else for numpy.
+_Device = TypeVar("_Device")
 
 # What is trained on: a dataset or where it lies, windows of one, or a mixture.
 Trained: TypeAlias = (
@@ -57,77 +64,152 @@ class _Turn:
         self.steps = steps
 
 
-class BaseLoader(Measured, Generic[_Array]):
+class BaseLoader(Measured, Generic[_Array, _Device]):
     """What the loaders of all frameworks share; only the kind of array differs."""
+
+    def __new__(cls, *_args: object, **options: object) -> Self:
+        """Refuse unknown options with what to use instead, before ``__init__`` would without."""
+        check_names(cls, options)
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **keywords: object) -> None:
+        super().__init_subclass__(**keywords)
+        # `inspect` would take the signature of `__new__`.
+        cls.__signature__ = inspect.signature(cls.__init__)  # type: ignore[attr-defined]
 
     def __init__(  # noqa: PLR0913 (each is a keyword of its own)
         self,
         dataset: Trained,
         *,
+        windows: Mapping[str, WindowSpec] | None = None,
+        delta_timestamps: Mapping[str, Sequence[float]] | None = None,
+        seq_length: int | None = None,
+        frame_stack: int | None = None,
+        anchor: str | float | None = None,
+        keys: Sequence[str] | None = None,
+        include: Sequence[Extra] | None = None,
+        masks: Masks | None = None,
+        split: str | Sequence[str] | None = None,
+        episodes: Iterable[int | str] | None = None,
+        filter: str | None = None,  # noqa: A002 (as for the episode table)
         batch_size: int | None = None,
         global_batch_size: int | None = None,
+        shuffle: bool | Literal["global"] | Shuffle = True,
         seed: int = 0,
-        shuffle: bool = True,
-        pool: float | str | None = "1GB",
+        last_batch: LastBatch | None = None,
+        drop_last: bool | None = None,
+        epoch_size: int | None = None,
+        images: Images | Mapping[str, Any] | None = None,
+        normalize: Normalize | None = None,
+        dtype: VectorDtype | None = None,
         memory: int | str | None = None,
         threads: int | None = None,
-        cpu: float | None = None,
+        cpu: float | str | None = None,
         prefetch: int | None = None,
-        rank: int = 0,
-        world_size: int = 1,
-        uneven: bool = False,
-        lanes: int = 1,
-        tail: Tail = "carry",
-        epoch_size: int | None = None,
-        by_shard: bool = False,
         on_error: OnError = "raise",
-        image_layout: Layout = "hwc",
-        image_dtype: ImageDtype = "uint8",
-        image_size: Sides | None = None,
-        image_crop: Sides | None = None,
-        random_crop: bool = False,
-        normalize: Normalize | None = None,
-        **request: Any,  # noqa: ANN401 (the words of `ds.samples`)
+        rank: int | None = None,
+        world_size: int | None = None,
+        uneven: bool = False,
+        device: _Device | None = None,
     ) -> None:
-        self._rank = to_whole("rank", rank)
-        self._world_size = to_whole("world_size", world_size, least=1)
+        """Start the threads of a loader.
+
+        What a sample is, as in :meth:`kinograph.Dataset.samples`, if ``dataset`` is not a list of samples already:
+
+        :param dataset: A path, a dataset, samples (``ds.samples(...)``), or a list of sources to mix
+        :param windows: Frames of each stream: seconds around the anchor (floats), or the stream's own frames (ints)
+        :param delta_timestamps: The same in LeRobot's terms, instead of ``windows``
+        :param seq_length: The same in robomimic's terms, instead of ``windows``
+        :param frame_stack: Observations up to the anchor, with ``seq_length``
+        :param anchor: The stream whose frames are the samples, or a rate in Hz
+        :param keys: Streams to read, with ``delta_timestamps`` or ``seq_length``
+        :param include: More keys: ``"task"``, ``"episode"``, ``"frame"``, ``"sample"``
+        :param masks: How padding is marked: ``"is_pad"`` (default), ``"pad_mask"``, ``"octo"``, ``"act"`` or ``"off"``
+        :param split: Only episodes of this split, or of these
+        :param episodes: Only these episodes, by index or id
+        :param filter: Only episodes that meet a condition, such as ``"success and frames >= 100"``
+
+        Which sample comes when:
+
+        :param batch_size: Samples per batch, on each rank
+        :param global_batch_size: Samples per batch over all ranks; give it instead of batch_size to keep the same batches on any number of ranks
+        :param shuffle: True mixes enough episodes for a good shuffle, "global" mixes all samples, False keeps the order of the dataset, and kinograph.Shuffle(...) says how many episodes to mix at a time
+        :param seed: Seed of the order and of random crops
+        :param last_batch: What to do if an epoch does not end with a full batch: deliver a short one, drop it, fill it from the next epoch, or repeat samples
+        :param drop_last: PyTorch's name: True is last_batch="drop", False is last_batch="short"
+        :param epoch_size: Samples per epoch of a mixture
+
+        What a batch holds:
+
+        :param images: Size, crop, layout and dtype of images: :class:`kinograph.Images`
+        :param normalize: Normalize by the dataset's statistics: "mean_std" or "min_max" for all floats, or a dict by key; the result is float32
+        :param dtype: The dtype of float64 vectors: "float32" halves them, None keeps them
+
+        How the loader works:
+
+        :param memory: Memory for decoded frames
+        :param threads: Threads that decode
+        :param cpu: CPU limit of all threads together, in cores (2.5) or as a percentage ("50%")
+        :param prefetch: Batches made ahead of the training loop
+        :param on_error: Raise if a sample cannot be read, or skip it and deliver another one in its place
+        :param rank: This rank
+        :param world_size: Number of ranks
+        :param uneven: Allow a number of ranks that does not divide the global batch; slices then differ by one sample
+        :param device: Where batches go
+        """
+        self._device = self._to_device(device)
+        self._rank, self._world_size = self._to_ranks(rank, world_size)
+        request = {
+            "windows": windows,
+            "delta_timestamps": delta_timestamps,
+            "seq_length": seq_length,
+            "frame_stack": frame_stack,
+            "anchor": anchor,
+            "keys": keys,
+            "include": include,
+            "masks": masks,
+            "split": split,
+            "episodes": episodes,
+            "filter": filter,
+        }
         self._order = Order(
-            _to_sources(dataset, request),
+            _to_sources(
+                dataset, {name: value for name, value in request.items() if value is not None}
+            ),
             batch_size=global_batch(batch_size, global_batch_size, self._world_size),
-            seed=seed,
             shuffle=shuffle,
-            pool=pool if shuffle else None,
-            by_shard=by_shard,
-            lanes=lanes,
-            tail=tail,
+            seed=seed,
+            last_batch=last_batch,
+            drop_last=drop_last,
             epoch_size=epoch_size,
         )
-        dtype = to_word("image_dtype", image_dtype, get_args(ImageDtype))
+        image_options = to_images(images)
         self._scales = to_scales(
-            self._order.sources, normalize, are_cameras_floats=dtype != "uint8"
+            self._order.sources, normalize, are_cameras_floats=image_options.dtype != "uint8"
         )
-        if random_crop and image_crop is None:
-            raise InvalidArgumentError(
-                "random_crop: give `image_crop`, the size of what is cut out"
-            )
         self._options = {
             "rank": self._rank,
             "world_size": self._world_size,
             "uneven": bool(uneven),
-            "memory_bytes": self._to_memory(memory, pool if shuffle else None),
-            "threads": to_count("threads", threads),
-            "cpu": to_cpu(cpu),
-            "depth": to_count("prefetch", prefetch),
-            "skip_errors": to_word("on_error", on_error, get_args(OnError)) == "skip",
-            "layout": to_word("image_layout", image_layout, get_args(Layout)),
-            "number": dtype,
-            "size": to_sides("image_size", image_size),
-            "crop": to_sides("image_crop", image_crop),
-            "random_crop": bool(random_crop),
-            "normal": [
-                (key, scale.offset.ravel().tolist(), scale.scale.ravel().tolist())
+            "images": image_options._to_json(),
+            "scales": [
+                (
+                    key,
+                    {
+                        "offset": scale.offset.ravel().tolist(),
+                        "scale": scale.scale.ravel().tolist(),
+                    },
+                )
                 for key, scale in self._scales.items()
             ],
+            "dtype": None
+            if dtype is None
+            else to_word("dtype", dtype_name(dtype), get_args(VectorDtype)),
+            "memory": None if memory is None else to_bytes("memory", memory),
+            "threads": to_count("threads", threads),
+            "cpu": to_cpu(cpu),
+            "prefetch": to_count("prefetch", prefetch),
+            "on_error": to_word("on_error", on_error, get_args(OnError)),
         }
         # What the next `for` goes through, and whether from the order's place on instead of from its first batch.
         self._next_epoch = 0
@@ -225,7 +307,7 @@ class BaseLoader(Measured, Generic[_Array]):
             self._core.close()
             self._core = None
 
-    def __enter__(self) -> BaseLoader[_Array]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -248,6 +330,22 @@ class BaseLoader(Measured, Generic[_Array]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self._rank} of {self._world_size}, {self._order!r})"
+
+    def _to_device(self, device: _Device | None) -> Any:  # noqa: ANN401 (the framework's own type)
+        """Take the device that batches go to."""
+        raise NotImplementedError
+
+    def _to_ranks(self, rank: int | None, world_size: int | None) -> tuple[int, int]:
+        """Take this rank and the number of ranks, or ask the framework."""
+        known = self._known_ranks()
+        return (
+            known[0] if rank is None else to_whole("rank", rank),
+            known[1] if world_size is None else to_whole("world_size", world_size, least=1),
+        )
+
+    def _known_ranks(self) -> tuple[int, int]:
+        """Ask the framework which rank this is of how many."""
+        return 0, 1
 
     def _begin(self) -> _Turn:
         """Begin the next epoch, or go on where a state stood."""
@@ -310,16 +408,12 @@ class BaseLoader(Measured, Generic[_Array]):
 
     def _to_core(self) -> tuple[list[list[_core.Samples]], str]:
         """Write windows and options as the core reads them, for a start at the order's place."""
-        windows = [
+        samples = [
             [source.variant(number)._core for number in range(len(source.curriculum) + 1)]
             for source in self._order.sources
         ]
-        options = self._options | {
-            "first_index": self._order.next_index,
-            "batches": None,
-            "trace": self._tracing is not None,
-        }
-        return windows, json.dumps(options)
+        run = {"first_index": self._order.next_index, "is_traced": self._tracing is not None}
+        return samples, json.dumps(self._options | {"run": run})
 
     def _take(self) -> tuple[int, dict[str, _Array]]:
         """Wait for the next batch, and its number."""

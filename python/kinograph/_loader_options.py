@@ -1,63 +1,202 @@
-"""A loader's options, from what a user writes to what the core reads."""
+"""The options of a loader, from what a user writes to the JSON that the core reads.
+
+What each option means, its default and its limits are the core's to say: ``kino_loader::OPTIONS`` and the structs it
+describes. Here only Python's own types are checked, so that an error names the keyword that was written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+import dataclasses
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
-from kinograph._arguments import to_number, to_whole
+from kinograph import _core
+from kinograph._arguments import U64, to_number, to_whole, to_word
 from kinograph._errors import InvalidArgumentError
 from kinograph._stream import is_number
 
+Layout: TypeAlias = Literal["hwc", "chw"]
+ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
+OnError: TypeAlias = Literal["raise", "skip"]
+
 # Height and width of all cameras, or by key.
-Sides: TypeAlias = "tuple[int, int] | Mapping[str, tuple[int, int]]"
+Size: TypeAlias = "tuple[int, int] | Mapping[str, tuple[int, int]]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Images:
+    """How a loader delivers images.
+
+    >>> images = kinograph.Images(size=(16, 16), layout="chw", dtype="float32")
+    >>> loader = kinograph.numpy.Loader(ds, windows={"obs/agentview_image": [0]}, batch_size=8, images=images)
+    >>> next(iter(loader))["obs/agentview_image"].shape
+    (8, 1, 3, 16, 16)
+
+    :param size: Resize images to this height and width
+    :param crop: Crop images to this height and width, after resizing
+    :param random_crop: Crop at a random place instead of the centre
+    :param layout: Channels last (hwc) or first (chw)
+    :param dtype: The dtype of images; floats are scaled to 0..1
+
+    ``size`` and ``crop`` may also be dicts by key, for cameras that differ.
+    """
+
+    size: Size | None = None
+    crop: Size | None = None
+    random_crop: bool = False
+    layout: Layout = "hwc"
+    dtype: ImageDtype = "uint8"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layout", to_word("images: layout", self.layout, get_args(Layout)))
+        object.__setattr__(
+            self, "dtype", to_word("images: dtype", dtype_name(self.dtype), get_args(ImageDtype))
+        )
+        if self.random_crop and self.crop is None:
+            raise InvalidArgumentError("images: random_crop needs `crop`, the size to crop to")
+        to_size("images: size", self.size)
+        to_size("images: crop", self.crop)
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
+            "size": to_size("images: size", self.size),
+            "crop": to_size("images: crop", self.crop),
+            "random_crop": bool(self.random_crop),
+            "layout": self.layout,
+            "dtype": self.dtype,
+        }
+
+
+def to_images(images: Images | Mapping[str, Any] | None) -> Images:
+    """Take image options, also as a dict of them."""
+    if images is None:
+        return Images()
+    if isinstance(images, Images):
+        return images
+    if isinstance(images, Mapping):
+        names = [field.name for field in dataclasses.fields(Images)]
+        for name in images:
+            if name not in names:
+                raise unknown_option("kinograph.Images", name, names)
+        return Images(**images)
+    raise InvalidArgumentError(
+        f"images is {images!r}; give kinograph.Images(size=(224, 224), dtype='float32')"
+    )
+
+
+def dtype_name(dtype: object) -> object:
+    """Take ``"float32"``, ``np.float32`` and ``torch.float32`` alike."""
+    if isinstance(dtype, type):
+        return dtype.__name__
+    return str(dtype).removeprefix("torch.")
 
 
 def global_batch(batch_size: int | None, global_batch_size: int | None, world_size: int) -> int:
-    """Count the samples of a step over all ranks."""
+    """Count the samples of a batch over all ranks."""
     if (batch_size is None) == (global_batch_size is None):
         raise InvalidArgumentError(
-            "give `batch_size` (samples per rank) or `global_batch_size` (of all ranks together), one of them"
+            "give exactly one of `batch_size` (samples per rank) and `global_batch_size` (over all ranks)"
         )
     if global_batch_size is not None:
         return global_batch_size
     return to_whole("batch_size", batch_size, least=1) * world_size
 
 
-def to_sides(name: str, sides: Sides | None) -> Any:  # noqa: ANN401 (a value of JSON)
+def to_size(name: str, size: Size | None) -> Any:  # noqa: ANN401 (a value of JSON)
     """Take height and width of all cameras, or by key; how large they may be is the core's to say."""
-    if sides is None:
+    if size is None:
         return None
-    if isinstance(sides, Mapping):
-        return [(key, _to_pair(f"{name} of `{key}`", pair)) for key, pair in sides.items()]
-    return _to_pair(name, sides)
+    if isinstance(size, Mapping):
+        return {key: _to_pair(f"{name} of `{key}`", pair) for key, pair in size.items()}
+    return _to_pair(name, size)
 
 
 def _to_pair(name: str, pair: object) -> list[int]:
+    if is_number(pair):
+        raise InvalidArgumentError(
+            f"{name} is {pair!r}; give (height, width), such as ({pair}, {pair})"
+        )
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         raise InvalidArgumentError(f"{name} is {pair!r}; give (height, width)")
     return [to_whole(f"{name}: a side", side, least=1) for side in pair]
 
 
-def two_of(size: int) -> int:
-    """Room for two groups; a tenth more, because the last episode of a group may be long."""
-    return size * 22 // 10 + (1 << 20)
+def to_bytes(name: str, size: int | str) -> int:
+    """Take a number of bytes, or text such as ``"4GB"``."""
+    if isinstance(size, str):
+        try:
+            return _core.parse_bytes(size)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{name}: {error}") from None
+    if not is_number(size):
+        raise InvalidArgumentError(f"{name} is {size!r}; give a size such as '4GB', or whole bytes")
+    return to_whole(f"{name} (bytes)", size, least=1, most=U64)
 
 
 def to_count(name: str, count: int | None) -> int | None:
-    """Take a number of threads or batches; none is chosen by the core."""
+    """Take a number of threads or batches; the core chooses if there is none."""
     return None if count is None else to_whole(name, count, least=1, most=1024)
 
 
-def to_cpu(cpu: float | None) -> dict[str, float] | None:
-    """Read ``0.8`` as a part of the machine, ``3`` and ``2.5`` as cores."""
+def to_cpu(cpu: float | str | None) -> float | str | None:
+    """Take cores, such as ``2.5``, or a percentage of the machine, such as ``"50%"``."""
     if cpu is None:
         return None
-    share = to_number("cpu", cpu)
+    is_percentage = isinstance(cpu, str) and cpu.endswith("%")
+    try:
+        share = float(str(cpu).removesuffix("%")) if is_percentage else to_number("cpu", cpu)
+    except (ValueError, InvalidArgumentError):
+        share = 0.0
     if not 0 < share < float("inf"):
         raise InvalidArgumentError(
-            f"cpu is {cpu!r}; give a part of the machine, such as 0.8, or cores, such as 3"
+            f"cpu is {cpu!r}; give cores, such as 2.5, or a percentage of the machine, such as '50%'"
         )
-    # A whole 1 is one core; 1.0 is all of the machine.
-    is_part = share <= 1 and not is_number(cpu)
-    return {"fraction" if is_part else "cores": share}
+    return cpu if is_percentage else share
+
+
+# What other loaders call it, and what to do here.
+_FOREIGN = {
+    "num_workers": "it has threads of its own instead of worker processes; see `threads=`",
+    "worker_init_fn": "it has threads of its own instead of worker processes",
+    "persistent_workers": "its threads live as long as the loader",
+    "multiprocessing_context": "it has threads of its own instead of worker processes",
+    "prefetch_factor": "see `prefetch=`, a number of batches; by default it is chosen while the loader runs",
+    "pin_memory": 'with `device="cuda"` batches are pinned and copied ahead of the training loop',
+    "pin_memory_device": 'give `device="cuda"`',
+    "collate_fn": "samples become batches in the core; change batches in the training loop",
+    "transform": "resize, crop and dtype are `images=kinograph.Images(...)`; apply other transforms to the batch, on the GPU",
+    "image_transforms": "resize, crop and dtype are `images=kinograph.Images(...)`; apply other transforms to the batch, on the GPU",
+    "sampler": "see `shuffle=`, `episodes=` and `filter=`, or pass a list of kinograph.Source with weights",
+    "batch_sampler": "see `batch_size=` and `shuffle=`",
+    "generator": "give `seed=`",
+    "timeout": "a batch that cannot be read is an error; there is no timeout",
+    "channels_first": 'give `images=kinograph.Images(layout="chw")`',
+    "image_layout": "give `images=kinograph.Images(layout=...)`",
+    "image_dtype": "give `images=kinograph.Images(dtype=...)`",
+    "image_size": "give `images=kinograph.Images(size=(height, width))`",
+    "image_crop": "give `images=kinograph.Images(crop=(height, width))`",
+    "random_crop": "give `images=kinograph.Images(crop=(height, width), random_crop=True)`",
+    "pool": "give `shuffle=kinograph.Shuffle(...)`, and the memory budget as `memory=`",
+    "by_shard": "give `shuffle=kinograph.Shuffle(by_shard=True, ...)`",
+    "lanes": "give `shuffle=kinograph.Shuffle(lanes=..., ...)`",
+    "tail": "give `last_batch=`",
+}
+
+
+def check_names(owner: type, names: Iterable[str]) -> None:
+    """Refuse a keyword that the owner's ``__init__`` does not have, with what to use instead."""
+    known = [name for name in inspect.signature(owner.__init__).parameters if name != "self"]
+    for name in names:
+        if name not in known:
+            raise unknown_option(f"{owner.__module__}.{owner.__qualname__}", name, known)
+
+
+def unknown_option(owner: str, name: str, known: list[str]) -> TypeError:
+    """Say that there is no such option, and which one is meant."""
+    if name in _FOREIGN:
+        return TypeError(f"{owner} has no option `{name}`: {_FOREIGN[name]}")
+    close = difflib.get_close_matches(name, known, n=1)
+    advice = f"did you mean `{close[0]}`?" if close else f"there are {', '.join(known)}"
+    return TypeError(f"{owner} has no option `{name}`; {advice}")

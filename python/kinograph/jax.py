@@ -23,7 +23,7 @@ from typing import Any
 from kinograph._ahead import Batch
 from kinograph._device_loader import DeviceLoader
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import Trained, to_numpy
+from kinograph._loader import to_numpy
 from kinograph._report import Report
 
 try:
@@ -34,7 +34,7 @@ except ImportError as error:
 __all__ = ["Loader", "Report"]
 
 
-class Loader(DeviceLoader):
+class Loader(DeviceLoader["jax.Device | jax.sharding.Sharding"]):
     """Batches of jax arrays, in the order's sequence; an iteration is an epoch.
 
     >>> loader = kinograph.jax.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
@@ -50,23 +50,17 @@ class Loader(DeviceLoader):
     ``rank`` and ``world_size`` are jax's processes. ``device`` is a ``jax.Device``, or a sharding whose first axis is the batch.
     """
 
-    def __init__(
-        self,
-        dataset: Trained,
-        *,
-        rank: int | None = None,
-        world_size: int | None = None,
-        device: jax.Device | jax.sharding.Sharding | None = None,
-        **options: Any,  # noqa: ANN401 (those of the base)
-    ) -> None:
+    def _to_device(
+        self, device: jax.Device | jax.sharding.Sharding | None
+    ) -> jax.Device | jax.sharding.Sharding | None:
         if not (device is None or isinstance(device, jax.Device | jax.sharding.Sharding)):
             raise InvalidArgumentError(
                 f"device is {device!r}; give one of jax.devices(), such as {jax.devices()[0]!r}, or a jax.sharding.Sharding"
             )
-        self._device = device
-        rank = jax.process_index() if rank is None else rank
-        world_size = jax.process_count() if world_size is None else world_size
-        super().__init__(dataset, rank=rank, world_size=world_size, **options)
+        return device
+
+    def _known_ranks(self) -> tuple[int, int]:
+        return jax.process_index(), jax.process_count()
 
     @property
     def device(self) -> jax.Device | jax.sharding.Sharding:

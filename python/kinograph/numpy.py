@@ -10,15 +10,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kinograph._errors import InvalidArgumentError
 from kinograph._loader import BaseLoader, to_numpy
 from kinograph._report import Report
+
+if TYPE_CHECKING:
+    from typing_extensions import Never
 
 __all__ = ["Loader", "Report"]
 
 
-class Loader(BaseLoader[Any]):
+class Loader(BaseLoader[Any, Never]):
     """Batches of numpy arrays, in the order's sequence; an iteration is an epoch.
 
     >>> loader = kinograph.numpy.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
@@ -29,6 +33,12 @@ class Loader(BaseLoader[Any]):
 
     Arrays are the loader's own memory, lent: they stay as they are for as long as they are kept.
     """
+
+    def _to_device(self, device: object) -> None:
+        if device is not None:
+            raise InvalidArgumentError(
+                f"device is {device!r}; numpy arrays stay in memory, use kinograph.torch or kinograph.jax for a GPU"
+            )
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN401 (bytes or texts)
         return to_numpy(dtype, shape, data)

@@ -26,7 +26,7 @@ from kinograph import _core, _dataset
 from kinograph._ahead import Batch
 from kinograph._device_loader import DeviceLoader
 from kinograph._errors import InvalidArgumentError
-from kinograph._loader import Trained, to_numpy, to_samples
+from kinograph._loader import to_numpy, to_samples
 from kinograph._loop import Clock
 from kinograph._report import Report
 from kinograph._samples import Samples
@@ -42,7 +42,7 @@ except ImportError as error:
 __all__ = ["Dataset", "Loader", "Report"]
 
 
-class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
+class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
     """Batches of torch tensors, in the order's sequence; an iteration is an epoch.
 
     >>> loader = kinograph.torch.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
@@ -61,27 +61,19 @@ class Loader(DeviceLoader, torch_data.IterableDataset):  # type: ignore[misc, un
     around it; where one is asked for, give it ``batch_size=None`` and no workers.
     """
 
-    def __init__(
-        self,
-        dataset: Trained,
-        *,
-        rank: int | None = None,
-        world_size: int | None = None,
-        device: str | int | torch.device | None = None,
-        **options: Any,  # noqa: ANN401 (those of the base)
-    ) -> None:
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
-        if rank is None:
-            rank = torch.distributed.get_rank() if distributed else 0
-        if world_size is None:
-            world_size = torch.distributed.get_world_size() if distributed else 1
-        self._device = _to_device(device)
-        super().__init__(dataset, rank=rank, world_size=world_size, **options)
-
     @property
     def device(self) -> torch.device:
         """Where the tensors are."""
-        return self._device
+        place: torch.device = self._device
+        return place
+
+    def _to_device(self, device: str | int | torch.device | None) -> torch.device:
+        return _to_device(device)
+
+    def _known_ranks(self) -> tuple[int, int]:
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return 0, 1
 
     def _start(self) -> _core.Loader:
         self._check_worker()

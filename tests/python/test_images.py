@@ -57,7 +57,7 @@ def photos(tmp_path_factory):
 def test_resizing_is_that_of_pillow_to_one_step(photos, size):
     request = {"cam": [0], "actions": [0]}
     (plain,) = batches(photos, 1, windows=request)
-    (found,) = batches(photos, 1, windows=request, image_size=size)
+    (found,) = batches(photos, 1, windows=request, images={"size": size})
     assert found["cam"].shape == (8, 1, *size, 3)
     for frame, image in zip(plain["cam"][:, 0], found["cam"][:, 0], strict=True):
         wanted = Image.fromarray(frame).resize(size[::-1], Image.Resampling.BILINEAR)
@@ -67,7 +67,7 @@ def test_resizing_is_that_of_pillow_to_one_step(photos, size):
 
 
 def test_the_same_size_is_the_same_image(lift):
-    (plain,), (found,) = batches(lift, 1), batches(lift, 1, image_size=(48, 64))
+    (plain,), (found,) = batches(lift, 1), batches(lift, 1, images={"size": (48, 64)})
     np.testing.assert_array_equal(found[CAMERA], plain[CAMERA])
 
 
@@ -75,8 +75,8 @@ def test_the_same_size_is_the_same_image(lift):
 def test_a_centre_crop_is_a_slice(lift, crop):
     top, left = (48 - crop[0]) // 2, (64 - crop[1]) // 2
     for layout in ("hwc", "chw"):
-        (plain,) = batches(lift, 1, image_layout=layout)
-        (found,) = batches(lift, 1, image_layout=layout, image_crop={CAMERA: crop})
+        (plain,) = batches(lift, 1, images={"layout": layout})
+        (found,) = batches(lift, 1, images={"layout": layout, "crop": {CAMERA: crop}})
         rows, columns = slice(top, top + crop[0]), slice(left, left + crop[1])
         part = (..., rows, columns) if layout == "chw" else (..., rows, columns, slice(None))
         np.testing.assert_array_equal(found[CAMERA], plain[CAMERA][part])
@@ -95,7 +95,7 @@ def cut_by_the_specification(plain, first_index, size):
 
 
 def test_random_crops_are_slices_where_the_specification_says(lift):
-    size, options = (40, 44), {"image_crop": (40, 44), "random_crop": True}
+    size, options = (40, 44), {"images": {"crop": (40, 44), "random_crop": True}}
     steps = len(make(lift)) * 2
     plain = [batch for loader in [make(lift)] for _ in range(2) for batch in loader]
     found = [batch for loader in [make(lift, **options)] for _ in range(2) for batch in loader]
@@ -107,11 +107,13 @@ def test_random_crops_are_slices_where_the_specification_says(lift):
 
 
 SHAPED = {
-    "image_size": (44, 50),
-    "image_crop": (40, 44),
-    "random_crop": True,
-    "image_dtype": "float32",
-    "image_layout": "chw",
+    "images": {
+        "size": (44, 50),
+        "crop": (40, 44),
+        "random_crop": True,
+        "dtype": "float32",
+        "layout": "chw",
+    },
     "normalize": "mean_std",
 }
 
@@ -150,7 +152,7 @@ def test_the_pool_holds_the_small_frames(lift):
     frames = 60 + 45 + 73
     peaks = {}
     for size in (None, (12, 16)):
-        loader = make(lift, windows={CAMERA: [0]}, image_size=size)
+        loader = make(lift, windows={CAMERA: [0]}, images={"size": size})
         list(loader)
         peaks[size] = loader.report().pool_peak_bytes
     assert peaks == {None: frames * 48 * 64 * 3, (12, 16): frames * 12 * 16 * 3}
@@ -163,9 +165,11 @@ def test_recordings_of_two_sizes_are_one_batch_when_resized(tmp_path, lift):
     both = [lift.samples(REQUEST), other.samples(REQUEST)]
     with pytest.raises(kinograph.InvalidArgumentError, match="must be alike"):
         kinograph.numpy.Loader(both, batch_size=8)
-    loader = kinograph.numpy.Loader(both, batch_size=8, image_size=(32, 32))
+    loader = kinograph.numpy.Loader(both, batch_size=8, images={"size": (32, 32)})
     assert next(iter(loader))[CAMERA].shape == (8, 2, 32, 32, 3)
-    loader = kinograph.numpy.Loader(both, batch_size=8, image_crop=(40, 40), random_crop=True)
+    loader = kinograph.numpy.Loader(
+        both, batch_size=8, images={"crop": (40, 40), "random_crop": True}
+    )
     batch = next(iter(loader))
     assert {int(place["source"]) for place in loader.order.batch(0)} == {0, 1}
     for row, place in enumerate(loader.order.batch(0)):
@@ -189,7 +193,7 @@ def test_every_byte_becomes_the_float_that_torchvision_gives(tmp_path):
     normal = (exact - np.float32(mean)) / np.float32(std)
     for dtype in ("float32", "float16"):
         for layout in ("hwc", "chw"):
-            form = {"image_dtype": dtype, "image_layout": layout}
+            form = {"images": {"dtype": dtype, "layout": layout}}
             plain = next(iter(make(dataset, **options, **form)))["cam"]
             normalized = next(
                 iter(make(dataset, **options, **form, normalize={"cam": (mean, std)}))
@@ -203,7 +207,7 @@ def test_every_byte_becomes_the_float_that_torchvision_gives(tmp_path):
 def test_normalisation_is_that_of_the_stored_statistics(lift):
     plain = batches(lift)
     for method in ("mean_std", "min_max"):
-        loader = make(lift, normalize=method, image_dtype="float32")
+        loader = make(lift, normalize=method, images={"dtype": "float32"})
         assert list(loader.scales) == [CAMERA, "obs/joints", "actions"]
         found = next(iter(loader))
         for key in ("obs/joints", "actions"):
@@ -295,16 +299,16 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"image_crop": (49, 64)}, "nearest legal value 48 × 64"),
-        ({"image_size": (20, 20), "image_crop": (21, 20)}, "nearest legal value 20 × 20"),
-        ({"image_size": 84}, "height, width"),
-        ({"image_size": (84, 84, 3)}, "height, width"),
-        ({"image_size": (0, 84)}, "from 1"),
-        ({"image_size": (84, 84.0)}, "whole number"),
-        ({"image_size": (100_000, 84)}, "nearest legal value 16384 × 84"),
-        ({"image_size": {"wrist": (84, 84)}}, "no key `wrist` to resize"),
-        ({"image_crop": {"actions": (4, 4)}}, "not an image"),
-        ({"random_crop": True}, "image_crop"),
+        ({"images": {"crop": (49, 64)}}, "nearest legal value 48 × 64"),
+        ({"images": {"size": (20, 20), "crop": (21, 20)}}, "nearest legal value 20 × 20"),
+        ({"images": {"size": 84}}, "height, width"),
+        ({"images": {"size": (84, 84, 3)}}, "height, width"),
+        ({"images": {"size": (0, 84)}}, "from 1"),
+        ({"images": {"size": (84, 84.0)}}, "whole number"),
+        ({"images": {"size": (100_000, 84)}}, "nearest legal value 16384 × 84"),
+        ({"images": {"size": {"wrist": (84, 84)}}}, "no key `wrist` to resize"),
+        ({"images": {"crop": {"actions": (4, 4)}}}, "not an image"),
+        ({"images": {"random_crop": True}}, "random_crop needs `crop`"),
         ({"normalize": "stats"}, "mean_std, min_max"),
         ({"normalize": 3}, "a dict by key"),
         ({"normalize": {"x": "mean_std"}}, "no key `x`"),

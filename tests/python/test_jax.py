@@ -92,7 +92,7 @@ def test_an_array_is_the_loaders_memory_and_keeps_it(lift):
 def test_every_type_of_image(lift):
     plain = np.asarray(next(iter(make(lift)))[CAMERA])
     for name in ("float32", "float16", "bfloat16"):
-        image = next(iter(make(lift, image_dtype=name, image_layout="chw")))[CAMERA]
+        image = next(iter(make(lift, images={"dtype": name, "layout": "chw"})))[CAMERA]
         assert image.dtype == name
         wanted = np.moveaxis(plain.astype(np.float64) / 255, -1, -3).astype(image.dtype)
         np.testing.assert_array_equal(np.asarray(image), wanted)

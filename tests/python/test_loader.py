@@ -281,13 +281,15 @@ def test_set_epoch_goes_where_it_says(lift):
 def test_images_come_as_floats_and_planes(lift):
     mean, std = [0.4, 0.5, 0.6], [0.2, 0.25, 0.3]
     plain = next(iter(make(lift)))[CAMERA]
-    planes = next(iter(make(lift, image_layout="chw")))[CAMERA]
+    planes = next(iter(make(lift, images={"layout": "chw"})))[CAMERA]
     np.testing.assert_array_equal(planes, np.moveaxis(plain, -1, -3))
-    floats = next(iter(make(lift, image_dtype="float32")))[CAMERA]
+    floats = next(iter(make(lift, images={"dtype": "float32"})))[CAMERA]
     np.testing.assert_array_equal(floats, (plain.astype(np.float64) / 255).astype(np.float32))
-    half = next(iter(make(lift, image_dtype="float16", image_layout="chw")))[CAMERA]
+    half = next(iter(make(lift, images={"dtype": "float16", "layout": "chw"})))[CAMERA]
     np.testing.assert_array_equal(half, np.moveaxis(floats.astype(np.float16), -1, -3))
-    normal = next(iter(make(lift, image_dtype="float32", normalize={CAMERA: (mean, std)})))[CAMERA]
+    normal = next(iter(make(lift, images={"dtype": "float32"}, normalize={CAMERA: (mean, std)})))[
+        CAMERA
+    ]
     steps = (np.float32(plain) / np.float32(255) - np.float32(mean)) / np.float32(std)
     np.testing.assert_array_equal(normal, steps)
 
@@ -497,11 +499,17 @@ def test_a_share_of_the_cpu_and_a_given_depth_change_no_batch(lift, options):
         ({"global_batch_size": 8}, "one of them"),
         ({"rank": 2, "world_size": 2}, "ranks are 0 to 1"),
         ({"batch_size": None, "global_batch_size": 8, "world_size": 3}, "2 and 4"),
-        ({"image_dtype": "float64"}, "float32"),
-        ({"image_layout": "nchw"}, "hwc"),
+        ({"images": {"dtype": "float64"}}, "float32"),
+        ({"images": {"layout": "nchw"}}, "hwc"),
         ({"normalize": {CAMERA: ([0.5] * 3, [1.0] * 3)}}, "float32"),
-        ({"image_dtype": "float32", "normalize": {"x": ([0.5] * 3, [1.0] * 3)}}, "no key `x`"),
-        ({"image_dtype": "float32", "normalize": {CAMERA: ([0.5] * 2, [1.0] * 2)}}, "3 channels"),
+        (
+            {"images": {"dtype": "float32"}, "normalize": {"x": ([0.5] * 3, [1.0] * 3)}},
+            "no key `x`",
+        ),
+        (
+            {"images": {"dtype": "float32"}, "normalize": {CAMERA: ([0.5] * 2, [1.0] * 2)}},
+            "3 channels",
+        ),
         ({"memory": "25%"}, "memory"),
         ({"prefetch": 0}, "prefetch"),
         ({"cpu": 0}, "cpu is 0; give a part"),

@@ -117,7 +117,7 @@ def test_every_type_of_image(lift):
     plain = next(iter(make(lift)))[CAMERA]
     for name in ("float32", "float16", "bfloat16"):
         dtype = getattr(torch, name)
-        batch = next(iter(make(lift, image_dtype=name, image_layout="chw")))[CAMERA]
+        batch = next(iter(make(lift, images={"dtype": name, "layout": "chw"})))[CAMERA]
         assert batch.dtype == dtype
         wanted = (plain.to(torch.float64) / 255).to(dtype).movedim(-1, -3)
         torch.testing.assert_close(batch, wanted, rtol=0, atol=0)

@@ -3,7 +3,7 @@
 //! ```text
 //! OPTIONS ─┬─▶ `kinograph doctor --help`      flags are made from the rows
 //!          ├─▶ kinograph.torch.Loader        a test compares signature, defaults and docstrings with the rows
-//!          └─▶ docs/reference/options.md     the table is written from the rows
+//!          └─▶ docs/reference/loader.md      a test compares its table with the rows
 //! ```
 //!
 //! The values themselves are the fields of [`LoaderOptions`](crate::LoaderOptions) (how a loader works) and
@@ -147,7 +147,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         name: "normalize",
         form: Form::Python,
         default: "None",
-        help: "Normalize by the dataset's statistics: \"mean_std\", \"min_max\" or \"quantiles\" for all vectors, or a dict by key; the result is float32",
+        help: "Normalize by the dataset's statistics: \"mean_std\" or \"min_max\" for all floats, or a dict by key; the result is float32",
         part: Part::Loader,
     },
     OptionInfo {
