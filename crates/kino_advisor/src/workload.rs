@@ -13,7 +13,7 @@ use kino_dataset::{
     Window,
 };
 use kino_loader::{
-    CpuShare, ImageDtype, ImageOptions, LoaderOptions, Order, PerKey, PoolSize, Settings, Shuffle,
+    CpuShare, GroupSize, ImageDtype, ImageOptions, LoaderOptions, Order, PerKey, Settings, Shuffle,
     Size, Source, Unit, default_threads,
 };
 
@@ -75,7 +75,7 @@ impl Workload {
             batch: self.batch,
             shuffle: match self.pool_bytes {
                 Some(bytes) => Shuffle::Groups {
-                    pool: PoolSize::Bytes(bytes),
+                    size: GroupSize::Bytes(bytes),
                     unit: Unit::Episodes,
                 },
                 None => Shuffle::Global,

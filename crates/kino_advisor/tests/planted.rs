@@ -18,7 +18,7 @@ use kino_advisor::{
 };
 use kino_dataset::{Request, Samples, Selection, SlowStorage, Stall, Storage};
 use kino_loader::{
-    Batch, CpuShare, Loader, LoaderOptions, Order, PoolSize, Settings, Shuffle, Source, Stage,
+    Batch, CpuShare, GroupSize, Loader, LoaderOptions, Order, Settings, Shuffle, Source, Stage,
     Trial, Unit,
 };
 use tempfile::TempDir;
@@ -134,7 +134,7 @@ impl Planted {
             Remedy::Staging => self.options.storage = Storage::default(),
             Remedy::Pool(bytes) => {
                 let shuffle = Shuffle::Groups {
-                    pool: PoolSize::Bytes(bytes),
+                    size: GroupSize::Bytes(bytes),
                     unit: Unit::Episodes,
                 };
                 let settings = Settings {

@@ -1,12 +1,13 @@
 //! From a dataset to batches: which sample comes when, exactly and on any number of ranks, and threads that make it ahead.
 //!
 //! ```text
-//! order/   index i → source, epoch, episode, window     Order, OrderReader
+//! order/   index i → source, epoch, episode, sample     Order, OrderReader
 //!          index range of a rank                        Order::rank_range
 //!          stop here, go on there                       State, Order::restore
 //!          whole episodes, by length                    LengthOrder
-//! windows.rs   windows of a dataset → what is ordered   Source::of, LengthOrder::of
-//! engine/  order, windows → batches, in order           Loader, LoaderOptions, Batch, Report
+//! samples.rs   samples of a dataset → what is ordered   Source::of, LengthOrder::of
+//! decodes.rs   how often a frame would be decoded       decodes_per_frame, AutoShuffle
+//! engine/  order, windows → batches, in order           Loader, LoaderOptions, Batch, Report, ShuffleQuality
 //! ```
 //!
 //! `spec/order.md` says what is computed, to the bit; `docs/order.md` is for those who train. Nothing in
@@ -32,20 +33,23 @@
 //! # }
 //! ```
 
+mod decodes;
 mod engine;
 mod error;
 mod order;
 mod samples;
 
+pub use decodes::decodes_per_frame;
 pub use engine::{
     ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, ImageDtype, ImageOptions, Loader,
-    LoaderOptions, Metering, Moment, Next, Normal, OnError, PerKey, Report, Size, Stage,
-    StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, decoded_bytes,
+    LoaderOptions, Metering, Moment, Next, Normal, OnError, PerKey, Report, ShuffleQuality, Size,
+    Stage, StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, decoded_bytes,
     default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use order::{
-    ALGORITHM, Batching, Cursor, Draw, EpisodeBatch, LengthOrder, LengthReader, LengthRestored,
-    LengthSettings, LengthState, MAX_INDEX, Mismatch, Operation, Order, OrderReader, Oversize,
-    PoolSize, Restored, SampleRef, Settings, Shuffle, Source, State, Step, Tail, Uneven, Unit,
+    ALGORITHM, AutoShuffle, Batching, Cursor, Draw, EpisodeBatch, GroupSize, LastBatch,
+    LengthOrder, LengthReader, LengthRestored, LengthSettings, LengthState, MAX_INDEX, Mismatch,
+    Mixing, Operation, Order, OrderReader, Oversize, Restored, SampleRef, Settings, Shuffle,
+    Source, State, Step, Uneven, Unit,
 };
