@@ -39,11 +39,6 @@ def _to_pair(name: str, pair: object) -> list[int]:
     return [to_whole(f"{name}: a side", side, least=1) for side in pair]
 
 
-def two_of(size: int) -> int:
-    """Room for two groups; a tenth more, because the last episode of a group may be long."""
-    return size * 22 // 10 + (1 << 20)
-
-
 def to_count(name: str, count: int | None) -> int | None:
     """Take a number of threads or batches; none is chosen by the core."""
     return None if count is None else to_whole(name, count, least=1, most=1024)

@@ -43,8 +43,8 @@ pub use decodes::decodes_per_frame;
 pub use engine::{
     ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, ImageDtype, ImageOptions, Loader,
     LoaderOptions, Metering, Moment, Next, Normal, OnError, PerKey, Report, ShuffleQuality, Size,
-    Stage, StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, decoded_bytes,
-    default_threads,
+    Stage, StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch,
+    available_memory, decoded_bytes, default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use order::{

@@ -150,7 +150,7 @@ fn an_episode_that_cannot_be_opened_is_replaced_like_a_damaged_page() {
 
 #[test]
 fn substitutes_of_whole_episodes_do_not_depend_on_the_number_of_ranks() {
-    let (folder, dataset) = recording::open_in_shards(8, 1);
+    let (folder, dataset) = recording::open_in_shards(12, 1);
     let request = r#"{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}]}"#;
     let windows = bind(&dataset, request);
     let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
@@ -250,7 +250,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
     refused(&two, vec![vec![front.clone()]], "2 sources");
     let others = [
         (request("wrist", "image"), "uint8[8, 8, 3]"),
-        (request("front", "image"), "`image`"),
+        (request("front", "other"), "`image`"),
         (
             request("front", "image").replace("[0]}", "[0, 1]}"),
             "1 step",

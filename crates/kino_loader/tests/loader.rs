@@ -276,7 +276,7 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
     let (_folder, dataset) = recording::open(6);
     let request = r#"{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}]}"#;
     let windows = bind(&dataset, request);
-    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
+    let order = order(&windows, Shuffle::Global, LastBatch::Short);
     let options = LoaderOptions {
         batches: Some(4),
         ..LoaderOptions::default()

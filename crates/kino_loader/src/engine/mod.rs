@@ -71,7 +71,7 @@ pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
 pub use options::{LoaderOptions, OnError};
-pub use quality::ShuffleQuality;
+pub use quality::{ShuffleQuality, available_memory};
 pub use resize::Size;
 pub use trial::Trial;
 pub use watch::Watch;

@@ -46,7 +46,10 @@ impl Partial {
         windows: &[Vec<Samples>],
         options: &LoaderOptions,
     ) -> Result<Option<Self>> {
-        let group = group_bytes(order, windows, &options.images);
+        let sources = windows.chunks(1);
+        let bytes = sources.map(|source| decoded_bytes(source, &options.images));
+        let bytes: Vec<u64> = bytes.collect();
+        let group = group_bytes(order, &bytes);
         // A group may be somewhat larger than the mean.
         let fits = group.saturating_add(group / 4) <= options.memory_bytes;
         if fits || !matches!(order.settings().shuffle, Shuffle::Groups { .. }) {
@@ -60,10 +63,10 @@ impl Partial {
             reason = "not negative, and `as` saturates"
         )]
         let group_samples = (of_rank * share) as usize;
-        let scale = windows.chunks(1).map(|source| {
-            let stored = source.iter().flatten().flat_map(|one| one.sizes().iter());
+        let scale = windows.iter().zip(bytes).map(|(source, bytes)| {
+            let stored = source.iter().flat_map(|one| one.sizes().iter());
             let stored: f64 = stored.map(|&bytes| bytes as f64).sum();
-            decoded_bytes(source, &options.images) as f64 / stored.max(1.0)
+            bytes as f64 / stored.max(1.0)
         });
         Ok(Some(Self {
             group_samples,

@@ -53,10 +53,25 @@ impl ShuffleQuality {
         images: &ImageOptions,
         memory_bytes: u64,
     ) -> Result<Self> {
+        let sources = windows.chunks(1);
+        let sources: Vec<u64> = sources
+            .map(|source| decoded_bytes(source, images))
+            .collect();
+        Self::from_sizes(order, decodes_alone(windows)?, &sources, memory_bytes)
+    }
+
+    /// The same by numbers: how often a frame is decoded if each sample is read by itself, and the decoded bytes of each
+    /// source.
+    pub fn from_sizes(
+        order: &Order,
+        decodes_alone: f64,
+        sources: &[u64],
+        memory_bytes: u64,
+    ) -> Result<Self> {
         let mixing = order.mixing()?;
-        let memory_for_all = decoded_bytes(windows, images);
-        let group = group_bytes(order, windows, images);
-        let alone = decodes_alone(windows)?;
+        let alone = decodes_alone.max(1.0);
+        let memory_for_all = sources.iter().copied().fold(0, u64::saturating_add);
+        let group = group_bytes(order, sources);
         let memory_needed = match order.settings().shuffle {
             // A frame that is decoded once in any order needs no memory.
             _ if alone <= 1.0 => 0,
@@ -83,9 +98,9 @@ impl ShuffleQuality {
     }
 
     /// The memory of a loader that is not told: enough for everything, or else for each frame to be decoded once per
-    /// epoch, if that is at most a quarter of what the machine has available for each of its ranks.
-    pub fn default_memory(&self, local_ranks: u32) -> u64 {
-        let most = available_memory() / DEFAULT_SHARE / u64::from(local_ranks.max(1));
+    /// epoch, if that is at most a quarter of the `available` memory of the machine, divided by the ranks on it.
+    pub fn default_memory(&self, available: u64, local_ranks: u32) -> u64 {
+        let most = available / DEFAULT_SHARE / u64::from(local_ranks.max(1));
         let wanted = match self.memory_for_all <= most {
             true => self.memory_for_all,
             false => self.memory_needed.min(most),
@@ -100,15 +115,9 @@ fn needed_for(group: u64) -> u64 {
 }
 
 /// Decoded bytes of a group, of all sources together.
-pub(super) fn group_bytes(order: &Order, windows: &[Vec<Samples>], images: &ImageOptions) -> u64 {
-    let shares = order.group_shares().into_iter();
-    let sources = windows
-        .chunks(1)
-        .map(|source| decoded_bytes(source, images));
-    let bytes: f64 = sources
-        .zip(shares)
-        .map(|(bytes, share)| bytes as f64 * share)
-        .sum();
+pub(super) fn group_bytes(order: &Order, sources: &[u64]) -> u64 {
+    let held = sources.iter().zip(order.group_shares());
+    let bytes: f64 = held.map(|(&bytes, share)| bytes as f64 * share).sum();
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -126,8 +135,8 @@ pub(super) fn decodes_alone(windows: &[Vec<Samples>]) -> Result<f64> {
         .try_fold(1.0, |most: f64, one| Ok(most.max(one?)))
 }
 
-/// Bytes that this process may still take: of the machine, and of its container.
-fn available_memory() -> u64 {
+/// Bytes of memory that this process may still take: of the machine, and of its container.
+pub fn available_memory() -> u64 {
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = meminfo.lines().find_map(|line| {
         let kilobytes = line
@@ -162,14 +171,18 @@ mod tests {
             memory_needed,
             memory_for_all,
         };
-        assert_eq!(quality(300 << 20, 400 << 20).default_memory(1), 400 << 20);
-        let huge = u64::MAX / 2;
-        assert_eq!(quality(300 << 20, huge).default_memory(1), 300 << 20);
-        assert_eq!(quality(1, 2).default_memory(8), LEAST_MEMORY);
-        let (one, four) = (
-            quality(huge, huge).default_memory(1),
-            quality(huge, huge).default_memory(4),
+        assert_eq!(
+            quality(300 << 20, 400 << 20).default_memory(8 << 30, 1),
+            400 << 20
         );
-        assert!(one > four && one < huge, "{one} {four}");
+        let huge = u64::MAX / 2;
+        assert_eq!(
+            quality(300 << 20, huge).default_memory(8 << 30, 1),
+            300 << 20
+        );
+        assert_eq!(quality(1, 2).default_memory(8 << 30, 8), LEAST_MEMORY);
+        assert_eq!(quality(huge, huge).default_memory(8 << 30, 1), 2 << 30);
+        assert_eq!(quality(huge, huge).default_memory(8 << 30, 4), 512 << 20);
+        assert!(available_memory() > 1 << 20);
     }
 }

@@ -276,6 +276,9 @@ mod tests {
             for batch in [16, 64, 256] {
                 for groups in [2, 5, 20, 100] {
                     let group = episodes / groups;
+                    if group * mean < 4 * batch {
+                        continue; // most batches are of two groups, which mixes better
+                    }
                     let shuffle = Shuffle::Groups {
                         size: GroupSize::Episodes(group),
                         unit: Unit::Episodes,
@@ -356,7 +359,7 @@ mod tests {
             decodes_per_frame: 8.0,
             ..auto
         };
-        assert_eq!(overlapping.choose(&parts(50)).unwrap(), Shuffle::Global);
+        assert_eq!(overlapping.choose(&parts(20)).unwrap(), Shuffle::Global);
         let Shuffle::Groups {
             size: GroupSize::Episodes(size),
             ..
