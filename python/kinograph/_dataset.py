@@ -19,7 +19,6 @@ from kinograph._arguments import said_twice, to_whole, to_word
 from kinograph._episode import Episode, rates_text
 from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
 from kinograph._order import LastBatch, Order, Source
-from kinograph._shuffle import ShuffleSpec
 from kinograph._requests import (
     check_words,
     lerobot_request,
@@ -28,6 +27,7 @@ from kinograph._requests import (
     to_selection,
 )
 from kinograph._samples import Masks, Samples, WindowSpec
+from kinograph._shuffle import ShuffleSpec
 from kinograph._stream import is_number, to_dtype
 from kinograph._table import EpisodeTable
 

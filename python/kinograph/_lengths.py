@@ -21,7 +21,6 @@ from kinograph._errors import InvalidArgumentError
 from kinograph._order import to_json
 from kinograph._samples import Samples
 
-
 # What the last step of an epoch is where the batches do not fill it.
 LastStep: TypeAlias = Literal["wrap", "drop", "repeat"]
 

@@ -35,6 +35,7 @@ SAMPLE_DTYPE = np.dtype([("source", "i4"), ("variant", "i4"), ("epoch", "i8"), (
 # The largest batch.
 _MOST_SAMPLES = 1 << 20
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Source:
     """One dataset of a mixture: its samples, its share of the samples, and how it changes with time.
@@ -148,7 +149,9 @@ class Order:
         """
         if isinstance(index, slice):
             if index.stop is None or index.step not in (None, 1):
-                raise InvalidArgumentError("an order has no last index; give the slice a stop, and no step")
+                raise InvalidArgumentError(
+                    "an order has no last index; give the slice a stop, and no step"
+                )
             return self._samples(operator.index(index.start or 0), operator.index(index.stop))
         if not is_number(index):
             raise InvalidArgumentError(

@@ -54,7 +54,9 @@ class Shuffle:
     lanes: int = 1
 
     def __post_init__(self) -> None:
-        given = [name for name in ("episodes", "fraction", "memory") if getattr(self, name) is not None]
+        given = [
+            name for name in ("episodes", "fraction", "memory") if getattr(self, name) is not None
+        ]
         if len(given) > 1:
             raise InvalidArgumentError(
                 f"Shuffle has {' and '.join(given)}; give the size of a group as one of episodes, fraction or memory"
@@ -124,7 +126,9 @@ def to_bytes(name: str, size: int | str) -> int:
         raise InvalidArgumentError(
             f"{name} is {size!r}; give bytes as a whole number, or with a unit, such as '4GB'"
         )
-    return to_whole(f"{name} {size!r} (bytes)", round(float(number) * _UNITS[unit]), least=1, most=U64)
+    return to_whole(
+        f"{name} {size!r} (bytes)", round(float(number) * _UNITS[unit]), least=1, most=U64
+    )
 
 
 def show_bytes(size: int) -> str:

@@ -10,7 +10,8 @@ from optional import optional
 
 import kinograph
 
-torch = optional("torch")
+torch_data = optional("torch").utils.data
+import kinograph.torch  # noqa: E402 (needs torch)
 
 LENGTHS = (13, 20, 9, 29)
 SAMPLES = sum(LENGTHS)
@@ -37,17 +38,11 @@ def to_ids(batch):
 
 
 def make_torch(dataset, **options):
-    from torch.utils.data import DataLoader
-
-    import kinograph.torch
-
     samples = kinograph.torch.Dataset(dataset, windows=REQUEST)
-    return DataLoader(samples, **({"batch_size": BATCH, "shuffle": True} | options))
+    return torch_data.DataLoader(samples, **({"batch_size": BATCH, "shuffle": True} | options))
 
 
 def make_ours(dataset, **options):
-    import kinograph.torch
-
     return kinograph.torch.Loader(dataset, windows=REQUEST, **({"batch_size": BATCH} | options))
 
 
@@ -176,8 +171,8 @@ def test_ours_iterates_as_torch_does(dataset, name):
     rows = [[[len(batch) for batch in batches] for batches in passes] for passes in (theirs, ours)]
     assert rows[0] == rows[1]
     assert sum(map(len, theirs)) > 0
-    for left, right in zip(theirs, ours, strict=True):
-        left, right = list(itertools.chain(*left)), list(itertools.chain(*right))
+    for passes in zip(theirs, ours, strict=True):
+        left, right = (list(itertools.chain(*batches)) for batches in passes)
         assert len(set(left)) == len(left)
         assert len(set(right)) == len(right)
         if len(left) == SAMPLES:
@@ -190,7 +185,9 @@ def test_ours_iterates_as_torch_does(dataset, name):
         assert theirs[0] != theirs[1]
 
 
-@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"shuffle": False}, {"batch_size": 1000}])
+@pytest.mark.parametrize(
+    "options", [{}, {"drop_last": True}, {"shuffle": False}, {"batch_size": 1000}]
+)
 def test_the_length_is_that_of_torch_and_does_not_change(dataset, options):
     ours, theirs = make_ours(dataset, **options), make_torch(dataset, **options)
     for _ in range(3):
@@ -244,10 +241,12 @@ def test_contradictions_and_too_large_batches_are_refused_with_what_to_do(datase
         make_ours(dataset, drop_last=1)
     for last_batch in ("wrap", "repeat"):
         with pytest.raises(
-            kinograph.InvalidArgumentError, match="would repeat each about 14 times.*at most 71"
+            kinograph.InvalidArgumentError, match=r"would repeat each about 14 times.*at most 71"
         ):
             make_ours(dataset, batch_size=1000, last_batch=last_batch)
-    with pytest.raises(kinograph.InvalidArgumentError, match="1000 from 71 samples.*drop them all"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match=r"1000 from 71 samples.*drop them all"
+    ):
         make_ours(dataset, batch_size=1000, drop_last=True)
 
 

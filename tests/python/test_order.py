@@ -191,7 +191,7 @@ def test_epochs_and_steps_are_counted(windows):
     assert len(short.batch(15)) == len(short[240:256]) == 6
     assert [len(short.batch(15, rank=rank, world_size=4)) for rank in range(4)] == [1, 2, 1, 2]
     assert short[256]["epoch"] == 1
-    with pytest.raises(kinograph.NotFoundError, match="no sample 246: .* is short"):
+    with pytest.raises(kinograph.NotFoundError, match=r"no sample 246: .* is short"):
         short[246]
     assert Order(windows, batch_size=16, drop_last=True).id == dropped.id
     assert Order(windows, batch_size=16, drop_last=False).id == short.id
@@ -222,7 +222,10 @@ def test_samples_are_numpy_and_find_their_windows(windows):
         (lambda order: order.batch(-1), "step is -1"),
         (lambda order: order.batch(0, rank=4, world_size=4), "rank is 4; .* from 0 to 3"),
         (lambda order: order.batch(0, world_size=0), "world_size is 0"),
-        (lambda order: order.batch(0, world_size=5), "5 ranks cannot share .* 15 or 20, or `uneven=True`"),
+        (
+            lambda order: order.batch(0, world_size=5),
+            "5 ranks cannot share .* 15 or 20, or `uneven=True`",
+        ),
         (lambda order: order.batch(0, world_size=17, uneven=True), "17 ranks"),
         (lambda order: order.steps(-1), "epoch is -1"),
         (lambda order: order.set_epoch(-1), "epoch is -1"),
@@ -372,7 +375,9 @@ def test_groups_by_shard_open_few_files(ds, windows):
     assert open_shards(by_shard=True) < open_shards() <= len(set(shards))
 
 
-@pytest.mark.parametrize("settings", [{}, {"shuffle": Shuffle(fraction=0.3)}, {"shuffle": Shuffle(episodes=2, lanes=2)}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"shuffle": Shuffle(fraction=0.3)}, {"shuffle": Shuffle(episodes=2, lanes=2)}]
+)
 def test_weights_say_how_often_the_windows_of_an_episode_come(windows, settings):
     weights = [1, 2, 0, 0.5, 1.5, 1, 3, 0, 1, 0.25, 1, 2]
     source = Source(samples=windows, episode_weights=weights)
@@ -404,7 +409,14 @@ def test_weights_that_make_no_sense_are_refused(ds, weights, says):
         ds.order({"action": range(3)}, batch_size=8, episode_weights=weights)
 
 
-@pytest.mark.parametrize("settings", [{}, {"shuffle": Shuffle(episodes=10**6, lanes=4)}, {"shuffle": Shuffle(fraction=0.4, lanes=2)}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"shuffle": Shuffle(episodes=10**6, lanes=4)},
+        {"shuffle": Shuffle(fraction=0.4, lanes=2)},
+    ],
+)
 def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, settings):
     parts = [
         (ds.samples({"action": range(3)}, split="train"), 3.0),
@@ -511,7 +523,9 @@ def test_a_curriculum_needs_the_same_episodes(packings, tmp_path):
             Order(Source(samples=first, curriculum=others), batch_size=4)
 
 
-@pytest.mark.parametrize("settings", [{}, {"shuffle": Shuffle(episodes=3)}, {"shuffle": Shuffle(fraction=0.5, lanes=2)}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"shuffle": Shuffle(episodes=3)}, {"shuffle": Shuffle(fraction=0.5, lanes=2)}]
+)
 def test_a_substitute_is_another_sample_of_the_same_time(windows, settings):
     order = make(windows, batch_size=8, seed=3, **settings)
     before = order[0:300]
