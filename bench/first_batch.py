@@ -26,10 +26,10 @@ PATH = ROOT / "target" / "bench" / "ten_million.kino"
 EPISODES, FRAMES = 50_000, 200
 ROUNDS = 5
 SHUFFLES: dict[str, dict] = {
-    "groups, pool 1 GB": {},
-    "groups, pool 1 %": {"pool": 0.01},
-    "everything": {"pool": None},
-    "everything, little memory": {"pool": None, "memory": "100MB"},
+    "automatic": {},
+    "groups of 1 %": {"fraction": 0.01},
+    "everything": {"shuffle": "global"},
+    "everything, little memory": {"shuffle": "global", "memory": "100MB"},
     "none": {"shuffle": False},
 }
 
@@ -38,6 +38,8 @@ import json, sys, time
 import numpy as np
 import kinograph, kinograph.numpy
 path, options = sys.argv[1], json.loads(sys.argv[2])
+if "fraction" in options:
+    options["shuffle"] = kinograph.Shuffle(fraction=options.pop("fraction"))
 cpu = time.process_time()
 begin = time.perf_counter(); ds = kinograph.open(path); opened = time.perf_counter()
 windows = ds.samples({"camera": [-1, 0], "actions": range(8)}); bound = time.perf_counter()

@@ -109,7 +109,12 @@ def measure(dataset: pathlib.Path, width: int, batch_size: int) -> dict[str, flo
         optimizer.step()
 
     with kinograph.torch.Loader(
-        dataset, windows=WINDOWS, batch_size=batch_size, seed=7, pool=0.1, device="cuda"
+        dataset,
+        windows=WINDOWS,
+        batch_size=batch_size,
+        seed=7,
+        shuffle=kinograph.Shuffle(fraction=0.1),
+        device="cuda",
     ) as loader:
         batches = endless(loader)
         still = next(batches)
@@ -139,7 +144,9 @@ def main() -> None:
     for plan, quality in (("JPEG 95", 95), ("lossless", None)):
         dataset = pack(quality)
         windows = kinograph.open(dataset).samples(WINDOWS)
-        with kinograph.torch.Loader(windows, batch_size=64, seed=7, pool=0.1, device="cuda") as one:
+        with kinograph.torch.Loader(
+            windows, batch_size=64, seed=7, shuffle=kinograph.Shuffle(fraction=0.1), device="cuda"
+        ) as one:
             check(one, windows)
         for width in WIDTHS:
             row = {"plan": plan, "cores": len(os.sched_getaffinity(0))}

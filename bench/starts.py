@@ -50,7 +50,14 @@ def write(path: pathlib.Path) -> None:
 
 def make(path: pathlib.Path, **options: float) -> kinograph.numpy.Loader:
     """Make a loader; its first batch is always the same."""
-    return kinograph.numpy.Loader(path, windows=REQUEST, batch_size=8, seed=3, pool=0.5, **options)
+    return kinograph.numpy.Loader(
+        path,
+        windows=REQUEST,
+        batch_size=8,
+        seed=3,
+        shuffle=kinograph.Shuffle(fraction=0.5),
+        **options,
+    )
 
 
 def own_threads() -> int:

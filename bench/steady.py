@@ -30,7 +30,7 @@ SHORTEST_S, LONGEST_S, EPISODES = 3.0, 45.0, 14
 SMALL, LARGE = 56, 250
 REQUEST = {"large": [0], "small": [-1, 0], "actions": range(8)}
 # A fifth of the dataset is shuffled at a time: every frame is decoded in every epoch.
-POOL = 0.2
+GROUP = kinograph.Shuffle(fraction=0.2)
 ROUNDS = 3
 # A machine on which processes wait for a core for a smaller part of the time is quiet.
 QUIET = 0.2
@@ -111,8 +111,8 @@ def wait_for_quiet(limit_s: float = 20.0) -> None:
 
 
 def make(path: pathlib.Path, **options: object) -> kinograph.numpy.Loader:
-    """Make a loader with the defaults but for the pool."""
-    return kinograph.numpy.Loader(path, windows=REQUEST, seed=7, pool=POOL, **options)  # type: ignore[arg-type]
+    """Make a loader with the defaults but for the groups."""
+    return kinograph.numpy.Loader(path, windows=REQUEST, seed=7, shuffle=GROUP, **options)  # type: ignore[arg-type]
 
 
 def check(loader: kinograph.numpy.Loader, kept: dict[int, np.ndarray]) -> None:

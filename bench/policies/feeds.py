@@ -152,7 +152,7 @@ def ours(path: pathlib.Path, policy: Policy) -> kinograph.torch.Loader:
         batch_size=policy.batch_size,
         seed=7,
         # A part of the decoded recording; of images that are made smaller, all fit into it.
-        pool=0.04 if policy.resized else 0.1,
+        shuffle=kinograph.Shuffle(fraction=0.04 if policy.resized else 0.1),
         device="cuda",
         images={"size": (policy.resized, policy.resized)} if policy.resized else None,
     )

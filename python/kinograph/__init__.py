@@ -38,6 +38,7 @@ from kinograph._errors import (
     CorruptDataError,
     InvalidArgumentError,
     KinographError,
+    KinographWarning,
     NotFoundError,
     StorageError,
     UnsupportedError,
@@ -49,6 +50,7 @@ from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._profile import Profile, profile
 from kinograph._samples import Samples, Window
+from kinograph._shuffle import Shuffle
 from kinograph._stream import Stream
 from kinograph._verify import verify
 from kinograph._writer import Writer
@@ -62,11 +64,13 @@ __all__ = [
     "Episode",
     "InvalidArgumentError",
     "KinographError",
+    "KinographWarning",
     "LengthOrder",
     "NotFoundError",
     "Order",
     "Profile",
     "Samples",
+    "Shuffle",
     "Source",
     "StorageError",
     "Stream",

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from kinograph import _core
 from kinograph._errors import InvalidArgumentError
 from kinograph._stream import is_number
 
@@ -67,6 +68,18 @@ def unmasked(name: str, value: object) -> object:
             )
         return value.data
     return value
+
+
+def to_bytes(name: str, size: object) -> int:
+    """Take a number of bytes, or text such as ``"4GB"``."""
+    if isinstance(size, str):
+        try:
+            return _core.parse_bytes(size)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{name}: {error}") from None
+    if not is_number(size):
+        raise InvalidArgumentError(f"{name} is {size!r}; give a size such as '4GB', or whole bytes")
+    return to_whole(f"{name} (bytes)", size, least=1, most=U64)
 
 
 def to_list(name: str, value: object, what: str) -> list[object]:

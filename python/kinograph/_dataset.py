@@ -18,7 +18,7 @@ from kinograph import _core
 from kinograph._arguments import said_twice, to_whole, to_word
 from kinograph._episode import Episode, rates_text
 from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
-from kinograph._order import Order, Source, Tail
+from kinograph._order import LastBatch, Order, Source
 from kinograph._requests import (
     check_words,
     lerobot_request,
@@ -27,6 +27,7 @@ from kinograph._requests import (
     to_selection,
 )
 from kinograph._samples import Masks, Samples, WindowSpec
+from kinograph._shuffle import ShuffleSpec
 from kinograph._stream import is_number, to_dtype
 from kinograph._table import EpisodeTable
 
@@ -231,11 +232,9 @@ class Dataset:
         *,
         batch_size: int,
         seed: int = 0,
-        shuffle: bool = True,
-        pool: float | str | None = None,
-        by_shard: bool = False,
-        lanes: int = 1,
-        tail: Tail = "carry",
+        shuffle: ShuffleSpec = True,
+        last_batch: LastBatch | None = None,
+        drop_last: bool | None = None,
         episode_weights: Sequence[float] | None = None,
         **request: Any,  # noqa: ANN401 (the words of `windows`)
     ) -> Order:
@@ -256,10 +255,8 @@ class Dataset:
             batch_size=batch_size,
             seed=seed,
             shuffle=shuffle,
-            pool=pool,
-            by_shard=by_shard,
-            lanes=lanes,
-            tail=tail,
+            last_batch=last_batch,
+            drop_last=drop_last,
         )
 
     def __len__(self) -> int:

@@ -16,6 +16,12 @@ class KinographError(Exception):
         return _shown(super().__str__())
 
 
+class KinographWarning(UserWarning):
+    """Something works, but not as well as it could; the message says what would help."""
+
+    __module__ = "kinograph"
+
+
 class CorruptDataError(KinographError):
     """Bytes on disk are not what was written; the message names shard, episode, stream and frames."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,11 @@ import numpy.typing as npt
 from kinograph import _core
 from kinograph._arguments import LAST_INDEX, U32, U64, to_whole, to_word
 from kinograph._errors import InvalidArgumentError
-from kinograph._order import Tail, to_json
+from kinograph._order import to_json
 from kinograph._samples import Samples
+
+# What the last step of an epoch is where the batches do not fill it.
+LastStep: TypeAlias = Literal["wrap", "drop", "repeat"]
 
 
 class LengthOrder:
@@ -47,7 +50,7 @@ class LengthOrder:
         seed: int = 0,
         ranks: int = 1,
         spread: int | None = None,
-        tail: Tail = "carry",
+        last_batch: LastStep = "wrap",
         oversize_alone: bool = False,
     ) -> None:
         if (batch_size is None) == (frames is None):
@@ -63,7 +66,7 @@ class LengthOrder:
             "batching": _to_batching(batch_size, frames),
             "step": to_whole("ranks", ranks, least=1),
             "spread": None if spread is None else to_whole("spread", spread, least=1),
-            "tail": to_word("tail", tail, get_args(Tail)),
+            "last_batch": to_word("last_batch", last_batch, get_args(LastStep)),
             "oversize": "alone" if oversize_alone else "refuse",
         }
         self._samples = samples

@@ -32,7 +32,6 @@ from kinograph._loader_options import (
     OnError,
     check_names,
     global_batch,
-    to_bytes,
     to_count,
     to_cpu,
     to_images,
@@ -40,8 +39,10 @@ from kinograph._loader_options import (
 from kinograph._loop import Loop
 from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, to_scales
-from kinograph._order import Order, Source, Tail, to_pool
+from kinograph._order import LastBatch, Order, Source
+from kinograph._quality import ShuffleQuality, find_quality
 from kinograph._samples import Samples
+from kinograph._shuffle import ShuffleSpec
 
 # A batch by key: arrays, or lists of text.
 _Array = TypeVar("_Array")
@@ -94,7 +95,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         filter: str | None = None,  # noqa: A002 (as for the episode table)
         batch_size: int | None = None,
         global_batch_size: int | None = None,
-        shuffle: bool | Literal["global"] | Shuffle = True,
+        shuffle: ShuffleSpec = True,
         seed: int = 0,
         last_batch: LastBatch | None = None,
         drop_last: bool | None = None,
@@ -211,6 +212,10 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "prefetch": to_count("prefetch", prefetch),
             "on_error": to_word("on_error", on_error, get_args(OnError)),
         }
+        self._measure()
+        self._quality = find_quality(self._order, *self._to_core(), self._options["memory"])
+        self._options["memory"] = self._quality.memory
+        self._quality.warn()
         # What the next `for` goes through, and whether from the order's place on instead of from its first batch.
         self._next_epoch = 0
         self._is_resumed = False
@@ -220,13 +225,17 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self._taking = threading.Lock()
         # Whether the core stands elsewhere than the order.
         self._is_lost = False
-        self._measure()
         self._start()
 
     @property
     def order(self) -> Order:
         """Which sample comes when."""
         return self._order
+
+    @property
+    def quality(self) -> ShuffleQuality:
+        """How well the shuffle mixes, how often frames are decoded, and how much memory that takes."""
+        return self._quality
 
     @property
     def scales(self) -> dict[str, Scale]:
@@ -241,19 +250,20 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
     @property
     def epoch(self) -> int:
-        """The epoch of the ``for`` that goes on, or else the one that the next ``for`` goes through."""
+        """The epoch that is being iterated over, or else the one that the next ``for`` goes through."""
         turn = None if self._turn is None else self._turn()
         return self._next_epoch if turn is None else turn.epoch
 
     def __len__(self) -> int:
-        """Count the batches of that epoch."""
+        """Count the batches of an epoch; with ``last_batch="wrap"`` of this one, they differ by one."""
         return len(self._order.steps(self.epoch))
 
     def __iter__(self) -> Iterator[dict[str, _Array]]:
-        """Go through one epoch; each ``for`` goes through the next one, from its first batch on.
+        """Iterate over one epoch, as a torch ``DataLoader`` does; each ``for`` is the next epoch from its first batch.
 
         That holds however the ``for`` before ended: ``break``, ``islice`` and errors too. Only the first ``for`` after
-        ``load_state_dict`` begins in the middle. A ``for`` that goes on after another one has begun is an error.
+        ``load_state_dict`` starts in the middle of an epoch. A new iterator invalidates the one before: using that again is
+        an error.
 
         >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
         >>> for batch in loader:
@@ -276,7 +286,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             self._turn = None
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next ``for`` go through this epoch; a place in it that ``load_state_dict`` set is kept."""
+        """Make the next ``for`` iterate over this epoch; a place in it that ``load_state_dict`` set is kept."""
         wanted = to_whole("epoch", epoch, most=LAST_INDEX)
         if self._is_resumed and wanted == self._next_epoch:
             return
@@ -287,15 +297,15 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             self._start()
 
     def state_dict(self) -> dict[str, Any]:
-        """Say which batch comes after the last one that was handed out: the same on every rank, and small."""
+        """Return the place after the last batch that was returned: small, and the same on every rank."""
         return self._order.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Have the next ``for`` go on with the batch that was next when the state was taken, on any number of ranks."""
+        """Make the next ``for`` resume with the batch that was next when the state was taken, on any number of ranks."""
         self._order.load_state_dict(state, force=force)
         self._next_epoch, self._is_resumed, self._turn = self._order.epoch, True, None
         steps = self._order.steps(self._next_epoch)
-        # Under `carry` a batch belongs to the epoch it starts in, an index may be of the one before.
+        # Under `wrap` a batch belongs to the epoch it starts in, an index may be of the one before.
         if self._order.next_index // self._order.batch_size >= steps.stop:
             self._next_epoch += 1
         self._start()
@@ -329,7 +339,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self._loop = Loop(self._to_clock())
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(rank {self._rank} of {self._world_size}, {self._order!r})"
+        ranks = f"rank {self._rank} of {self._world_size}, " if self._world_size > 1 else ""
+        return f"{type(self).__name__}({ranks}{self._order!r}, {self._quality})"
 
     def _to_device(self, device: _Device | None) -> Any:  # noqa: ANN401 (the framework's own type)
         """Take the device that batches go to."""
@@ -362,8 +373,8 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
     def _check(self, turn: _Turn) -> None:
         if self._turn is None or self._turn() is not turn:
             raise InvalidArgumentError(
-                "this `for` over the loader cannot go on: another one began, or `set_epoch` or `load_state_dict` was called; "
-                "a loader goes through one epoch at a time: make a second loader for a second loop or thread"
+                "this iterator is no longer valid: a newer one was made from the same loader, or `set_epoch` or "
+                "`load_state_dict` was called; a loader has one iterator at a time: make a second loader for a second loop or thread"
             )
 
     def _check_process(self) -> None:
@@ -423,22 +434,6 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             raise closed()
         number, arrays = answer
         return number, {key: self._to_array(*array) for key, array in arrays.items()}
-
-    def _to_memory(self, memory: int | str | None, pool: float | str | None) -> int:
-        """Find the budget of decoded frames: two pools and a bit, so that the next group is ready in time."""
-        if memory is not None:
-            budget = to_pool(memory)
-            if "bytes" not in budget:
-                raise InvalidArgumentError(f"memory is {memory!r}; give bytes, such as '4GB'")
-            return int(budget["bytes"])
-        sizes = np.concatenate([source.samples._core.sizes() for source in self._order.sources])
-        request = {} if pool is None else to_pool(pool)
-        if "episodes" in request:
-            largest = np.sort(sizes)[::-1][: int(request["episodes"])]
-            return two_of(int(largest.sum()))
-        if "fraction" in request:
-            return two_of(int(sizes.sum() * request["fraction"]) + int(sizes.max()))
-        return two_of(int(request.get("bytes", 1 << 30)))
 
     def _to_array(self, dtype: str, shape: Sequence[int], data: Any) -> _Array:  # noqa: ANN401 (bytes or texts)
         raise NotImplementedError

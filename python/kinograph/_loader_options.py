@@ -123,18 +123,6 @@ def _to_pair(name: str, pair: object) -> list[int]:
     return [to_whole(f"{name}: a side", side, least=1) for side in pair]
 
 
-def to_bytes(name: str, size: int | str) -> int:
-    """Take a number of bytes, or text such as ``"4GB"``."""
-    if isinstance(size, str):
-        try:
-            return _core.parse_bytes(size)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"{name}: {error}") from None
-    if not is_number(size):
-        raise InvalidArgumentError(f"{name} is {size!r}; give a size such as '4GB', or whole bytes")
-    return to_whole(f"{name} (bytes)", size, least=1, most=U64)
-
-
 def to_count(name: str, count: int | None) -> int | None:
     """Take a number of threads or batches; the core chooses if there is none."""
     return None if count is None else to_whole(name, count, least=1, most=1024)

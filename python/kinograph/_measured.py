@@ -12,12 +12,16 @@ from kinograph._arguments import to_number
 from kinograph._errors import InvalidArgumentError
 from kinograph._live import Live, status
 from kinograph._loop import Clock, Loop
+from kinograph._quality import ShuffleQuality
 from kinograph._report import Report
 from kinograph._trace import Tracing
 
 
 class Measured:
     """A loader's meters: the core's, and that of the training loop, which :class:`Loop` is."""
+
+    # What the shuffle gives and costs.
+    _quality: ShuffleQuality
 
     def _measure(self) -> None:
         """Begin to measure, before there is a core."""
@@ -30,7 +34,7 @@ class Measured:
         # Another thread may ask while this one closes it.
         core = self._core
         done = json.loads(core.report()) if core is not None else {}
-        return Report.of(done, self._loop.report())
+        return Report.of(done, self._loop.report(), self._quality)
 
     def compute(self) -> contextlib.AbstractContextManager[None]:
         """Mark what happens inside as computing: the report then knows what the accelerator did.

@@ -14,7 +14,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex, TypeAlias, get_args
 
@@ -25,27 +24,16 @@ from kinograph import _core
 from kinograph._arguments import LAST_INDEX, U64, to_list, to_number, to_whole, to_word
 from kinograph._errors import InvalidArgumentError, NotFoundError
 from kinograph._samples import Field, Samples
+from kinograph._shuffle import ShuffleSpec, describe, to_setting
 from kinograph._stream import is_number
 
-Tail: TypeAlias = Literal["carry", "drop", "pad"]
+LastBatch: TypeAlias = Literal["short", "drop", "wrap", "repeat"]
 
 # One sample of an order: which source, which packing of it, the source's epoch, the sample's index.
 SAMPLE_DTYPE = np.dtype([("source", "i4"), ("variant", "i4"), ("epoch", "i8"), ("sample", "i8")])
 
 # The largest batch.
 _MOST_SAMPLES = 1 << 20
-
-_UNITS = {
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": 2**10,
-    "mib": 2**20,
-    "gib": 2**30,
-    "tib": 2**40,
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,11 +60,10 @@ class Source:
 class Order:
     """Which sample comes at which global index; endless, and never in need of a reset.
 
-    ``batch_size`` counts the samples of all ranks together. ``pool`` bounds what has to be decoded at a time: bytes
-    (``"4GB"``, or a whole number), a fraction of the dataset (``0.25``) or ``"200 episodes"``; without one, or with one that holds everything,
-    all samples are shuffled exactly. ``by_shard`` fills a pool with whole shards, so that few files are open. ``lanes`` cuts a batch into parts that read episodes of their own, so that with as many ranks no two
-    decode the same episode. ``tail`` says what happens where an epoch does not end with a batch: ``"carry"`` goes on
-    with the next epoch, ``"drop"`` drops the last samples, ``"pad"`` repeats some.
+    ``batch_size`` counts the samples of all ranks together. ``shuffle`` is ``True`` (automatic), ``"global"``, a
+    :class:`Shuffle`, or ``False``. ``last_batch`` says what the last batch of an epoch is where the samples do not fill it:
+    ``"short"``, so that each sample comes exactly once per epoch; ``"drop"``, none (also ``drop_last=True``); ``"wrap"``,
+    filled from the next epoch, which begins inside the batch; ``"repeat"``, filled with samples of the same epoch.
 
     >>> order = ds.order({"actions": range(10)}, batch_size=32, seed=7)
     >>> order
@@ -109,26 +96,25 @@ class Order:
         *,
         batch_size: int,
         seed: int = 0,
-        shuffle: bool = True,
-        pool: int | float | str | None = None,
-        by_shard: bool = False,
-        lanes: int = 1,
-        tail: Tail = "carry",
+        shuffle: ShuffleSpec = True,
+        last_batch: LastBatch | None = None,
+        drop_last: bool | None = None,
         epoch_size: int | None = None,
     ) -> None:
         listed = [sources] if isinstance(sources, Samples | Source) else sources
         self._sources = [_to_source(one) for one in to_list("sources", listed, "samples")]
         self._settings = {
             "seed": to_whole("seed", seed, most=U64),
-            "batch": to_whole("batch_size", batch_size, least=1, most=_MOST_SAMPLES),
-            "lanes": to_whole("lanes", lanes, least=1),
-            "shuffle": _to_shuffle(shuffle, pool, by_shard=by_shard),
-            "tail": to_word("tail", tail, get_args(Tail)),
+            "batch_size": to_whole("batch_size", batch_size, least=1, most=_MOST_SAMPLES),
+            **to_setting(shuffle),
+            "last_batch": to_last_batch(last_batch, drop_last),
             "epoch_size": None
             if epoch_size is None
             else to_whole("epoch_size", epoch_size, least=1, most=LAST_INDEX),
         }
         self._core = _to_core(self._sources, self._settings)
+        # An automatic shuffle is resolved.
+        self._settings = json.loads(self._core.settings())
         #: The first global index that was not yet taken.
         self.next_index = 0
 
@@ -145,7 +131,7 @@ class Order:
     @property
     def batch_size(self) -> int:
         """Samples per batch, of all ranks together."""
-        return int(self._settings["batch"])
+        return int(self._settings["batch_size"])
 
     @property
     def epoch(self) -> int:
@@ -154,20 +140,30 @@ class Order:
 
     def __len__(self) -> int:
         """Count the samples of an epoch."""
-        return self._core.epoch_len()
+        return self._core.epoch_samples()
 
     def __getitem__(self, index: SupportsIndex | slice) -> npt.NDArray[Any]:
-        """Give the sample at a global index, or those of a range; there is no last one."""
+        """Give the sample at a global index, or those of a range; there is no last one.
+
+        Indices behind the end of a short last batch have no sample, so a range may give fewer.
+        """
         if isinstance(index, slice):
             if index.stop is None or index.step not in (None, 1):
-                raise InvalidArgumentError("an order is endless; give a slice an end, and no step")
+                raise InvalidArgumentError(
+                    "an order has no last index; give the slice a stop, and no step"
+                )
             return self._samples(operator.index(index.start or 0), operator.index(index.stop))
         if not is_number(index):
             raise InvalidArgumentError(
-                f"samples are found by a number or a slice, not by {index!r}"
+                f"an order is indexed by an integer or a slice, not by {index!r}"
             )
         start = operator.index(index)
-        sample: npt.NDArray[Any] = self._samples(start, start + 1)[0]
+        found = self._samples(start, start + 1)
+        if not len(found):
+            raise NotFoundError(
+                f"no sample {start}: an epoch has {len(self)} samples, so its last batch of {self.batch_size} is short"
+            )
+        sample: npt.NDArray[Any] = found[0]
         return sample
 
     # An endless row has no list form: `list(order)` would never return.
@@ -180,7 +176,10 @@ class Order:
     def batch(
         self, step: int, *, rank: int = 0, world_size: int = 1, uneven: bool = False
     ) -> npt.NDArray[Any]:
-        """Give a rank's part of a global batch; ``uneven`` lets the ranks' parts differ by one sample."""
+        """Give a rank's slice of a global batch; ``uneven`` lets slices differ by one sample.
+
+        The slices of a short last batch may always differ by one.
+        """
         place = to_whole("step", step, most=LAST_INDEX)
         ranks = to_whole("world_size", world_size, least=1)
         part = self._core.rank_range(place, to_whole("rank", rank, most=ranks - 1), ranks, uneven)
@@ -220,7 +219,7 @@ class Order:
         return self._core.draw(to_whole("index", index), operation)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go on with the first batch that starts in an epoch."""
+        """Continue with the first batch that starts in an epoch."""
         self.next_index = self.steps(epoch).start * self.batch_size
 
     def state_dict(self) -> dict[str, Any]:
@@ -229,10 +228,10 @@ class Order:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Go on where a state stood, on any number of ranks.
+        """Resume where a state was taken, on any number of ranks.
 
-        A state of another dataset, other settings or another seed is refused; ``force`` takes its seed and place all the same.
-        If the batch is of another size then, the one that the place lies in comes from its start.
+        A state of another dataset, other settings or another seed is refused; ``force`` takes its seed and its place
+        anyway. If the batch size differs, it resumes at the start of the batch that holds this place.
         """
         core, self.next_index = self._core.restore(to_json(state), force)
         self._core = core
@@ -242,17 +241,9 @@ class Order:
         return _reorder, (self._sources, self._settings, self.next_index)
 
     def __repr__(self) -> str:
-        shuffle = self._settings["shuffle"]
-        kind = (
-            "in groups"
-            if isinstance(shuffle, dict)
-            else f"{shuffle} shuffle"
-            if shuffle == "global"
-            else "in order"
-        )
         return (
             f"Order({len(self)} samples per epoch in batches of {self.batch_size}, "
-            f"seed {self._settings['seed']}, {kind})"
+            f"seed {self._settings['seed']}, {describe(self._settings['shuffle'])})"
         )
 
     def _samples(self, start: int, stop: int) -> npt.NDArray[Any]:
@@ -275,7 +266,7 @@ def to_json(state: Mapping[str, Any]) -> str:
         return json.dumps(dict(state))
     except TypeError as error:
         raise InvalidArgumentError(
-            f"the state has something that no state has: {error}; pass what `state_dict` gave"
+            f"the state cannot be written as JSON: {error}; pass what `state_dict` gave"
         ) from None
 
 
@@ -330,43 +321,18 @@ def _to_array(columns: tuple[npt.NDArray[Any], ...]) -> npt.NDArray[Any]:
     return samples
 
 
-def _to_shuffle(shuffle: bool, pool: float | str | None, *, by_shard: bool) -> Any:  # noqa: ANN401 (a value of JSON)
-    if not isinstance(shuffle, bool | np.bool_):
+def to_last_batch(last_batch: LastBatch | None, drop_last: bool | None) -> str:
+    """Say what the last batch is; ``drop_last`` is torch's way to say it."""
+    if last_batch is None and drop_last is None:
+        return "short"
+    if drop_last is None:
+        return to_word("last_batch", last_batch, get_args(LastBatch))
+    if not isinstance(drop_last, bool | np.bool_):
         raise InvalidArgumentError(
-            f"shuffle is {shuffle!r}; give True or False (`pool` says how much is shuffled at a time)"
+            f"drop_last is {drop_last!r}; give True or False, for the last batch of an epoch"
         )
-    if pool is None and by_shard:
-        raise InvalidArgumentError("by_shard fills a pool with shards; give a `pool` too")
-    if pool is not None and not shuffle:
-        raise InvalidArgumentError("a pool is shuffled; leave `pool` or `shuffle=False` out")
-    if not shuffle:
-        return "sequential"
-    if pool is None:
-        return "global"
-    return {"groups": {"pool": to_pool(pool), "unit": "shards" if by_shard else "episodes"}}
-
-
-def to_pool(pool: float | str) -> dict[str, float]:
-    """Bytes, a fraction or a number of episodes."""
-    if is_number(pool):
-        return {"bytes": to_whole("pool (bytes)", pool, least=1, most=U64)}
-    if isinstance(pool, float | np.floating):
-        part = float(pool)
-        if not 0 < part <= 1:
-            raise InvalidArgumentError(
-                f"a pool of {pool!r} of the dataset; choose a fraction above 0 and at most 1, or bytes as a whole number"
-            )
-        return {"fraction": part}
-    text = pool.lower() if isinstance(pool, str) else ""
-    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]+|%)\s*", text)
-    number, unit = match.groups() if match else ("0", "")
-    if unit in _UNITS:
-        count = round(float(number) * _UNITS[unit])
-        return {"bytes": to_whole(f"pool {pool!r} (bytes)", count, least=1, most=U64)}
-    if unit in ("episode", "episodes") and number.isdigit():
-        return {"episodes": to_whole(f"pool {pool!r} (episodes)", int(number), least=1)}
-    if unit == "%":
-        return to_pool(float(number) / 100)
-    raise InvalidArgumentError(
-        f"a pool of {pool!r}; give bytes ('4GB'), a part ('25%' or 0.25) or '200 episodes'"
-    )
+    if last_batch is not None and (last_batch == "drop") != drop_last:
+        raise InvalidArgumentError(
+            f"drop_last={drop_last} contradicts last_batch={last_batch!r}; give one of them"
+        )
+    return "drop" if drop_last else last_batch or "short"

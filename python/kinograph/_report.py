@@ -16,6 +16,7 @@ from typing import Any
 
 from kinograph import _core
 from kinograph._loop import LoopReport
+from kinograph._quality import ShuffleQuality
 
 # A loop that waits for less than this part of its time has nothing to gain from a faster loader.
 _LITTLE = 0.01
@@ -65,6 +66,7 @@ class Report(Shown):
     Times of stages are those of all threads together. ``wait`` is how long the training loop stood still for a batch.
     ``prefetch_depth`` is how many batches are prepared ahead, ``prefetch_changes`` from which batch on it was which.
     ``batch_s`` is how long a batch takes at the loader's pace, ``step_s`` how long the training loop keeps one.
+    ``quality`` is how well the shuffle mixes, and how often frames are expected to be decoded.
     ``waits`` and ``timeline`` are what the core saw; under a device that is the thread which copies, and ``loop`` is the
     training loop.
     """
@@ -98,6 +100,7 @@ class Report(Shown):
     timeline: tuple[dict[str, float], ...] = ()
     stages: tuple[Stage, ...] = ()
     loop: LoopReport = dataclasses.field(default_factory=LoopReport)
+    quality: ShuffleQuality | None = None
 
     @property
     def wait_s(self) -> float:
@@ -145,9 +148,11 @@ class Report(Shown):
         )
 
     @classmethod
-    def of(cls, core: dict[str, Any], loop: LoopReport) -> Report:
+    def of(
+        cls, core: dict[str, Any], loop: LoopReport, quality: ShuffleQuality | None = None
+    ) -> Report:
         """Make one of what the core and the loop say."""
-        names = {field.name for field in dataclasses.fields(cls)} - {"loop"}
+        names = {field.name for field in dataclasses.fields(cls)} - {"loop", "quality"}
         values = {name: value for name, value in core.items() if name in names}
         values["stages"] = tuple(
             Stage(stage["stage"], stage["busy_s"], stage["tasks"], stage["bytes"])
@@ -156,7 +161,7 @@ class Report(Shown):
         changes = core.get("prefetch_changes", [])
         values["prefetch_changes"] = tuple((batch, depth) for batch, depth in changes)
         values["timeline"] = tuple(core.get("timeline", []))
-        return cls(**values, loop=loop)
+        return cls(**values, loop=loop, quality=quality)
 
     def _stage(self, name: str) -> Stage:
         found = (stage for stage in self.stages if stage.name == name)
@@ -199,6 +204,8 @@ class Report(Shown):
             f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "
             f"{self.prefetch_depth} batches ahead, {self.threads_active} decoding and {self.readers_active} reading threads"
         )
+        if self.quality is not None:
+            lines.append(f"{self.quality.shuffle}: {self.quality}")
         lines += table_of(self.loop)
         lines.append(self.verdict)
         return "\n".join(lines)

@@ -143,7 +143,7 @@ def test_threads_memory_ranks_and_stops_change_nothing(lift):
 
 
 def test_the_form_of_images_does_not_change_which_samples_come(lift):
-    for one, two in zip(batches(lift), batches(lift, **SHAPED, pool="1GB"), strict=True):
+    for one, two in zip(batches(lift), batches(lift, **SHAPED, memory="1GB"), strict=True):
         np.testing.assert_array_equal(one["actions_is_pad"], two["actions_is_pad"])
     assert make(lift).order.id == make(lift, **SHAPED).order.id
 

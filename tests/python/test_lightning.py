@@ -20,7 +20,7 @@ STEPS = 22
 def make(dataset, **options):
     """Make a loader whose epochs are of one length, as Lightning takes them to be."""
     request = {"actions": range(4), "obs/joints": [0]}
-    words = {"windows": request, "batch_size": 16, "seed": 3, "tail": "drop"}
+    words = {"windows": request, "batch_size": 16, "seed": 3, "drop_last": True}
     return kinograph.torch.Loader(dataset, **words | options)
 
 

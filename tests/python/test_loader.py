@@ -58,15 +58,17 @@ def assert_same(found, wanted):
     "options",
     [
         {},
-        {"pool": None},
+        {"shuffle": "global"},
         {"shuffle": False},
-        {"pool": 0.4, "lanes": 2},
-        {"pool": "1 episode"},
+        {"shuffle": kinograph.Shuffle(fraction=0.4, lanes=2)},
+        {"shuffle": kinograph.Shuffle(episodes=1)},
         {"memory": 1},
-        {"memory": 1, "pool": None},
+        {"memory": 1, "shuffle": "global"},
+        {"memory": 1, "shuffle": kinograph.Shuffle(episodes=2)},
         {"threads": 1, "prefetch": 1},
-        {"tail": "drop"},
-        {"tail": "pad"},
+        {"last_batch": "drop"},
+        {"last_batch": "wrap"},
+        {"last_batch": "repeat"},
     ],
     ids=str,
 )
@@ -129,7 +131,7 @@ def break_after(count):
     return take
 
 
-@pytest.mark.parametrize("tail", ["carry", "drop"])
+@pytest.mark.parametrize("last_batch", ["short", "drop", "wrap"])
 @pytest.mark.parametrize(
     ("take", "part"),
     [
@@ -145,8 +147,10 @@ def break_after(count):
         (lambda loader: [next(iter(loader))], 1),
     ],
 )
-def test_every_for_goes_through_the_next_epoch_from_its_first_batch_on(lift, take, part, tail):
-    loader = make(lift, tail=tail)
+def test_every_for_goes_through_the_next_epoch_from_its_first_batch_on(
+    lift, take, part, last_batch
+):
+    loader = make(lift, last_batch=last_batch)
     for epoch in range(4):
         steps = loader.order.steps(epoch)
         assert (loader.epoch, len(loader)) == (epoch, len(steps))
@@ -442,14 +446,14 @@ def test_ctrl_c_ends_a_wait(lift):
 
 
 def test_the_report_adds_up(lift):
-    loader = make(lift, pool=None)
+    loader = make(lift, shuffle="global")
     for _ in range(2):
         list(loader)
     report = loader.report()
     assert report.batches == loader.order.steps(1).stop
-    assert report.samples == report.batches * 8
+    assert report.samples == 2 * len(loader.order)
     frames = sum(len(lift[e][CAMERA]) for e in range(3))
-    # The dataset fits into the pool: every frame was decoded once, in two epochs.
+    # The dataset fits in memory: every frame was decoded once, in two epochs.
     assert report.frames_decoded == 3 * frames
     assert report.pool_peak_bytes <= 2 << 30
     assert 0 < report.compute_ratio <= 1
@@ -472,7 +476,7 @@ def test_every_frame_is_decoded_about_once_per_epoch_where_the_memory_holds_two_
         seq_length=10,
         keys=["obs/agentview_image", "obs/robot0_eye_in_hand_image", "obs/object", "actions"],
         batch_size=16,
-        pool=0.1,
+        shuffle=kinograph.Shuffle(fraction=0.1),
     )
     frames = sum(len(episode["actions"]) for episode in loader.order.sources[0].samples.dataset)
     for _ in range(3):

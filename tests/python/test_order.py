@@ -15,11 +15,16 @@ import pytest
 import samples
 
 import kinograph
-from kinograph import LengthOrder, Order, Source, Window
+from kinograph import LengthOrder, Order, Shuffle, Source, Window
 
 LENGTHS = [31, 7, 18, 25, 40, 12, 9, 22, 5, 33, 16, 28]
 TOTAL = sum(LENGTHS)
 EPISODE_OF = np.repeat(np.arange(len(LENGTHS)), LENGTHS)
+
+
+def make(sources, **settings):
+    """Make an order whose epochs follow each other without a gap, unless told otherwise: every index has a sample."""
+    return Order(sources, **({"last_batch": "wrap"} | settings))
 
 
 @pytest.fixture(scope="module")
@@ -67,32 +72,40 @@ def open_at_once(groups):
 
 
 SETTINGS = [
-    {},
+    {"shuffle": "global"},
     {"shuffle": False},
-    {"pool": 0.25},
-    {"pool": "3 episodes"},
-    {"pool": "3 episodes", "lanes": 4},
-    {"pool": "10 kB", "lanes": 2},
-    {"pool": 0.3, "by_shard": True},
-    {"tail": "drop", "pool": "25%"},
-    {"tail": "pad", "lanes": 8, "pool": 0.5},
+    {"shuffle": True},
+    {"shuffle": Shuffle(fraction=0.25)},
+    {"shuffle": Shuffle(episodes=3)},
+    {"shuffle": Shuffle(episodes=4, lanes=4)},
+    {"shuffle": Shuffle(memory="10 kB", lanes=2)},
+    {"shuffle": Shuffle(fraction=0.3, by_shard=True)},
+    {"last_batch": "drop", "shuffle": Shuffle(fraction=0.25)},
+    {"last_batch": "repeat", "shuffle": Shuffle(fraction=0.5, lanes=8)},
 ]
 
+SHORT = [
+    {"last_batch": "short", "shuffle": Shuffle(episodes=4, lanes=lanes)} for lanes in (1, 2, 8)
+] + [{"last_batch": "short", "shuffle": shuffle} for shuffle in (True, False, "global")]
 
-@pytest.mark.parametrize("settings", SETTINGS)
+
+@pytest.mark.parametrize("settings", SETTINGS + SHORT, ids=str)
 @pytest.mark.parametrize("batch_size", [8, 64])
-def test_every_window_comes_exactly_once_per_epoch(windows, settings, batch_size):
-    order = Order(windows, batch_size=batch_size, seed=3, **settings)
+def test_every_sample_comes_exactly_once_per_epoch(windows, settings, batch_size):
+    order = make(windows, batch_size=batch_size, seed=3, **settings)
     orders = []
     for epoch in range(3):
-        found = order[epoch * len(order) : (epoch + 1) * len(order)]
+        last_batch = settings.get("last_batch", "wrap")
+        if last_batch == "short":
+            found = np.concatenate([order.batch(step) for step in order.steps(epoch)])
+        else:
+            found = order[epoch * len(order) : (epoch + 1) * len(order)]
         assert (found["epoch"] == epoch).all()
         counts = np.bincount(found["sample"], minlength=TOTAL)
-        tail = settings.get("tail", "carry")
-        if tail == "carry":
+        if last_batch in ("wrap", "short"):
             assert len(order) == TOTAL
             assert (counts == 1).all()
-        elif tail == "drop":
+        elif last_batch == "drop":
             assert len(order) == TOTAL // batch_size * batch_size
             assert counts.max() == 1
         else:
@@ -108,7 +121,7 @@ def test_every_window_comes_exactly_once_per_epoch(windows, settings, batch_size
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_the_ranks_together_see_the_whole_batch(windows, settings):
-    order = Order(windows, batch_size=24, seed=1, **settings)
+    order = make(windows, batch_size=24, seed=1, **settings)
     for step in (0, 1, TOTAL // 24 - 1, TOTAL // 24, 1000):
         expected = order.batch(step)
         assert np.array_equal(expected, order[step * 24 : (step + 1) * 24])
@@ -125,7 +138,7 @@ def test_the_ranks_together_see_the_whole_batch(windows, settings):
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_stops_and_other_numbers_of_ranks_change_nothing(windows, settings):
     def fresh():
-        return Order(windows, batch_size=24, seed=9, **settings)
+        return make(windows, batch_size=24, seed=9, **settings)
 
     expected = take(fresh(), 40)
     ends = [fresh().steps(epoch).start for epoch in (1, 2)]
@@ -149,17 +162,17 @@ def test_stops_and_other_numbers_of_ranks_change_nothing(windows, settings):
 
 def test_the_seed_decides(windows):
     def first(seed):
-        return Order(windows, batch_size=8, seed=seed)[0:TOTAL]["sample"].tolist()
+        return make(windows, batch_size=8, seed=seed)[0:TOTAL]["sample"].tolist()
 
     assert first(1) == first(1) == first(np.uint64(1))
     assert len({tuple(first(seed)) for seed in (0, 1, 2, 2**64 - 1)}) == 4
-    assert Order(windows, batch_size=8, seed=1).id != Order(windows, batch_size=8, seed=2).id
-    # The batch does not: under `carry` a global shuffle is one sequence.
-    assert Order(windows, batch_size=16, seed=1)[0:TOTAL]["sample"].tolist() == first(1)
+    assert make(windows, batch_size=8, seed=1).id != make(windows, batch_size=8, seed=2).id
+    # The batch does not: where batches wrap, a global shuffle is one sequence.
+    assert make(windows, batch_size=16, seed=1)[0:TOTAL]["sample"].tolist() == first(1)
 
 
 def test_epochs_and_steps_are_counted(windows):
-    order = Order(windows, batch_size=16)
+    order = make(windows, batch_size=16)
     assert len(order) == TOTAL == 246
     # 15 batches and 6 samples; the sixteenth batch starts in this epoch and ends in the next.
     assert order.steps(0) == range(16)
@@ -170,13 +183,23 @@ def test_epochs_and_steps_are_counted(windows):
     assert order.next_index == 16 * 16
     assert order.epoch == 1
     assert np.array_equal(next(order.batches()), order.batch(16))
-    dropped = Order(windows, batch_size=16, tail="drop")
+    dropped = make(windows, batch_size=16, last_batch="drop")
     assert [dropped.steps(epoch) for epoch in (0, 1)] == [range(15), range(15, 30)]
+    short = Order(windows, batch_size=16)
+    assert len(short) == TOTAL
+    assert [short.steps(epoch) for epoch in (0, 1)] == [range(16), range(16, 32)]
+    assert len(short.batch(15)) == len(short[240:256]) == 6
+    assert [len(short.batch(15, rank=rank, world_size=4)) for rank in range(4)] == [1, 2, 1, 2]
+    assert short[256]["epoch"] == 1
+    with pytest.raises(kinograph.NotFoundError, match=r"no sample 246: .* is short"):
+        short[246]
+    assert Order(windows, batch_size=16, drop_last=True).id == dropped.id
+    assert Order(windows, batch_size=16, drop_last=False).id == short.id
     assert repr(order) == "Order(246 samples per epoch in batches of 16, seed 0, global shuffle)"
 
 
 def test_samples_are_numpy_and_find_their_windows(windows):
-    order = Order(windows, batch_size=16, seed=5)
+    order = make(windows, batch_size=16, seed=5)
     batch = order.batch(np.int64(2), rank=np.int32(1), world_size=np.uint8(2))
     assert batch.dtype.names == ("source", "variant", "epoch", "sample")
     assert [batch.dtype[name].str for name in batch.dtype.names] == ["<i4", "<i4", "<i8", "<i8"]
@@ -192,14 +215,17 @@ def test_samples_are_numpy_and_find_their_windows(windows):
     [
         (lambda order: order[-1], "no sample -1; the order starts at 0"),
         (lambda order: order[2**62], "no sample 4611686018427387904; the last one"),
-        (lambda order: order[:], "an order is endless"),
-        (lambda order: order[0:10:2], "an order is endless"),
-        (lambda order: order["a"], "by a number or a slice"),
-        (lambda order: order[0 : 2**40], "samples at once"),
+        (lambda order: order[:], "an order has no last index"),
+        (lambda order: order[0:10:2], "an order has no last index"),
+        (lambda order: order["a"], "by an integer or a slice"),
+        (lambda order: order[0 : 2**40], "requested at once"),
         (lambda order: order.batch(-1), "step is -1"),
         (lambda order: order.batch(0, rank=4, world_size=4), "rank is 4; .* from 0 to 3"),
         (lambda order: order.batch(0, world_size=0), "world_size is 0"),
-        (lambda order: order.batch(0, world_size=5), "5 ranks cannot share .* are 4 and 8"),
+        (
+            lambda order: order.batch(0, world_size=5),
+            "5 ranks cannot share .* 15 or 20, or `uneven=True`",
+        ),
         (lambda order: order.batch(0, world_size=17, uneven=True), "17 ranks"),
         (lambda order: order.steps(-1), "epoch is -1"),
         (lambda order: order.set_epoch(-1), "epoch is -1"),
@@ -208,12 +234,12 @@ def test_samples_are_numpy_and_find_their_windows(windows):
 )
 def test_places_that_are_not_there_say_what_is(windows, ask, says):
     with pytest.raises(kinograph.KinographError, match=says):
-        ask(Order(windows, batch_size=16))
+        ask(make(windows, batch_size=16))
 
 
 def test_an_order_has_no_end_to_walk_to(windows):
     with pytest.raises(TypeError, match="not iterable"):
-        iter(Order(windows, batch_size=16))
+        iter(make(windows, batch_size=16))
 
 
 @pytest.mark.parametrize(
@@ -225,15 +251,17 @@ def test_an_order_has_no_end_to_walk_to(windows):
         ({"seed": -1}, "seed is -1"),
         ({"seed": 2**64}, "seed is 18446744073709551616"),
         ({"seed": None}, "seed is None"),
-        ({"lanes": 0}, "lanes is 0"),
-        ({"lanes": 3}, "3 lanes do not divide a batch of 16; the nearest that do are 2 and 4"),
-        ({"tail": "wrap"}, "tail is 'wrap'; use one of carry, drop, pad"),
-        ({"batch_size": 1000, "tail": "drop"}, "at most 246, or `carry`"),
-        ({"shuffle": "global"}, "shuffle is 'global'; give True or False"),
-        ({"shuffle": False, "pool": 0.5}, "a pool is shuffled"),
-        ({"by_shard": True}, "give a `pool` too"),
-        ({"epoch_size": 10}, "`epoch_size` belongs to a mixture"),
-        ({"sources": []}, "name at least one"),
+        (
+            {"shuffle": Shuffle(episodes=3, lanes=3)},
+            "16 samples cannot be split into 3 equal lanes; use 2 or 4 lanes",
+        ),
+        ({"last_batch": "carry"}, "last_batch is 'carry'; use one of short, drop, wrap, repeat"),
+        ({"batch_size": 1000, "last_batch": "drop"}, "1000 from 246 .* at most 246"),
+        ({"batch_size": 1000}, "would repeat each about 4 times"),
+        ({"shuffle": "all"}, "shuffle is 'all'; give True, False, 'global' or"),
+        ({"shuffle": 1}, "shuffle is 1; give True"),
+        ({"epoch_size": 10}, "`epoch_size` is for mixtures"),
+        ({"sources": []}, "at least one source"),
         ({"sources": 3}, "sources is 3; give a list of samples"),
         ({"sources": [3]}, "a source is kinograph.Samples or kinograph.Source, not int"),
         ({"sources": Source(samples="d.kino")}, "a source has kinograph.Samples, not str"),
@@ -242,53 +270,55 @@ def test_an_order_has_no_end_to_walk_to(windows):
 def test_settings_that_make_no_sense_say_what_would(windows, settings, says):
     settings = {"sources": windows, "batch_size": 16} | settings
     with pytest.raises(kinograph.InvalidArgumentError, match=says):
-        Order(settings.pop("sources"), **settings)
+        make(settings.pop("sources"), **settings)
 
 
 @pytest.mark.parametrize(
-    "pool",
-    ["lots", "200", "", "4 G", "-4GB", "1.2.3GB", ".GB", "0GB", "1.5 episodes", "0 episodes", "0%", "120%",
-     "99999999999999TB", 0, -1, 0.0, 1.5, -0.5, float("nan"), float("inf"), True, [1], {}],
+    "group",
+    [
+        *({"memory": size} for size in ("lots", "200", "", "4 G", "-4GB", "1.2.3GB", ".GB", "0GB", "25%", 0, -1, 1.5, True)),
+        *({"episodes": count} for count in (0, -1, 1.5, "3 episodes", True)),
+        *({"fraction": part} for part in (0.0, 1.5, -0.5, float("nan"), float("inf"), "half")),
+        {"lanes": 0},
+    ],
+    ids=str,
 )  # fmt: skip
-def test_a_pool_that_is_none_is_refused(windows, pool):
-    with pytest.raises(kinograph.InvalidArgumentError, match="pool"):
-        Order(windows, batch_size=16, pool=pool)
+def test_a_group_that_has_no_size_is_refused_by_name(group):
+    (name,) = group
+    with pytest.raises(kinograph.InvalidArgumentError, match=name):
+        Shuffle(**group)
+
+
+def test_a_group_has_one_size():
+    with pytest.raises(kinograph.InvalidArgumentError, match="Shuffle has episodes and memory"):
+        Shuffle(episodes=3, memory="4GB")
 
 
 def sizes(ds, stream="action"):
     return np.array([episode[stream][:].nbytes for episode in ds])
 
 
-@pytest.mark.parametrize(
-    ("pool", "most"),
-    [
-        ("1 episode", 1),
-        ("3 episodes", 3),
-        (" 5 Episodes ", 5),
-        (1, 1),
-    ],
-)
-def test_a_pool_of_episodes_bounds_what_is_open(windows, pool, most):
-    order = Order(windows, batch_size=8, pool=pool, seed=2)
+@pytest.mark.parametrize("most", [1, 3, np.int64(5)])
+def test_a_group_of_episodes_bounds_what_is_open(windows, most):
+    order = make(windows, batch_size=8, shuffle=Shuffle(episodes=most), seed=2)
     episodes = EPISODE_OF[order[0:TOTAL]["sample"]]
     assert open_at_once(episodes.tolist()) <= most
     if most == 1:
         assert len(list(itertools.groupby(episodes))) == len(LENGTHS)
 
 
-@pytest.mark.parametrize(
-    ("pool", "share"), [(0.25, 0.25), ("25%", 0.25), (np.float32(0.5), 0.5), (" 12.5 % ", 0.125)]
-)
-def test_a_pool_of_a_part_bounds_the_bytes_that_are_open(ds, windows, pool, share):
-    check_open_bytes(ds, Order(windows, batch_size=8, pool=pool, seed=2), share)
+@pytest.mark.parametrize("fraction", [0.25, np.float32(0.5), 0.125])
+def test_a_group_of_a_fraction_bounds_the_bytes_that_are_open(ds, windows, fraction):
+    order = make(windows, batch_size=8, shuffle=Shuffle(fraction=fraction), seed=2)
+    check_open_bytes(ds, order, fraction)
 
 
 @pytest.mark.parametrize(
-    ("pool", "count"),
+    ("memory", "count"),
     [("2kB", 2000), ("2 KiB", 2048), ("0.003 MB", 3000), (4000, 4000), (np.int64(4000), 4000)],
 )
-def test_a_pool_of_bytes_bounds_the_bytes_that_are_open(ds, windows, pool, count):
-    order = Order(windows, batch_size=8, pool=pool, seed=2)
+def test_a_group_of_bytes_bounds_the_bytes_that_are_open(ds, windows, memory, count):
+    order = make(windows, batch_size=8, shuffle=Shuffle(memory=memory), seed=2)
     check_open_bytes(ds, order, count / sizes(ds).sum())
 
 
@@ -305,14 +335,25 @@ def check_open_bytes(ds, order, share):
     assert most_open <= max(share * size.sum(), size.max())
 
 
-@pytest.mark.parametrize("pool", ["1GB", "100 episodes", 1.0, "100%", 10**12])
-def test_a_pool_that_holds_all_is_the_global_shuffle(windows, pool):
-    order = Order(windows, batch_size=8, pool=pool, seed=2)
-    assert np.array_equal(order[0:500], Order(windows, batch_size=8, seed=2)[0:500])
+@pytest.mark.parametrize(
+    "shuffle",
+    [Shuffle(memory="1GB"), Shuffle(episodes=100), Shuffle(fraction=1.0), Shuffle(memory=10**12)],
+)
+def test_a_group_that_holds_all_is_the_global_shuffle(windows, shuffle):
+    order = make(windows, batch_size=8, shuffle=shuffle, seed=2)
+    expected = make(windows, batch_size=8, shuffle="global", seed=2)
+    assert np.array_equal(order[0:500], expected[0:500])
+
+
+def test_vectors_alone_are_shuffled_globally_by_default(windows):
+    automatic = make(windows, batch_size=8, seed=2)
+    assert automatic.id == make(windows, batch_size=8, seed=2, shuffle="global").id
 
 
 def test_lanes_keep_ranks_from_decoding_the_same_episodes(windows):
-    order = Order(windows, batch_size=16, lanes=4, pool="4 episodes", tail="drop", seed=6)
+    order = make(
+        windows, batch_size=16, shuffle=Shuffle(episodes=4, lanes=4), last_batch="drop", seed=6
+    )
     pairs = set()
     for step in order.steps(0):
         for rank in range(4):
@@ -322,22 +363,25 @@ def test_lanes_keep_ranks_from_decoding_the_same_episodes(windows):
     assert len(pairs) <= len(LENGTHS) + 3
 
 
-def test_pools_by_shard_open_few_files(ds, windows):
+def test_groups_by_shard_open_few_files(ds, windows):
     shards = ds.episodes["shard"].tolist()
 
     def open_shards(**settings):
-        found = Order(windows, batch_size=8, pool=0.34, seed=1, **settings)[0:TOTAL]["sample"]
+        shuffle = Shuffle(fraction=0.34, **settings)
+        found = make(windows, batch_size=8, shuffle=shuffle, seed=1)[0:TOTAL]["sample"]
         assert sorted(found.tolist()) == list(range(TOTAL))
         return open_at_once([shards[episode] for episode in EPISODE_OF[found]])
 
     assert open_shards(by_shard=True) < open_shards() <= len(set(shards))
 
 
-@pytest.mark.parametrize("settings", [{}, {"pool": 0.3}, {"pool": "2 episodes", "lanes": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"shuffle": Shuffle(fraction=0.3)}, {"shuffle": Shuffle(episodes=2, lanes=2)}]
+)
 def test_weights_say_how_often_the_windows_of_an_episode_come(windows, settings):
     weights = [1, 2, 0, 0.5, 1.5, 1, 3, 0, 1, 0.25, 1, 2]
     source = Source(samples=windows, episode_weights=weights)
-    order = Order(source, batch_size=8, seed=4, **settings)
+    order = make(source, batch_size=8, seed=4, **settings)
     assert len(order) == int(np.dot(weights, LENGTHS))
     for epoch in range(3):
         found = order[epoch * len(order) : (epoch + 1) * len(order)]["sample"]
@@ -365,7 +409,14 @@ def test_weights_that_make_no_sense_are_refused(ds, weights, says):
         ds.order({"action": range(3)}, batch_size=8, episode_weights=weights)
 
 
-@pytest.mark.parametrize("settings", [{}, {"lanes": 4}, {"pool": 0.4, "lanes": 2}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"shuffle": Shuffle(episodes=10**6, lanes=4)},
+        {"shuffle": Shuffle(fraction=0.4, lanes=2)},
+    ],
+)
 def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, settings):
     parts = [
         (ds.samples({"action": range(3)}, split="train"), 3.0),
@@ -373,9 +424,9 @@ def test_a_mixture_has_its_shares_in_every_block_and_each_source_its_epochs(ds, 
         (ds.samples({"action": [0.0]}, episodes=[4]), 0.25),
     ]
     sources = [Source(samples=windows, weight=weight) for windows, weight in parts]
-    order = Order(sources, batch_size=32, seed=8, **settings)
+    order = make(sources, batch_size=32, seed=8, **settings)
     assert len(order) == sum(len(windows) for windows, _ in parts)
-    block = 4096 * settings.get("lanes", 1)
+    block = 4096 * getattr(settings.get("shuffle"), "lanes", 1)
     found = order[0 : 2 * block]
     for start in (0, block):
         shares = np.bincount(found[start : start + block]["source"], minlength=3) / block
@@ -440,7 +491,7 @@ def test_a_curriculum_reads_the_same_samples_from_another_packing(packings):
     camera = "obs/agentview_image"
     lossless, jpeg, poor = (ds.samples({camera: [0.0], "actions": range(4)}) for ds in packings)
     source = Source(samples=poor, curriculum={3: lossless, 1: jpeg})
-    order = Order(source, batch_size=10, seed=2)
+    order = make(source, batch_size=10, seed=2)
     plain = Order(poor, batch_size=10, seed=2)
     found = order[0:250]
     assert np.array_equal(found["sample"], plain[0:250]["sample"])
@@ -472,9 +523,11 @@ def test_a_curriculum_needs_the_same_episodes(packings, tmp_path):
             Order(Source(samples=first, curriculum=others), batch_size=4)
 
 
-@pytest.mark.parametrize("settings", [{}, {"pool": "3 episodes"}, {"pool": 0.5, "lanes": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"shuffle": Shuffle(episodes=3)}, {"shuffle": Shuffle(fraction=0.5, lanes=2)}]
+)
 def test_a_substitute_is_another_sample_of_the_same_time(windows, settings):
-    order = Order(windows, batch_size=8, seed=3, **settings)
+    order = make(windows, batch_size=8, seed=3, **settings)
     before = order[0:300]
     for index in (0, 17, 100, 245, 246, 299):
         found = [order.substitute(index, attempt) for attempt in range(4)]
@@ -513,7 +566,7 @@ def test_an_order_takes_windows_or_the_words_of_windows(ds, windows):
 
 
 def test_an_order_can_be_pickled_where_it_stands(windows):
-    order = Order(windows, batch_size=8, seed=1, pool=0.3, lanes=2)
+    order = make(windows, batch_size=8, seed=1, shuffle=Shuffle(fraction=0.3, lanes=2))
     take(order, 5)
     again = pickle.loads(pickle.dumps(order))
     assert again.id == order.id
@@ -522,7 +575,7 @@ def test_an_order_can_be_pickled_where_it_stands(windows):
 
 
 def test_threads_share_an_order(windows):
-    order = Order(windows, batch_size=8, seed=1, pool=0.3)
+    order = make(windows, batch_size=8, seed=1, shuffle=Shuffle(fraction=0.3))
     expected = order[0:2000]["sample"].tolist()
     starts = np.random.default_rng(2).integers(0, 1900, 200).tolist()
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
@@ -532,7 +585,7 @@ def test_threads_share_an_order(windows):
 
 
 def test_a_place_inside_a_batch_repeats_the_batch_rather_than_losing_samples(windows):
-    order = Order(windows, batch_size=24, seed=1)
+    order = make(windows, batch_size=24, seed=1)
     order.load_state_dict(state_of(windows, batch_size=8, steps=5), force=True)
     assert order.next_index == 40
     assert np.array_equal(next(order.batches()), order.batch(1))
@@ -540,7 +593,7 @@ def test_a_place_inside_a_batch_repeats_the_batch_rather_than_losing_samples(win
 
 
 def state_of(windows, *, steps=3, **settings):
-    order = Order(windows, **({"batch_size": 8, "seed": 1} | settings))
+    order = make(windows, **({"batch_size": 8, "seed": 1} | settings))
     take(order, steps)
     return json.loads(json.dumps(order.state_dict()))
 
@@ -550,14 +603,14 @@ def state_of(windows, *, steps=3, **settings):
     [
         ({"seed": 2}, "`seed` is 2 in the state, 1 here"),
         ({"batch_size": 16}, "`batch` is 16 in the state, 8 here"),
-        ({"lanes": 2, "pool": 0.5}, "`lanes` is 2 in the state, 1 here"),
-        ({"tail": "pad"}, '`tail` is "pad" in the state, "carry" here'),
+        ({"shuffle": Shuffle(fraction=0.5, lanes=2)}, "`lanes` is 2 in the state, 1 here"),
+        ({"last_batch": "repeat"}, "`last_batch` is repeat in the state, wrap here"),
         ({"shuffle": False}, '`shuffle` is "sequential" in the state, "global" here'),
-        ({"pool": 0.5}, "`shuffle` is .*0.5"),
+        ({"shuffle": Shuffle(fraction=0.5)}, "`shuffle` is .*0.5"),
     ],
 )
 def test_a_state_of_other_settings_is_refused_by_name(windows, settings, says):
-    order = Order(windows, batch_size=8, seed=1)
+    order = make(windows, batch_size=8, seed=1)
     with pytest.raises(kinograph.InvalidArgumentError, match=rf"{says}.*restore with `force`"):
         order.load_state_dict(state_of(windows, **settings))
     assert order.next_index == 0
@@ -565,13 +618,13 @@ def test_a_state_of_other_settings_is_refused_by_name(windows, settings, says):
     state = state_of(windows, **settings)
     order.load_state_dict(state, force=True)
     assert order.next_index == state["next_index"]
-    expected = Order(windows, batch_size=8, seed=state["seed"])
+    expected = make(windows, batch_size=8, seed=state["seed"])
     assert np.array_equal(order[0:50], expected[0:50])
     assert f"seed {state['seed']}" in repr(order)
 
 
 def test_a_state_of_other_data_is_refused(ds, windows, tmp_path):
-    order = Order(windows, batch_size=8, seed=1)
+    order = make(windows, batch_size=8, seed=1)
     others = [
         ds.samples({"action": range(4)}),
         ds.samples({"action": range(3)}, split="train"),
@@ -599,14 +652,14 @@ def test_a_state_of_other_data_is_refused(ds, windows, tmp_path):
     ],
 )
 def test_a_state_that_was_changed_is_refused(windows, change, says):
-    order = Order(windows, batch_size=8, seed=1)
+    order = make(windows, batch_size=8, seed=1)
     with pytest.raises(kinograph.KinographError, match=says):
         order.load_state_dict(state_of(windows) | change)
 
 
 @pytest.mark.parametrize("state", [{}, None, "state", {"epoch": 3}])
 def test_what_is_no_state_is_refused(windows, whole, state):
-    for order in (Order(windows, batch_size=8), LengthOrder(whole, batch_size=2)):
+    for order in (make(windows, batch_size=8), LengthOrder(whole, batch_size=2)):
         with pytest.raises(kinograph.InvalidArgumentError, match="pass what `state_dict` gave"):
             order.load_state_dict(state)
 
@@ -708,7 +761,7 @@ def test_the_epoch_of_whole_episodes_can_be_set(whole):
         ({"frames": 0}, "frames is 0"),
         ({"batch_size": 2, "ranks": 0}, "ranks is 0"),
         ({"batch_size": 2, "spread": 0}, "spread is 0"),
-        ({"batch_size": 2, "tail": "wrap"}, "tail is 'wrap'"),
+        ({"batch_size": 2, "last_batch": "short"}, "last_batch is 'short'; use one of wrap, drop"),
         ({"batch_size": 2, "seed": -1}, "seed is -1"),
     ],
 )
@@ -748,13 +801,13 @@ def test_a_state_of_other_batches_of_episodes_is_refused_unless_forced(whole):
     assert next(order.batches()).tolist() in epochs_of(plain, 1)
 
 
-@pytest.mark.parametrize("tail", ["drop", "pad"])
-def test_tails_of_whole_episodes_end_epochs_with_a_step(whole, tail):
-    order = LengthOrder(whole, batch_size=2, ranks=4, tail=tail)
+@pytest.mark.parametrize("last_batch", ["drop", "repeat"])
+def test_last_batches_of_whole_episodes_end_epochs_with_a_step(whole, last_batch):
+    order = LengthOrder(whole, batch_size=2, ranks=4, last_batch=last_batch)
     # Six batches of two: one whole step, or two of which the second is filled up.
-    steps = {"drop": 1, "pad": 2}[tail]
+    steps = {"drop": 1, "repeat": 2}[last_batch]
     flat = list(itertools.chain(*itertools.islice(order.batches(), 4 * steps)))
     counts = collections.Counter(int(episode) for episode in flat)
     assert order.epoch == 1
-    assert max(counts.values()) == (1 if tail == "drop" else 2)
-    assert len(counts) == (8 if tail == "drop" else 12)
+    assert max(counts.values()) == (1 if last_batch == "drop" else 2)
+    assert len(counts) == (8 if last_batch == "drop" else 12)

@@ -1,6 +1,6 @@
 """The order (spec/order.md): which sample stands at which index.
 
-index -> source (section 9) -> epoch (6) -> lane (7) -> group (8) -> position -> window (5)
+index -> source (section 9) -> epoch (6) -> lane (7) -> group (8) -> position -> sample (5)
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Settings:
     batch: int
     lanes: int
     shuffle: str | dict
-    tail: str
+    last_batch: str
     epoch_size: int | None = None
 
 
@@ -113,11 +113,54 @@ class Source:
     variants: list[tuple[int, str]]
 
 
-def rounded(positions: int, tail: str, batch: int) -> int:
-    """Section 6: the length of an epoch."""
-    if tail == "drop":
-        return positions // batch * batch
-    return -(-positions // batch) * batch if tail == "pad" else positions
+def rounded(positions: int, last_batch: str, batch: int) -> tuple[int, int]:
+    """Section 6: the indices of an epoch, and how many of them have a sample."""
+    down, up = positions // batch * batch, -(-positions // batch) * batch
+    return {
+        "short": (up, positions),
+        "drop": (down, down),
+        "wrap": (positions, positions),
+        "repeat": (up, up),
+    }[last_batch]
+
+
+class Lanes:
+    """Section 7."""
+
+    def __init__(self, settings: Settings, indices: int, samples: int) -> None:
+        self.batch, self.count = settings.batch, settings.lanes
+        self.indices, self.rest = indices, 0
+        if settings.last_batch == "short":
+            self.rest = samples % settings.batch
+        self.full = samples - self.rest
+
+    def has_sample(self, i: int) -> bool:
+        """Whether an index does not lie behind the end of a short batch."""
+        return not self.rest or i % self.indices < self.full + self.rest
+
+    def of(self, i: int) -> int:
+        """Give the lane of an index."""
+        is_last = self.rest and i % self.indices >= self.full
+        length = self.rest if is_last else self.batch
+        return next(
+            lane for lane in range(self.count) if i % self.batch < (lane + 1) * length // self.count
+        )
+
+    def before(self, lane: int, x: int) -> int:
+        """Give H."""
+        width = lane * (self.batch // self.count)
+        if not self.rest:
+            return x // self.batch * width + min(x % self.batch, width)
+        epoch, x = divmod(x, self.indices)
+        short = lane * self.rest // self.count
+        whole = self.full // self.batch * width + short
+        if x >= self.full:
+            return epoch * whole + whole - short + min(x - self.full, short)
+        return epoch * whole + x // self.batch * width + min(x % self.batch, width)
+
+    def held(self, lane: int, x: int) -> int:
+        """Count the samples of a lane before an index."""
+        return self.before(lane + 1, x) - self.before(lane, x)
 
 
 class Single:
@@ -134,30 +177,31 @@ class Single:
             ]
         self.lengths = [count * n for count, n in zip(source.counts, self.lens, strict=True)]
         self.n = sum(self.lengths) // self.unit
-        self.N = rounded(self.n, settings.tail, settings.batch)
+        self.N, samples = rounded(self.n, settings.last_batch, settings.batch)
+        self.lanes = Lanes(settings, self.N, samples)
         self.depth = -(-self.n // sum(length > 0 for length in self.lengths))
-        self.mode, self.pool = self.resolve(slots)
+        self.mode, self.size = self.resolve(slots)
         self.lines: dict[int, list] = {}
         self.groups: dict[tuple[int, int], list] = {}
 
     def sizes(self) -> list[int]:
         """Section 8: the size of each episode."""
-        pool = self.settings.shuffle["groups"]["pool"]
-        given = None if "episodes" in pool else self.source.sizes
+        size = self.settings.shuffle["groups"]["size"]
+        given = None if "episodes" in size else self.source.sizes
         sizes = given or [1] * len(self.lengths)
         return [size if length > 0 else 0 for size, length in zip(sizes, self.lengths, strict=True)]
 
     def resolve(self, slots: int | None) -> tuple[str, int]:
-        """Section 8: the pool, and whether there are groups at all."""
+        """Section 8: the size of groups, and whether there are groups at all."""
         if isinstance(self.settings.shuffle, str):
             return self.settings.shuffle, 0
         total = sum(self.sizes())
-        ((kind, value),) = self.settings.shuffle["groups"]["pool"].items()
+        ((kind, value),) = self.settings.shuffle["groups"]["size"].items()
         if kind == "fraction":
-            pool = total if value >= 1 else math.floor(float(total) * value)
+            size = total if value >= 1 else math.floor(float(total) * value)
         else:
-            pool = value if slots is None else value * slots // BLOCK
-        return ("global", 0) if pool >= total else ("groups", pool)
+            size = value if slots is None else value * slots // BLOCK
+        return ("global", 0) if size >= total else ("groups", size)
 
     def units(self, epoch: int) -> list[list[int]]:
         """Section 5: the episodes on the line, by units."""
@@ -190,16 +234,12 @@ class Single:
         self.lines[epoch] = line
         return line
 
-    def before(self, lane: int, x: int) -> int:
-        """Section 7: H."""
-        width = lane * (self.settings.batch // self.settings.lanes)
-        return x // self.settings.batch * width + min(x % self.settings.batch, width)
-
     def part(self, lane: int, epoch: int) -> range:
         """Section 7: the positions of a lane."""
         start, end = epoch * self.N, (epoch + 1) * self.N
-        first = self.before(lane, end) - self.before(lane, start)
-        return range(first, self.before(lane + 1, end) - self.before(lane + 1, start))
+        before = self.lanes.before
+        first = before(lane, end) - before(lane, start)
+        return range(first, before(lane + 1, end) - before(lane + 1, start))
 
     def groups_of(self, lane: int, epoch: int) -> list[range]:
         """Section 8: the groups of a lane, as positions."""
@@ -224,11 +264,11 @@ class Single:
                 used += size
             return starts
 
-        pool = self.pool // self.settings.lanes
-        starts = fill(pool)
+        limit = self.size // self.settings.lanes
+        starts = fill(limit)
         if starts:
             all_sizes = [size for _, size in pieces]
-            starts = fill(min(pool, sum(all_sizes) // len(starts) + max(all_sizes)))
+            starts = fill(min(limit, sum(all_sizes) // len(starts) + max(all_sizes)))
         ends = [*starts[1:], part.stop]
         groups = [range(start, end) for start, end in zip(starts, ends, strict=True)]
         self.groups[lane, epoch] = groups
@@ -237,13 +277,12 @@ class Single:
     def spot(self, i: int) -> tuple[range, int]:
         """Give the positions of the group of an index (section 10), and its place among them."""
         epoch, place = divmod(i, self.N)
-        seed, batch = self.settings.seed, self.settings.batch
+        seed = self.settings.seed
         if self.mode == "global":
             return range(self.n), permute(self.n, key(seed, GLOBAL, epoch), place % self.n)
-        lane = i % batch // (batch // self.settings.lanes)
-        held = [self.before(lane + 1, x) - self.before(lane, x) for x in (i, epoch * self.N)]
+        lane = self.lanes.of(i)
         part = self.part(lane, epoch)
-        position = part.start + held[0] - held[1]
+        position = part.start + self.lanes.held(lane, i) - self.lanes.held(lane, epoch * self.N)
         if self.mode == "sequential":
             return part, position - part.start
         for number, group in enumerate(self.groups_of(lane, epoch)):
@@ -300,16 +339,19 @@ class Order:
         if len(sources) == 1:
             self.slots = [0]
             self.tracks = [Single(sources[0], settings)]
+            self.lanes = self.tracks[0].lanes
             return
         self.slots = share_out(weights)
         self.tracks = []
         for s, source in enumerate(sources):
             seed = key(settings.seed, SOURCE, s)
-            own = replace(settings, seed=seed, batch=settings.lanes, tail="carry")
+            own = replace(settings, seed=seed, batch=settings.lanes, last_batch="wrap")
             self.tracks.append(Single(source, own, self.slots[s]))
+        size = settings.epoch_size or sum(track.n for track in self.tracks)
+        self.lanes = Lanes(settings, *rounded(size, settings.last_batch, settings.batch))
         if isinstance(settings.shuffle, dict):
-            ((kind, pool),) = settings.shuffle["groups"]["pool"].items()
-            if kind != "fraction" and sum(sum(track.sizes()) for track in self.tracks) <= pool:
+            ((kind, size),) = settings.shuffle["groups"]["size"].items()
+            if kind != "fraction" and sum(sum(track.sizes()) for track in self.tracks) <= size:
                 for track in self.tracks:
                     track.mode = "global"
 
@@ -317,16 +359,15 @@ class Order:
         """Section 9: the source of an index, and the index in the source's own order."""
         if len(self.tracks) == 1:
             return 0, i
-        batch, lanes = self.settings.batch, self.settings.lanes
-        run = batch // lanes
-        lane, place = i % batch // run, i // batch * run + i % batch % run
+        lane = self.lanes.of(i)
+        place = self.lanes.held(lane, i)
         block = place // BLOCK
         slot = permute(BLOCK, key(self.settings.seed, SLOTS, lane, block), place % BLOCK)
         s = 0
         while slot >= self.slots[s]:
             slot -= self.slots[s]
             s += 1
-        return s, (block * self.slots[s] + slot) * lanes + lane
+        return s, (block * self.slots[s] + slot) * self.settings.lanes + lane
 
     def at(self, i: int) -> tuple[int, int, int, int, int]:
         """Give (source, variant, epoch, episode, window) of an index."""
@@ -346,7 +387,7 @@ class Lengths:
         self.lengths, self.seed, self.size = lengths, settings["seed"], settings["step"]
         ((self.kind, limit),) = settings["batching"].items()
         (self.limit,) = limit.values()
-        self.tail, self.spread = settings["tail"], settings["spread"]
+        self.last_batch, self.spread = settings["last_batch"], settings["spread"]
         if self.spread is None:
             frames = sum(max(length, 1) for length in lengths)
             budget = max(1, self.limit * len(lengths) // frames)
@@ -388,7 +429,7 @@ class Lengths:
     def end(self, epoch: int) -> int:
         """How many batches of an epoch come."""
         count = len(self.batches(epoch))
-        return count - count % self.size if self.tail == "drop" else count
+        return count - count % self.size if self.last_batch == "drop" else count
 
     def step(self, epoch: int, done: int) -> tuple[list[list[int]], tuple[int, int]]:
         """Give the step at a cursor, and the next cursor."""
@@ -403,7 +444,7 @@ class Lengths:
             done += len(taken)
             if done < self.end(epoch):
                 continue
-            while self.tail == "pad" and len(step) < self.size:
+            while self.last_batch == "repeat" and len(step) < self.size:
                 step += sequence[: self.size - len(step)]
             epoch, done = epoch + 1, 0
         return step, (epoch, done)
@@ -436,19 +477,19 @@ def order_text(settings: Settings, data: str) -> str:
     """Section 12: what `order` is the hash of."""
     shuffle = settings.shuffle
     if isinstance(shuffle, dict):
-        ((kind, value),) = shuffle["groups"]["pool"].items()
+        ((kind, value),) = shuffle["groups"]["size"].items()
         if kind == "fraction":
             value = struct.pack(">d", value).hex()
         shuffle = f"groups {kind} {value} {shuffle['groups']['unit']}"
     return (
-        f"kino-order-1\ndata {data}\nseed {settings.seed}\nbatch {settings.batch}\nlanes {settings.lanes}\n"
-        f"shuffle {shuffle}\ntail {settings.tail}\nepoch_size {settings.epoch_size or 0}\n"
+        f"kino-order-2\ndata {data}\nseed {settings.seed}\nbatch {settings.batch}\nlanes {settings.lanes}\n"
+        f"shuffle {shuffle}\nlast_batch {settings.last_batch}\nepoch_size {settings.epoch_size or 0}\n"
     )
 
 
-def receipt_bytes(samples: list[tuple[int, int, int, int, int]], first: int) -> bytes:
+def receipt_bytes(indices: list[int], samples: list[tuple[int, int, int, int, int]]) -> bytes:
     """Section 12: what `receipt` is the hash of."""
     parts = []
-    for i, (source, variant, epoch, episode, window) in enumerate(samples, first):
-        parts.append(struct.pack("<QIIQII", i, source, variant, epoch, episode, window))
+    for i, (source, variant, epoch, episode, sample) in zip(indices, samples, strict=True):
+        parts.append(struct.pack("<QIIQII", i, source, variant, epoch, episode, sample))
     return b"".join(parts)

@@ -67,7 +67,7 @@ class Made(System):
         self._loader = kinograph.torch.Loader(
             samples,
             batch_size=workload.batch,
-            pool=self._pool if self._pool < 1 else None,
+            shuffle=kinograph.Shuffle(fraction=self._pool),
             memory=self._memory(recording),
             threads=workers,
             image_layout="chw" if workload.output == "f32" else "hwc",

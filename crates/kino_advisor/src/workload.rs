@@ -13,6 +13,7 @@ use kino_dataset::{
     Window,
 };
 use kino_loader::{LoaderOptions, Order, Settings, Source};
+use serde_json::{Value, json};
 
 use crate::doctor::Subject;
 use crate::error::{Result, invalid};
@@ -25,8 +26,8 @@ const ACTIONS: [&str; 2] = ["actions", "action"];
 pub struct Workload {
     /// Streams with steps around the anchor; every stream at the anchor if empty.
     pub windows: Vec<(String, Range<i32>)>,
-    /// Which sample comes when.
-    pub settings: Settings,
+    /// Which sample comes when, as [`Settings::choose`] reads it; all defaults if null.
+    pub order: Value,
     /// How the loader works.
     pub options: LoaderOptions,
 }
@@ -36,8 +37,15 @@ impl Workload {
     pub fn subject(&self, dataset: &Dataset) -> Result<Subject> {
         let request = self.request(dataset)?;
         let samples = Samples::bind(dataset, request, &Selection::default())?;
+        let source = Source::of(&samples)?;
+        let written = match &self.order {
+            Value::Null => &json!({}),
+            written => written,
+        };
+        let parts = [(source.clone(), 1.0)];
+        let settings = Settings::choose(written, &parts, std::slice::from_ref(&samples))?;
         Ok(Subject {
-            order: Order::new(Source::of(&samples)?, self.settings)?,
+            order: Order::new(source, settings)?,
             windows: vec![vec![samples]],
             options: self.options.clone(),
         })

@@ -11,7 +11,7 @@ mod recording;
 use kino_advisor::{
     AuOptions, BenchResult, Host, Result, Workload, bench_au, bench_loader, bench_storage, compare,
 };
-use kino_loader::{Batch, ImageDtype, ImageOptions, LoaderOptions, PerKey, Settings, Size};
+use kino_loader::{Batch, ImageDtype, ImageOptions, LoaderOptions, PerKey, Size};
 
 struct Quiet;
 
@@ -24,10 +24,7 @@ impl Host for Quiet {
 
 fn workload() -> Workload {
     Workload {
-        settings: Settings {
-            batch: 8,
-            ..Settings::default()
-        },
+        order: serde_json::json!({"batch_size": 8}),
         ..Workload::default()
     }
 }

@@ -18,8 +18,8 @@ use kino_advisor::{
 };
 use kino_dataset::{ByteSize, Request, Samples, Selection, SlowStorage, Stall, Storage};
 use kino_loader::{
-    Batch, CpuShare, Loader, LoaderOptions, Order, PoolSize, Run, Settings, Shuffle, Source, Stage,
-    Trial, Unit,
+    Batch, CpuShare, GroupSize, Loader, LoaderOptions, Order, Run, Settings, Shuffle, Source,
+    Stage, Trial, Unit,
 };
 use tempfile::TempDir;
 
@@ -57,7 +57,7 @@ fn healthy(steps: &str) -> Planted {
     let request = Request::from_json(&request).unwrap();
     let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
     let settings = Settings {
-        batch: BATCH,
+        batch_size: BATCH,
         ..Settings::default()
     };
     let order = Order::new(Source::of(&windows).unwrap(), settings).unwrap();
@@ -134,7 +134,7 @@ impl Planted {
             Remedy::Staging => self.options.storage = Storage::default(),
             Remedy::Pool(bytes) => {
                 let shuffle = Shuffle::Groups {
-                    pool: PoolSize::Bytes(bytes),
+                    size: GroupSize::Bytes(bytes),
                     unit: Unit::Episodes,
                 };
                 let settings = Settings {

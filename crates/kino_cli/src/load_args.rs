@@ -32,8 +32,7 @@ impl LoadArgs {
         let dataset = Dataset::open(&self.dataset)?;
         let workload = Workload {
             windows: self.window.clone(),
-            settings: serde_json::from_value(self.options.order.clone())
-                .context("the options of the order")?,
+            order: self.options.order.clone(),
             options: serde_json::from_value(self.options.loader.clone())
                 .context("the options of the loader")?,
         };

@@ -203,7 +203,7 @@ fn resize(windows: &Samples, side: usize) -> f64 {
 
 fn start(windows: &Samples, options: LoaderOptions) -> Loader {
     let settings = Settings {
-        batch: BATCH,
+        batch_size: BATCH,
         ..Settings::default()
     };
     let order = Order::new(Source::of(windows).unwrap(), settings).unwrap();

@@ -23,7 +23,9 @@ use std::time::{Duration, Instant};
 
 use kino_codec::Scratch;
 use kino_dataset::{Array, ByteSize, Dataset, Request, Samples, Selection};
-use kino_loader::{Loader, LoaderOptions, Order, PoolSize, Settings, Shuffle, Source, Stage, Unit};
+use kino_loader::{
+    GroupSize, Loader, LoaderOptions, Order, Settings, Shuffle, Source, Stage, Unit,
+};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,12 +46,12 @@ fn main() {
     let fraction: f64 = pool;
     let settings = Settings {
         seed: 1,
-        batch,
+        batch_size: batch,
         shuffle: if fraction >= 1.0 {
             Shuffle::Global
         } else {
             Shuffle::Groups {
-                pool: PoolSize::Fraction(fraction),
+                size: GroupSize::Fraction(fraction),
                 unit: Unit::Episodes,
             }
         },

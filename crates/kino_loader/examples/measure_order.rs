@@ -15,7 +15,7 @@ use std::error::Error;
 use std::time::Instant;
 
 use kino_loader::{
-    Mismatch, Operation, Order, PoolSize, SampleRef, Settings, Shuffle, Source, State, Unit,
+    GroupSize, Mismatch, Operation, Order, SampleRef, Settings, Shuffle, Source, State, Unit,
 };
 
 const SAMPLES: u64 = 2_000_000;
@@ -35,7 +35,7 @@ fn main() -> Done<()> {
         "order", "build ms", "epoch ms", "held MB", "in turn", "random ns", "restore"
     );
     let groups = |unit, fraction| Shuffle::Groups {
-        pool: PoolSize::Fraction(fraction),
+        size: GroupSize::Fraction(fraction),
         unit,
     };
     for (name, lanes, shuffle) in [
@@ -51,7 +51,7 @@ fn main() -> Done<()> {
     ] {
         let settings = Settings {
             seed: 7,
-            batch: 4096,
+            batch_size: 4096,
             lanes,
             shuffle,
             ..Settings::default()
@@ -65,7 +65,7 @@ fn main() -> Done<()> {
     }
     let settings = Settings {
         seed: 7,
-        batch: 4096,
+        batch_size: 4096,
         shuffle: Shuffle::Global,
         ..Settings::default()
     };

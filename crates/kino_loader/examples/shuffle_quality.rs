@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::hash::Hash;
 
-use kino_loader::{Order, PoolSize, Settings, Shuffle, Source, Unit};
+use kino_loader::{GroupSize, Order, Settings, Shuffle, Source, Unit};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -140,12 +140,12 @@ impl Dataset {
         let mut source = Source::new("robots", &self.counts[..]);
         source.shards = Some(self.shards[..].into());
         let shuffle = Shuffle::Groups {
-            pool: PoolSize::Fraction(fraction),
+            size: GroupSize::Fraction(fraction),
             unit,
         };
         let settings = Settings {
             seed: 7,
-            batch: u32::try_from(BATCH)?,
+            batch_size: u32::try_from(BATCH)?,
             shuffle,
             ..Settings::default()
         };

@@ -6,7 +6,8 @@
 //!          stop here, go on there                       State, Order::restore
 //!          whole episodes, by length                    LengthOrder
 //! samples.rs   samples of a dataset → what is ordered   Source::of, LengthOrder::of
-//! engine/  order, samples → batches, in order           Loader, LoaderOptions, Batch, Report
+//! decodes.rs   how often a frame would be decoded       decodes_per_frame, AutoShuffle
+//! engine/  order, samples → batches, in order           Loader, LoaderOptions, Batch, Report, ShuffleQuality
 //! ```
 //!
 //! `spec/order.md` says what is computed, to the bit; `docs/guide/order.md` is for those who train. Nothing in
@@ -32,21 +33,25 @@
 //! # }
 //! ```
 
+mod decodes;
 mod engine;
 mod error;
 mod option_table;
 mod order;
 mod samples;
 
+pub use decodes::decodes_per_frame;
 pub use engine::{
     ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Loader, LoaderOptions,
-    Metering, Moment, Next, Normal, OnError, PerKey, Report, Run, Size, Stage, StageReport,
-    TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, decoded_bytes, default_threads,
+    Metering, Moment, Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage,
+    StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, available_memory,
+    decoded_bytes, default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};
 pub use order::{
-    ALGORITHM, Batching, Cursor, Draw, EpisodeBatch, LengthOrder, LengthReader, LengthRestored,
-    LengthSettings, LengthState, MAX_INDEX, Mismatch, Operation, Order, OrderReader, Oversize,
-    PoolSize, Restored, SampleRef, Settings, Shuffle, Source, State, Step, Tail, Uneven, Unit,
+    ALGORITHM, AutoShuffle, Batching, Cursor, Draw, EpisodeBatch, GroupSize, LastBatch,
+    LengthOrder, LengthReader, LengthRestored, LengthSettings, LengthState, MAX_INDEX, Mismatch,
+    Mixing, Operation, Order, OrderReader, Oversize, Restored, SampleRef, Settings, Shuffle,
+    Source, State, Step, Uneven, Unit,
 };

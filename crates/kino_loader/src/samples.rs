@@ -7,7 +7,11 @@
 
 use kino_dataset::{CountSource, DatasetError, Result, Samples};
 
-use crate::order::{LengthOrder, LengthSettings, Source};
+use serde_json::{Value, json};
+
+use crate::decodes::decodes_per_frame;
+use crate::error::LoaderError;
+use crate::order::{AutoShuffle, LengthOrder, LengthSettings, Settings, Shuffle, Source};
 
 impl Source {
     /// The windows of a dataset, with all that any order may ask for.
@@ -33,6 +37,43 @@ impl Source {
         }
         self.variants.push((epoch, other.id()?));
         Ok(())
+    }
+}
+
+impl Settings {
+    /// Reads settings as a user writes them, in JSON: what is missing has its default, and a `shuffle` that is missing or
+    /// `{"auto": {"unit": …}}` is chosen from the samples and the batch, never from the machine.
+    pub fn choose(
+        written: &Value,
+        parts: &[(Source, f64)],
+        samples: &[Samples],
+    ) -> crate::Result<Self> {
+        let mut written = written.clone();
+        let auto = match written.get("shuffle") {
+            None => Some(Value::Null),
+            Some(shuffle) => shuffle.get("auto").cloned(),
+        };
+        if auto.is_some() {
+            written["shuffle"] = json!(Shuffle::Global);
+        }
+        let wrong = |error| crate::error::invalid(format!("the options of the order: {error}"));
+        let settings: Self = serde_json::from_value(written).map_err(wrong)?;
+        let Some(auto) = auto else {
+            return Ok(settings);
+        };
+        let unit = auto.get("unit").cloned().map(serde_json::from_value);
+        let mut decodes = samples.iter().map(decodes_per_frame);
+        let decodes = decodes.try_fold(1.0, |most: f64, one| Ok::<_, LoaderError>(most.max(one?)));
+        let auto = AutoShuffle {
+            batch_size: settings.batch_size,
+            lanes: settings.lanes,
+            decodes_per_frame: decodes?,
+            unit: unit.transpose().map_err(wrong)?.unwrap_or_default(),
+        };
+        Ok(Self {
+            shuffle: auto.choose(parts)?,
+            ..settings
+        })
     }
 }
 

@@ -10,7 +10,9 @@ mod twin;
 
 use std::collections::HashMap;
 
-use kino_loader::{Order, PoolSize, SampleRef, Settings, Shuffle, Source, Tail, Unit};
+use kino_loader::{
+    GroupSize, LastBatch, Order, SampleRef, Settings, Shuffle, Source, Uneven, Unit,
+};
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,
 };
@@ -18,16 +20,16 @@ use proptest::prelude::{
 use twin::{MixtureTwin, Twin};
 
 fn shuffles() -> impl Strategy<Value = Shuffle> {
-    let pool = prop_oneof![
-        (1_u64..400).prop_map(PoolSize::Bytes),
-        (1_u32..12).prop_map(PoolSize::Episodes),
-        (0.01_f64..1.0).prop_map(PoolSize::Fraction),
+    let size = prop_oneof![
+        (1_u64..400).prop_map(GroupSize::Bytes),
+        (1_u32..12).prop_map(GroupSize::Episodes),
+        (0.01_f64..1.0).prop_map(GroupSize::Fraction),
     ];
     let unit = prop_oneof![Just(Unit::Episodes), Just(Unit::Shards)];
     prop_oneof![
         1 => Just(Shuffle::Sequential),
         1 => Just(Shuffle::Global),
-        4 => (pool, unit).prop_map(|(pool, unit)| Shuffle::Groups { pool, unit }),
+        4 => (size, unit).prop_map(|(size, unit)| Shuffle::Groups { size, unit }),
     ]
 }
 
@@ -51,14 +53,19 @@ fn sources() -> impl Strategy<Value = Source> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let tail = prop_oneof![Just(Tail::Carry), Just(Tail::Drop), Just(Tail::Pad)];
-    (any::<u64>(), 1_u32..5, 1_u32..5, shuffles(), tail).prop_map(
-        |(seed, lanes, run, shuffle, tail)| Settings {
+    let last_batch = prop_oneof![
+        Just(LastBatch::Wrap),
+        Just(LastBatch::Drop),
+        Just(LastBatch::Repeat),
+        Just(LastBatch::Short)
+    ];
+    (any::<u64>(), 1_u32..5, 1_u32..5, shuffles(), last_batch).prop_map(
+        |(seed, lanes, run, shuffle, last_batch)| Settings {
             seed,
-            batch: lanes * run,
+            batch_size: lanes * run,
             lanes,
             shuffle,
-            tail,
+            last_batch,
             epoch_size: None,
         },
     )
@@ -70,10 +77,10 @@ proptest! {
     fn one_source_agrees_with_the_naive_twin(source in sources(), settings in settings()) {
         let Ok(order) = Order::new(source.clone(), settings) else { return Ok(()); };
         let mut twin = Twin::new(&source, &settings);
-        prop_assert_eq!(order.epoch_len(), twin.epoch_len);
+        prop_assert_eq!((order.epoch_len(), order.epoch_samples()), (twin.epoch_len, twin.epoch_samples));
         let mut reader = order.reader();
         for i in 0..4 * twin.epoch_len {
-            prop_assert_eq!(reader.at(i).unwrap(), twin.at(i), "index {}", i);
+            prop_assert_eq!(reader.at(i).ok(), twin.at(i), "index {}", i);
         }
     }
 
@@ -88,7 +95,7 @@ proptest! {
         prop_assert_eq!(order.epoch_len(), twin.epoch_len);
         let mut reader = order.reader();
         for i in (0..100).chain(far..far + 50) {
-            prop_assert_eq!(reader.at(i).unwrap(), twin.at(i), "index {}", i);
+            prop_assert_eq!(reader.at(i).ok(), twin.at(i), "index {}", i);
         }
     }
 }
@@ -108,23 +115,24 @@ fn count(samples: impl IntoIterator<Item = SampleRef>) -> HashMap<(u32, u32, u32
     counts
 }
 
-fn groups(pool: PoolSize) -> Shuffle {
+fn groups(size: GroupSize) -> Shuffle {
     Shuffle::Groups {
-        pool,
+        size,
         unit: Unit::Episodes,
     }
 }
 
 #[test]
-fn a_pool_that_holds_everything_is_an_exact_global_shuffle() {
+fn a_group_that_holds_everything_is_an_exact_global_shuffle() {
     let mut source = source(50);
     source.sizes = Some(vec![10; 50].into());
     let order = |shuffle, lanes| {
         let settings = Settings {
             seed: 3,
-            batch: 8,
+            batch_size: 8,
             lanes,
             shuffle,
+            last_batch: LastBatch::Wrap,
             ..Settings::default()
         };
         let mut samples = Vec::new();
@@ -137,11 +145,11 @@ fn a_pool_that_holds_everything_is_an_exact_global_shuffle() {
     };
     let global = order(Shuffle::Global, 1);
     for lanes in [1, 4] {
-        assert_eq!(order(groups(PoolSize::Bytes(500)), lanes), global);
-        assert_eq!(order(groups(PoolSize::Episodes(50)), lanes), global);
-        assert_eq!(order(groups(PoolSize::Fraction(1.0)), lanes), global);
+        assert_eq!(order(groups(GroupSize::Bytes(500)), lanes), global);
+        assert_eq!(order(groups(GroupSize::Episodes(50)), lanes), global);
+        assert_eq!(order(groups(GroupSize::Fraction(1.0)), lanes), global);
     }
-    assert_ne!(order(groups(PoolSize::Bytes(300)), 1), global);
+    assert_ne!(order(groups(GroupSize::Bytes(300)), 1), global);
 }
 
 #[test]
@@ -152,11 +160,11 @@ fn weights_say_how_often_a_window_comes() {
     for shuffle in [
         Shuffle::Sequential,
         Shuffle::Global,
-        groups(PoolSize::Episodes(2)),
+        groups(GroupSize::Episodes(2)),
     ] {
         let settings = Settings {
             seed: 9,
-            batch: 4,
+            batch_size: 4,
             shuffle,
             ..Settings::default()
         };
@@ -192,9 +200,10 @@ fn a_mixture_keeps_its_shares_and_each_source_its_epochs() {
         .collect();
     let settings = Settings {
         seed: 1,
-        batch: 32,
+        batch_size: 32,
         lanes: 4,
-        shuffle: groups(PoolSize::Episodes(8)),
+        shuffle: groups(GroupSize::Episodes(8)),
+        last_batch: LastBatch::Wrap,
         ..Settings::default()
     };
     let mut samples = Vec::new();
@@ -237,9 +246,9 @@ fn whole_lanes_read_episodes_of_their_own() {
     let source = Source::new("a", vec![50; 64]);
     let settings = Settings {
         seed: 2,
-        batch: 32,
+        batch_size: 32,
         lanes: 8,
-        shuffle: groups(PoolSize::Episodes(16)),
+        shuffle: groups(GroupSize::Episodes(16)),
         ..Settings::default()
     };
     let mut reader = Order::new(source, settings).unwrap().reader();
@@ -263,17 +272,17 @@ fn a_substitute_is_another_window_of_the_group_and_every_attempt_another() {
     for shuffle in [
         Shuffle::Global,
         Shuffle::Sequential,
-        groups(PoolSize::Episodes(3)),
+        groups(GroupSize::Episodes(3)),
     ] {
         let settings = Settings {
             seed: 2,
-            batch: 6,
+            batch_size: 6,
             shuffle,
             ..Settings::default()
         };
         let order = Order::new(source.clone(), settings).unwrap();
         let mut reader = order.reader();
-        let size = if shuffle == groups(PoolSize::Episodes(3)) {
+        let size = if shuffle == groups(GroupSize::Episodes(3)) {
             15
         } else {
             60
@@ -300,28 +309,42 @@ fn a_substitute_is_another_window_of_the_group_and_every_attempt_another() {
 #[test]
 fn what_cannot_be_ordered_is_refused_with_what_can() {
     let settings = Settings {
-        batch: 8,
-        tail: Tail::Drop,
+        batch_size: 8,
+        last_batch: LastBatch::Drop,
         ..Settings::default()
     };
     let text = |result: kino_loader::Result<Order>| result.unwrap_err().to_string();
     assert!(text(Order::new(Source::new("a", vec![7]), settings)).contains("batch of at most 7"));
+    for last_batch in [LastBatch::Wrap, LastBatch::Repeat] {
+        let large = Settings {
+            batch_size: 1000,
+            last_batch,
+            ..Settings::default()
+        };
+        let error = text(Order::new(Source::new("a", vec![71]), large));
+        assert!(
+            error.contains("would repeat each about 14 times"),
+            "{error}"
+        );
+        let two = vec![(source(3), 1.0), (source(4), 1.0)];
+        assert!(text(Order::mixture(two, large)).contains("would repeat each about"));
+    }
     assert!(
         text(Order::new(
             Source::new("a", vec![0, 0]),
             Settings::default()
         ))
-        .contains("no windows")
+        .contains("no samples")
     );
     assert!(text(Order::new(Source::new("a", vec![]), Settings::default())).contains("0 episodes"));
-    assert!(text(Order::mixture(vec![], Settings::default())).contains("no sources"));
+    assert!(text(Order::mixture(vec![], Settings::default())).contains("at least one source"));
     let bytes = Settings {
-        shuffle: groups(PoolSize::Bytes(9)),
+        shuffle: groups(GroupSize::Bytes(9)),
         ..Settings::default()
     };
-    assert!(text(Order::new(source(3), bytes)).contains("needs the sizes"));
+    assert!(text(Order::new(source(3), bytes)).contains("need the sizes"));
     let shuffle = Shuffle::Groups {
-        pool: PoolSize::Episodes(1),
+        size: GroupSize::Episodes(1),
         unit: Unit::Shards,
     };
     assert!(
@@ -338,7 +361,79 @@ fn what_cannot_be_ordered_is_refused_with_what_can() {
         epoch_size: Some(4),
         ..Settings::default()
     };
-    assert!(text(Order::new(source(3), sized)).contains("belongs to a mixture"));
+    assert!(text(Order::new(source(3), sized)).contains("is for mixtures"));
+}
+
+#[test]
+fn a_short_batch_is_split_among_the_ranks_and_refused_where_one_would_get_nothing() {
+    let settings = Settings {
+        batch_size: 16,
+        ..Settings::default()
+    };
+    let order = Order::new(Source::new("a", vec![10, 9]), settings).unwrap();
+    assert_eq!((order.epoch_len(), order.epoch_samples()), (32, 19));
+    assert_eq!(order.batches_of(1).unwrap(), 2..4);
+    let slice = |rank, world| order.rank_range(3, rank, world, Uneven::Refuse);
+    assert_eq!(slice(0, 1).unwrap(), 48..51);
+    assert_eq!(
+        (slice(0, 2).unwrap(), slice(1, 2).unwrap()),
+        (48..49, 49..51)
+    );
+    let error = slice(0, 4).unwrap_err().to_string();
+    assert!(
+        error.contains("has 3 of 16 samples, too few for 4 ranks"),
+        "{error}"
+    );
+    let error = order.rank_range(0, 0, 3, Uneven::Refuse).unwrap_err();
+    assert!(
+        error.to_string().contains("15 or 18, or `uneven=True`"),
+        "{error}"
+    );
+    // A batch larger than the dataset is one short batch.
+    let large = Order::new(Source::new("a", vec![7]), settings).unwrap();
+    assert_eq!(large.rank_range(2, 0, 1, Uneven::Refuse).unwrap(), 32..39);
+    let mut samples = Vec::new();
+    large.reader().fill(32..48, &mut samples).unwrap();
+    assert_eq!(samples.len(), 7);
+    assert!(
+        large
+            .reader()
+            .at(39)
+            .unwrap_err()
+            .to_string()
+            .contains("starts at index 48")
+    );
+}
+
+#[test]
+fn the_sources_of_a_mixture_pass_through_their_epochs_also_where_batches_are_short() {
+    let parts = vec![
+        (Source::new("a", vec![5; 30]), 0.5),
+        (Source::new("b", vec![7; 9]), 0.5),
+    ];
+    let settings = Settings {
+        seed: 1,
+        batch_size: 32,
+        lanes: 4,
+        ..Settings::default()
+    };
+    let order = Order::mixture(parts, settings).unwrap();
+    assert_eq!(order.epoch_samples(), 213);
+    let mut samples = Vec::new();
+    order
+        .reader()
+        .fill(0..order.epoch_len() * 200, &mut samples)
+        .unwrap();
+    assert_eq!(samples.len(), 200 * 213);
+    for (source, total) in [(0, 150), (1, 63)] {
+        // Two blocks of the mixture are complete in every lane.
+        for epoch in 0..100 {
+            let own = samples.iter().copied();
+            let own = own.filter(|sample| sample.source == source && sample.epoch == epoch);
+            let counts = count(own);
+            assert!(counts.len() == total && counts.values().all(|&times| times == 1));
+        }
+    }
 }
 
 #[test]
@@ -349,14 +444,19 @@ fn indices_end_without_a_panic() {
         for shuffle in [
             Shuffle::Sequential,
             Shuffle::Global,
-            groups(PoolSize::Fraction(0.5)),
+            groups(GroupSize::Fraction(0.5)),
         ] {
-            for tail in [Tail::Carry, Tail::Drop, Tail::Pad] {
+            for last_batch in [
+                LastBatch::Short,
+                LastBatch::Drop,
+                LastBatch::Wrap,
+                LastBatch::Repeat,
+            ] {
                 let settings = Settings {
-                    batch: 12,
+                    batch_size: 12,
                     lanes: 4,
                     shuffle,
-                    tail,
+                    last_batch,
                     ..Settings::default()
                 };
                 let Ok(order) = Order::new(source.clone(), settings) else {
@@ -364,6 +464,10 @@ fn indices_end_without_a_panic() {
                 };
                 let mut reader = order.reader();
                 for i in [0, kino_loader::MAX_INDEX - 1] {
+                    if !order.has_sample(i) {
+                        assert!(reader.at(i).is_err() && reader.substitute(i, 0).is_err());
+                        continue;
+                    }
                     let sample = reader.at(i).unwrap();
                     assert!(sample.sample < source.counts[sample.episode as usize]);
                     reader.substitute(i, u64::MAX).unwrap();
@@ -415,12 +519,12 @@ fn a_quarter_of_the_shards_mixes_almost_as_well_as_all() {
     let place = twin::permutation(4000, 12_345);
     source.shards = Some(place.iter().map(|&place| (place / 16) as u32).collect());
     let shuffle = Shuffle::Groups {
-        pool: PoolSize::Fraction(0.25),
+        size: GroupSize::Fraction(0.25),
         unit: Unit::Shards,
     };
     let settings = Settings {
         seed: 7,
-        batch: 256,
+        batch_size: 256,
         shuffle,
         ..Settings::default()
     };
@@ -446,7 +550,7 @@ fn a_quarter_of_the_shards_mixes_almost_as_well_as_all() {
 fn a_mixture_of_one_source_is_the_order_of_the_source() {
     let settings = Settings {
         seed: 4,
-        batch: 8,
+        batch_size: 8,
         ..Settings::default()
     };
     let alone = Order::new(source(9), settings).unwrap();

@@ -1,7 +1,7 @@
 //! Any number of ranks, any stop, any restart: the sequence is the same.
 //!
 //! ```text
-//! setting   windows × batch × lanes × shuffle × tail × kind of source      oracle: one list, from the slow twin
+//! setting   samples × batch × lanes × shuffle × last batch × kind of source      oracle: one list, from the slow twin
 //! case      a world size from the start, or a chain of stops and world sizes
 //! ```
 //!
@@ -18,7 +18,8 @@ mod twin;
 use std::collections::HashMap;
 
 use kino_loader::{
-    Mismatch, Order, PoolSize, SampleRef, Settings, Shuffle, Source, State, Tail, Uneven, Unit,
+    GroupSize, LastBatch, Mismatch, Order, SampleRef, Settings, Shuffle, Source, State, Uneven,
+    Unit,
 };
 
 use twin::{MixtureTwin, Twin};
@@ -26,7 +27,12 @@ use twin::{MixtureTwin, Twin};
 const WINDOWS: [u32; 5] = [1, 63, 64, 65, 10_007];
 const BATCHES: [u32; 2] = [64, 192];
 const WORLDS: [u32; 9] = [1, 2, 3, 4, 6, 8, 16, 32, 64];
-const TAILS: [Tail; 3] = [Tail::Carry, Tail::Drop, Tail::Pad];
+const LAST_BATCHES: [LastBatch; 4] = [
+    LastBatch::Short,
+    LastBatch::Drop,
+    LastBatch::Wrap,
+    LastBatch::Repeat,
+];
 /// Slots of a mixture of three sources under weights 2 : 1 : 1.
 const SLOTS: [u64; 3] = [2048, 1024, 1024];
 
@@ -102,12 +108,14 @@ enum Oracle {
 }
 
 impl Oracle {
-    fn list(&mut self, len: u64) -> Vec<SampleRef> {
-        (0..len)
-            .map(|i| match self {
-                Self::One(twin) => twin.at(i),
-                Self::Mixed(twin) => twin.at(i),
-            })
+    /// The samples of so many batches, batch by batch.
+    fn list(&mut self, batches: u64, batch: u64) -> Vec<Vec<SampleRef>> {
+        let mut at = |i| match self {
+            Self::One(twin) => twin.at(i),
+            Self::Mixed(twin) => twin.at(i),
+        };
+        (0..batches)
+            .map(|k| (k * batch..(k + 1) * batch).filter_map(&mut at).collect())
             .collect()
     }
 }
@@ -115,11 +123,11 @@ impl Oracle {
 struct Setting {
     sources: Vec<Source>,
     settings: Settings,
-    reference: Vec<SampleRef>,
+    reference: Vec<Vec<SampleRef>>,
 }
 
 impl Setting {
-    /// `None` if the setting is refused: `drop` with less than a batch.
+    /// `None` if the setting is refused: a batch larger than the epoch, unless it may be short.
     fn new(sources: Vec<Source>, settings: Settings) -> Option<Self> {
         let setting = Self {
             sources,
@@ -131,10 +139,10 @@ impl Setting {
             1 => Oracle::One(Box::new(Twin::new(&setting.sources[0], &settings))),
             _ => Oracle::Mixed(MixtureTwin::new(&setting.sources, &SLOTS, &settings)),
         };
-        let batch = u64::from(settings.batch);
-        let len = (order.epoch_len().min(11_000) / batch + 10) * batch;
+        let batch = u64::from(settings.batch_size);
+        let batches = order.epoch_len().min(11_000) / batch + 10;
         Some(Self {
-            reference: oracle.list(len),
+            reference: oracle.list(batches, batch),
             ..setting
         })
     }
@@ -155,42 +163,53 @@ impl Setting {
     }
 
     fn batches(&self) -> u64 {
-        self.reference.len() as u64 / u64::from(self.settings.batch)
+        self.reference.len() as u64
     }
 
     fn worlds(&self) -> impl Iterator<Item = u32> {
-        let batch = self.settings.batch;
+        let batch = self.settings.batch_size;
+        let fewest = self.fewest();
         WORLDS
             .into_iter()
-            .filter(move |world| batch.is_multiple_of(*world))
+            .filter(move |world| batch.is_multiple_of(*world) && *world <= fewest)
+    }
+
+    /// The fewest samples of a batch: more ranks than that are refused.
+    fn fewest(&self) -> u32 {
+        let lens = self.reference.iter().map(|batch| batch.len() as u32);
+        lens.min().unwrap()
     }
 
     /// Trains on `world` ranks from a batch on; every rank has a reader of its own.
     fn train(&self, order: &Order, world: u32, batches: std::ops::Range<u64>) {
+        let world = world.min(self.fewest());
         let mut readers: Vec<_> = (0..world).map(|_| order.reader()).collect();
-        let uneven = if self.settings.batch.is_multiple_of(world) {
+        let uneven = if self.settings.batch_size.is_multiple_of(world) {
             Uneven::Refuse
         } else {
             Uneven::Allow
         };
-        let mut samples = Vec::new();
-        for batch in batches.clone() {
+        for batch in batches {
+            let mut samples = Vec::new();
+            let mut lens = Vec::new();
             for (rank, reader) in (0..).zip(&mut readers) {
                 let range = order.rank_range(batch, rank, world, uneven).unwrap();
+                lens.push(range.end - range.start);
                 reader.fill(range, &mut samples).unwrap();
             }
+            let (least, most) = (lens.iter().min().unwrap(), lens.iter().max().unwrap());
+            assert!(*least > 0 && most - least <= 1, "{lens:?}");
+            assert!(
+                samples == self.reference[batch as usize],
+                "{:?}, {world} ranks, batch {batch}",
+                self.settings
+            );
         }
-        let first = (batches.start * u64::from(self.settings.batch)) as usize;
-        assert!(
-            samples[..] == self.reference[first..first + samples.len()],
-            "{:?}, {world} ranks, batches {batches:?}",
-            self.settings
-        );
     }
 
     /// Stops before `batch`; a fresh process goes on.
     fn stop_and_restart(&self, order: &Order, batch: u64) -> Order {
-        let next = batch * u64::from(self.settings.batch);
+        let next = batch * u64::from(self.settings.batch_size);
         let text = order.reader().state(next).unwrap().to_json();
         assert!(text.len() < 1024, "{text}");
         let state = State::from_json(&text).unwrap();
@@ -207,29 +226,29 @@ impl Setting {
 /// All settings of one kind, each with its reference.
 fn settings_of(kind: Kind, mut each: impl FnMut(&Setting, &mut Dice)) {
     let mut dice = Dice(kind as u64);
-    let groups = |pool, unit| Shuffle::Groups { pool, unit };
+    let groups = |size, unit| Shuffle::Groups { size, unit };
     let shuffles = [
         Shuffle::Sequential,
         Shuffle::Global,
-        groups(PoolSize::Episodes(8), Unit::Episodes),
-        groups(PoolSize::Episodes(64), Unit::Shards),
+        groups(GroupSize::Episodes(8), Unit::Episodes),
+        groups(GroupSize::Episodes(64), Unit::Shards),
     ];
     for windows in WINDOWS {
         for (batch, lanes) in BATCHES
             .into_iter()
             .flat_map(|batch| [(batch, 1), (batch, 8)])
         {
-            for (shuffle, tail) in shuffles
+            for (shuffle, last_batch) in shuffles
                 .into_iter()
-                .flat_map(|shuffle| TAILS.map(|tail| (shuffle, tail)))
+                .flat_map(|shuffle| LAST_BATCHES.map(|last_batch| (shuffle, last_batch)))
             {
                 let sources = sources(kind, windows, &mut dice);
                 let settings = Settings {
                     seed: dice.below(1 << 30),
-                    batch,
+                    batch_size: batch,
                     lanes,
                     shuffle,
-                    tail,
+                    last_batch,
                     epoch_size: None,
                 };
                 if let Some(setting) = Setting::new(sources, settings) {
@@ -256,7 +275,7 @@ fn run(kind: Kind) -> u64 {
         // Stops at the start, inside, and around the end of the first epoch.
         let steps = order
             .epoch_len()
-            .div_ceil(u64::from(setting.settings.batch))
+            .div_ceil(u64::from(setting.settings.batch_size))
             .min(whole - 3);
         let mut stops = vec![0, 1, steps / 3, steps.saturating_sub(1), steps, steps + 1];
         stops.extend((0..20).map(|_| dice.below(steps + 2)));
@@ -306,7 +325,7 @@ fn a_mixture_gives_one_sequence_whatever_happens() {
 }
 
 #[test]
-fn every_window_comes_exactly_once_per_epoch() {
+fn every_sample_comes_exactly_once_per_epoch() {
     let mut cases = 0;
     settings_of(Kind::Plain, |setting, _| {
         let order = setting.order().unwrap();
@@ -329,14 +348,14 @@ fn every_window_comes_exactly_once_per_epoch() {
                 .iter()
                 .for_each(|sample| *counts.entry(order.sample_index(sample)).or_insert(0_u64) += 1);
             assert!(samples.iter().all(|sample| sample.epoch == epoch));
-            let (len, found) = (order.epoch_len(), counts.len() as u64);
-            match setting.settings.tail {
-                Tail::Carry => assert!(len == windows && found == windows),
-                Tail::Drop => {
-                    assert!(found == len && windows - len < u64::from(setting.settings.batch))
+            let (len, found) = (samples.len() as u64, counts.len() as u64);
+            match setting.settings.last_batch {
+                LastBatch::Short | LastBatch::Wrap => assert!(len == windows && found == windows),
+                LastBatch::Drop => {
+                    assert!(found == len && windows - len < u64::from(setting.settings.batch_size))
                 }
                 // As often as all others, or once more.
-                Tail::Pad => assert!(
+                LastBatch::Repeat => assert!(
                     found == windows
                         && counts
                             .values()

@@ -20,8 +20,8 @@ use std::time::Duration;
 use compare::{REQUEST, assert_batch, assert_values, bind, damage, damage_parts, groups, order};
 use kino_dataset::{ByteSize, Samples};
 use kino_loader::{
-    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Run, SampleRef, Shuffle,
-    Source, Tail,
+    CpuShare, GroupSize, LastBatch, Loader, LoaderOptions, Next, OnError, Order, Run, SampleRef,
+    Shuffle, Source,
 };
 use watchdog::within;
 
@@ -45,8 +45,8 @@ fn a_substitute_that_has_no_room_still_comes() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
     damage(folder.path());
-    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.5))] {
-        let order = order(&windows, shuffle, Tail::Carry);
+    for shuffle in [Shuffle::Global, groups(GroupSize::Fraction(0.5))] {
+        let order = order(&windows, shuffle, LastBatch::Wrap);
         for memory_bytes in [1, 20_000, 100_000] {
             let options = LoaderOptions {
                 memory: Some(ByteSize::new(memory_bytes)),
@@ -74,7 +74,7 @@ fn a_substitute_that_has_no_room_still_comes() {
 fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
     let (folder, dataset) = recording::open_in_shards(6, 1);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Sequential, Tail::Carry);
+    let order = order(&windows, Shuffle::Sequential, LastBatch::Wrap);
     lose_a_shard(folder.path());
     for memory_bytes in [1, 1 << 30] {
         let options = LoaderOptions {
@@ -137,8 +137,8 @@ fn an_episode_that_cannot_be_opened_is_replaced_like_a_damaged_page() {
     let windows = bind(&dataset, REQUEST);
     damage(folder.path());
     lose_a_shard(folder.path());
-    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.6))] {
-        let order = order(&windows, shuffle, Tail::Carry);
+    for shuffle in [Shuffle::Global, groups(GroupSize::Fraction(0.6))] {
+        let order = order(&windows, shuffle, LastBatch::Wrap);
         let windows = windows.clone();
         within(LIMIT, "substitutes for a lost shard", move || {
             let run = |world, threads, memory_bytes| {
@@ -159,10 +159,10 @@ fn an_episode_that_cannot_be_opened_is_replaced_like_a_damaged_page() {
 
 #[test]
 fn substitutes_of_whole_episodes_do_not_depend_on_the_number_of_ranks() {
-    let (folder, dataset) = recording::open_in_shards(8, 1);
+    let (folder, dataset) = recording::open_in_shards(12, 1);
     let request = r#"{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}]}"#;
     let windows = bind(&dataset, request);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     lose_a_shard(folder.path());
     within(LIMIT, "substitutes of whole episodes", move || {
         let run = |world| {
@@ -183,7 +183,7 @@ fn substitutes_of_whole_episodes_do_not_depend_on_the_number_of_ranks() {
 fn a_sample_that_was_replaced_is_counted_once() {
     let (folder, dataset) = recording::open_in_shards(6, 1);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     damage_parts(folder.path(), 9);
     within(LIMIT, "counted substitutes", move || {
         let options = LoaderOptions {
@@ -214,7 +214,7 @@ fn a_sample_that_was_replaced_is_counted_once() {
 fn a_group_of_one_episode_that_cannot_be_read_says_which_options_help() {
     let (folder, dataset) = recording::open_in_shards(8, 1);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, groups(PoolSize::Episodes(1)), Tail::Carry);
+    let order = order(&windows, groups(GroupSize::Episodes(1)), LastBatch::Wrap);
     lose_a_shard(folder.path());
     within(LIMIT, "a group without a substitute", move || {
         let options = LoaderOptions {
@@ -232,8 +232,8 @@ fn a_group_of_one_episode_that_cannot_be_read_says_which_options_help() {
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(error.contains("give a larger `pool`"), "{error}");
-        assert!(error.contains("fewer `lanes`"), "{error}");
+        assert!(error.contains("use larger groups"), "{error}");
+        assert!(error.contains("fewer lanes"), "{error}");
     });
 }
 
@@ -246,7 +246,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
         )
     };
     let front = bind(&dataset, &request("front", "image"));
-    let single = order(&front, Shuffle::Global, Tail::Carry);
+    let single = order(&front, Shuffle::Global, LastBatch::Wrap);
     let two = Order::mixture(
         vec![
             (Source::of(&front).unwrap(), 1.0),
@@ -265,7 +265,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
     refused(&two, vec![vec![front.clone()]], "2 sources");
     let others = [
         (request("wrist", "image"), "uint8[8, 8, 3]"),
-        (request("front", "image"), "`image`"),
+        (request("front", "other"), "`image`"),
         (
             request("front", "image").replace("[0]}", "[0, 1]}"),
             "1 step",
@@ -281,7 +281,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
 fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
     let (_folder, dataset) = recording::open(3);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     let usual = LoaderOptions::default;
     let absurd = [
         LoaderOptions {
@@ -346,7 +346,7 @@ fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
     let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}},
         {"stream": "wrist", "at": {"steps": [0]}}, {"stream": "actions", "at": {"steps": [0, 1]}}]}"#;
     let windows = bind(&dataset, request);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     let frames: u64 = windows.counts().iter().map(|&count| u64::from(count)).sum();
     within(LIMIT, "small streams", move || {
         let options = LoaderOptions {

@@ -16,8 +16,8 @@ mod compare;
 use compare::{bind, damage, groups, order};
 use kino_dataset::{Array, ByteSize, Samples};
 use kino_loader::{
-    Batch, ImageOptions, Loader, LoaderOptions, OnError, Operation, Order, PerKey, PoolSize, Run,
-    Shuffle, Size, Tail,
+    Batch, GroupSize, ImageOptions, LastBatch, Loader, LoaderOptions, OnError, Operation, Order,
+    PerKey, Run, Shuffle, Size,
 };
 
 const BATCHES: u64 = 12;
@@ -78,7 +78,7 @@ fn cut(frame: &[u8], of: Size, (top, left): (usize, usize), part: Size) -> Vec<u
 /// A key of the samples of some indices by the plain reader, each cut where the definition says.
 fn cut_at_random(order: &Order, windows: &Samples, key: &str, (of, part): (Size, Size)) -> Vec<u8> {
     let mut samples = Vec::new();
-    let indices = BATCHES * u64::from(order.settings().batch);
+    let indices = BATCHES * u64::from(order.settings().batch_size);
     order.reader().fill(0..indices, &mut samples).unwrap();
     let mut bytes = Vec::new();
     for (index, sample) in (0..).zip(&samples) {
@@ -102,8 +102,8 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
     let (_folder, dataset) = recording::open(5);
     let windows = bind(&dataset, REQUEST);
     let part = size(5, 4);
-    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.4))] {
-        let order = order(&windows, shuffle, Tail::Carry);
+    for shuffle in [Shuffle::Global, groups(GroupSize::Fraction(0.4))] {
+        let order = order(&windows, shuffle, LastBatch::Wrap);
         let keys = [
             ("front", size(9, 7)),
             ("goal", size(9, 7)),
@@ -134,7 +134,7 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
 fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
     let (_folder, dataset) = recording::open(4);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     let images = ImageOptions {
         size: PerKey::Keys(std::collections::BTreeMap::from([
             ("front".to_owned(), size(4, 4)),
@@ -201,7 +201,7 @@ fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
 fn a_substitute_is_cut_where_the_sample_would_have_been() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
+    let order = order(&windows, groups(GroupSize::Fraction(0.5)), LastBatch::Wrap);
     damage(folder.path());
     let options = |world, threads| LoaderOptions {
         world_size: world,
@@ -231,7 +231,7 @@ fn a_substitute_is_cut_where_the_sample_would_have_been() {
 fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
     let (_folder, dataset) = recording::open(2);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     let keyed =
         |key: &str, size| PerKey::Keys(std::collections::BTreeMap::from([(key.to_owned(), size)]));
     let none = PerKey::None;

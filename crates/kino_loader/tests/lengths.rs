@@ -11,8 +11,8 @@ mod twin;
 use std::collections::HashMap;
 
 use kino_loader::{
-    Batching, Cursor, EpisodeBatch, LengthOrder, LengthSettings, LengthState, Mismatch, Oversize,
-    Tail,
+    Batching, Cursor, EpisodeBatch, LastBatch, LengthOrder, LengthSettings, LengthState, Mismatch,
+    Oversize,
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
@@ -30,7 +30,7 @@ fn settings() -> impl Strategy<Value = LengthSettings> {
             batching,
             step,
             spread,
-            tail: Tail::Carry,
+            last_batch: LastBatch::Wrap,
             oversize: Oversize::Alone,
         }
     })
@@ -178,8 +178,8 @@ proptest! {
 
     #[test]
     fn drop_and_pad_end_epochs_with_a_step(lengths in lengths(), settings in settings(), pads: bool) {
-        let tail = if pads { Tail::Pad } else { Tail::Drop };
-        let order = LengthOrder::new("a", lengths.clone(), LengthSettings { tail, ..settings }).unwrap();
+        let last_batch = if pads { LastBatch::Repeat } else { LastBatch::Drop };
+        let order = LengthOrder::new("a", lengths.clone(), LengthSettings { last_batch, ..settings }).unwrap();
         let (mut reader, mut at) = (order.reader(), Cursor::default());
         for _ in 0..20 {
             let Ok(step) = reader.step(at) else { return Ok(()); };

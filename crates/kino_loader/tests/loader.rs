@@ -18,8 +18,8 @@ use std::time::Duration;
 use compare::{REQUEST, assert_batch, bind, damage, groups, order};
 use kino_dataset::{Array, ByteSize};
 use kino_loader::{
-    Batch, Loader, LoaderOptions, Metering, Next, OnError, PoolSize, Run, Shuffle, Stage, Tail,
-    TraceLog,
+    Batch, GroupSize, LastBatch, Loader, LoaderOptions, Metering, Next, OnError, Run, Shuffle,
+    Stage, TraceLog, Uneven,
 };
 
 #[test]
@@ -30,9 +30,9 @@ fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
     for shuffle in [
         Shuffle::Global,
         Shuffle::Sequential,
-        groups(PoolSize::Fraction(0.4)),
+        groups(GroupSize::Fraction(0.4)),
     ] {
-        let order = order(&windows, shuffle, Tail::Carry);
+        let order = order(&windows, shuffle, LastBatch::Wrap);
         for (memory_bytes, threads, depth) in [
             (total, 2, Some(3)),
             (total / 2, 1, Some(1)),
@@ -67,10 +67,61 @@ fn batches_are_those_of_the_plain_reader_whatever_memory_and_threads() {
 }
 
 #[test]
+fn a_short_last_batch_has_fewer_rows_on_every_rank() {
+    let (_folder, dataset) = recording::open(5);
+    let windows = bind(&dataset, REQUEST);
+    for shuffle in [
+        Shuffle::Global,
+        Shuffle::Sequential,
+        groups(GroupSize::Episodes(2)),
+    ] {
+        let order = order(&windows, shuffle, LastBatch::Short);
+        assert_eq!((order.epoch_samples(), order.epoch_len()), (170, 180));
+        for world in [1, 2] {
+            let mut rows = vec![0; 30];
+            for rank in 0..world {
+                let options = LoaderOptions {
+                    rank,
+                    world_size: world,
+                    run: Run {
+                        batches: Some(30),
+                        ..Run::default()
+                    },
+                    ..LoaderOptions::default()
+                };
+                let mut loader =
+                    Loader::start(order.clone(), vec![vec![windows.clone()]], options).unwrap();
+                while let Some(batch) = loader.next_batch().unwrap() {
+                    let number = batch.number();
+                    let indices = order.rank_range(number, rank, world, Uneven::Refuse);
+                    assert_batch(&batch, &order, &windows, indices.unwrap());
+                    let len = batch.samples().len();
+                    assert!(batch.infos().iter().all(|info| info.shape[0] == len));
+                    rows[number as usize] += len;
+                }
+            }
+            let is_short = |batch: usize| batch % 15 == 14;
+            let expected = (0..30).map(|batch| if is_short(batch) { 2 } else { 12 });
+            assert_eq!(rows, expected.collect::<Vec<usize>>());
+        }
+        let options = LoaderOptions {
+            world_size: 3,
+            ..LoaderOptions::default()
+        };
+        let refused = Loader::start(order, vec![vec![windows.clone()]], options);
+        let error = refused.map(drop).unwrap_err().to_string();
+        assert!(
+            error.contains("has 2 of 12 samples, too few for 3"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn the_report_adds_up() {
     let (_folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
+    let order = order(&windows, groups(GroupSize::Fraction(0.5)), LastBatch::Wrap);
     for metering in [Metering::Full, Metering::Least] {
         let options = LoaderOptions {
             run: Run {
@@ -138,7 +189,7 @@ fn assert_nested(log: &TraceLog) {
 fn a_damaged_page_is_an_error_with_its_place_and_the_batches_after_it_still_come() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     damage(folder.path());
     let options = LoaderOptions {
         run: Run {
@@ -173,7 +224,7 @@ fn a_damaged_page_is_an_error_with_its_place_and_the_batches_after_it_still_come
 fn substitutes_are_the_same_on_every_rank_and_run_and_no_other_sample_moves() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, groups(PoolSize::Fraction(0.5)), Tail::Carry);
+    let order = order(&windows, groups(GroupSize::Fraction(0.5)), LastBatch::Wrap);
     damage(folder.path());
     let run = |world: u32, threads: usize| {
         let mut all = vec![Vec::new(); 20];
@@ -215,7 +266,7 @@ fn substitutes_are_the_same_on_every_rank_and_run_and_no_other_sample_moves() {
 fn a_loader_that_is_dropped_at_any_time_ends_its_threads() {
     let (_folder, dataset) = recording::open(4);
     let windows = bind(&dataset, REQUEST);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     for taken in 0..40 {
         let mut loader = Loader::start(
             order.clone(),
@@ -240,7 +291,7 @@ fn whole_episodes_are_padded_to_the_longest_of_the_batch() {
     let (_folder, dataset) = recording::open(6);
     let request = r#"{"anchor": "episode", "windows": [{"stream": "actions", "at": "all"}]}"#;
     let windows = bind(&dataset, request);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Short);
     let options = LoaderOptions {
         run: Run {
             batches: Some(4),
@@ -277,7 +328,7 @@ fn images_come_in_the_layout_and_numbers_that_are_asked_for() {
     let (_folder, dataset) = recording::open(2);
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;
     let windows = bind(&dataset, request);
-    let order = order(&windows, Shuffle::Global, Tail::Carry);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
     let normal = Normal {
         offset: vec![0.1, 0.2, 0.3],
         scale: vec![0.5, 0.25, 2.0],

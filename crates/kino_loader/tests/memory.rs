@@ -19,7 +19,7 @@ use kino_dataset::{
     Arrival, ByteSize, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times,
     WriterOptions,
 };
-use kino_loader::{Loader, LoaderOptions, PoolSize, Shuffle, Tail};
+use kino_loader::{GroupSize, LastBatch, Loader, LoaderOptions, Shuffle};
 use tempfile::TempDir;
 
 /// Bytes of this process that are in memory; `None` where nobody says.
@@ -81,7 +81,7 @@ fn ten_epochs_stay_within_the_budget_and_a_tenth_and_do_not_grow() {
     let (_folder, dataset) = write_cameras();
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [-2, -1, 0]}}]}"#;
     let windows = bind(&dataset, request);
-    let order = order(&windows, groups(PoolSize::Fraction(0.15)), Tail::Carry);
+    let order = order(&windows, groups(GroupSize::Fraction(0.15)), LastBatch::Wrap);
     let memory_bytes = 64 << 20;
     let before = resident_bytes();
     let options = LoaderOptions {
@@ -126,8 +126,8 @@ fn ten_epochs_take_no_more_memory_than_two() {
     let (_folder, dataset) = recording::open(30);
     let windows = bind(&dataset, REQUEST);
     let total: u64 = windows.sizes().iter().sum();
-    for shuffle in [Shuffle::Global, groups(PoolSize::Fraction(0.1))] {
-        let order = order(&windows, shuffle, Tail::Carry);
+    for shuffle in [Shuffle::Global, groups(GroupSize::Fraction(0.1))] {
+        let order = order(&windows, shuffle, LastBatch::Wrap);
         let epoch = order.epoch_len() / 12;
         let options = LoaderOptions {
             memory: Some(ByteSize::new(total / 3)),

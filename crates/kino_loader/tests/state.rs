@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use kino_dataset::ErrorKind;
-use kino_loader::{Mismatch, Order, Settings, Shuffle, Source, State, Tail, Uneven};
+use kino_loader::{LastBatch, Mismatch, Order, Settings, Shuffle, Source, State, Uneven};
 
 #[test]
 fn a_state_of_another_order_is_refused_with_the_field_and_forced_if_meant() {
     let settings = Settings {
         seed: 7,
-        batch: 8,
+        batch_size: 8,
         lanes: 2,
         ..Settings::default()
     };
@@ -34,7 +34,7 @@ fn a_state_of_another_order_is_refused_with_the_field_and_forced_if_meant() {
         (
             "`batch` is 8 in the state, 16 here",
             Settings {
-                batch: 16,
+                batch_size: 16,
                 ..settings
             },
         ),
@@ -53,9 +53,9 @@ fn a_state_of_another_order_is_refused_with_the_field_and_forced_if_meant() {
             },
         ),
         (
-            "`tail`",
+            "`last_batch`",
             Settings {
-                tail: Tail::Drop,
+                last_batch: LastBatch::Drop,
                 ..settings
             },
         ),
@@ -143,9 +143,10 @@ fn every_prefix_of_a_state_is_refused_never_a_panic() {
 #[test]
 fn ranks_that_do_not_divide_the_batch_are_refused_with_those_that_do() {
     let order = Order::new(
-        Source::new("demos", vec![30]),
+        Source::new("demos", vec![300]),
         Settings {
-            batch: 64,
+            batch_size: 64,
+            last_batch: LastBatch::Wrap,
             ..Settings::default()
         },
     )
@@ -154,7 +155,7 @@ fn ranks_that_do_not_divide_the_batch_are_refused_with_those_that_do() {
         .rank_range(0, 0, 24, Uneven::Refuse)
         .unwrap_err()
         .to_string();
-    assert!(error.contains("16 and 32"), "{error}");
+    assert!(error.contains("48 or 72, or `uneven=True`"), "{error}");
     assert_eq!(order.rank_range(2, 1, 3, Uneven::Allow).unwrap(), 149..170);
     assert!(order.rank_range(0, 3, 3, Uneven::Allow).is_err());
     assert!(order.rank_range(0, 0, 0, Uneven::Allow).is_err());
@@ -171,7 +172,8 @@ fn the_batches_of_all_epochs_lie_side_by_side() {
     let order = Order::new(
         Source::new("demos", vec![30]),
         Settings {
-            batch: 8,
+            batch_size: 8,
+            last_batch: LastBatch::Wrap,
             ..Settings::default()
         },
     )

@@ -21,7 +21,7 @@ use std::time::Duration;
 use compare::{REQUEST, assert_batch, assert_values, bind, damage_parts, groups, order};
 use kino_dataset::{ByteSize, Samples};
 use kino_loader::{
-    CpuShare, Loader, LoaderOptions, Next, OnError, Order, PoolSize, Run, Shuffle, Tail, Unit,
+    CpuShare, GroupSize, LastBatch, Loader, LoaderOptions, Next, OnError, Order, Run, Shuffle, Unit,
 };
 use tempfile::TempDir;
 use watchdog::within;
@@ -97,14 +97,14 @@ fn options(random: &mut Random, total: u64) -> LoaderOptions {
 }
 
 fn shuffle(random: &mut Random) -> Shuffle {
-    let groups_of = |pool| groups(pool);
+    let groups_of = |size| groups(size);
     match random.below(5) {
         0 => Shuffle::Global,
         1 => Shuffle::Sequential,
-        2 => groups_of(PoolSize::Episodes(1)),
-        3 => groups_of(PoolSize::Fraction(0.4)),
+        2 => groups_of(GroupSize::Episodes(1)),
+        3 => groups_of(GroupSize::Fraction(0.4)),
         _ => Shuffle::Groups {
-            pool: PoolSize::Fraction(0.5),
+            size: GroupSize::Fraction(0.5),
             unit: Unit::Shards,
         },
     }
@@ -163,8 +163,8 @@ fn no_combination_of_options_hangs_or_changes_a_batch() {
         let mut random = Random(seed.wrapping_mul(1_000_003).wrapping_add(round));
         let idx = random.below(stages.len() as u64) as usize;
         let windows = &stages[idx].windows;
-        let tail = random.pick(&[Tail::Carry, Tail::Drop, Tail::Pad]);
-        let order = order(windows, shuffle(&mut random), tail);
+        let last_batch = random.pick(&[LastBatch::Wrap, LastBatch::Drop, LastBatch::Repeat]);
+        let order = order(windows, shuffle(&mut random), last_batch);
         let options = options(&mut random, windows.sizes().iter().sum());
         let taken = random.pick(&[0, 1, 3, 12, 40]);
         let what = format!("seed {seed}, round {round}: stage {idx}, {taken} batches, {options:?}");

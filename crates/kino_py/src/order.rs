@@ -2,15 +2,19 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use kino_loader::{LoaderError, Operation, OrderReader, SampleRef, Settings, State};
+use kino_loader::{
+    LoaderError, Operation, OrderReader, SampleRef, Settings, ShuffleQuality, Source, State,
+    available_memory,
+};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 
 use crate::arguments::{parse, to_mismatch};
-use crate::errors::{loader_to_py, to_py};
+use crate::errors::{invalid, loader_to_py, to_py};
+use crate::loader::to_options;
 use crate::samples::Samples;
 
-/// Source, variant, epoch and window of samples.
+/// Source, variant, epoch and index of samples.
 type Columns<'py> = (
     Bound<'py, PyArray1<u32>>,
     Bound<'py, PyArray1<u32>>,
@@ -18,7 +22,7 @@ type Columns<'py> = (
     Bound<'py, PyArray1<u64>>,
 );
 
-/// Samples, weight, weights of episodes, and (epoch, windows) of a curriculum.
+/// Samples, weight, weights of episodes, and (epoch, samples) of a curriculum.
 type PySource<'py> = (
     PyRef<'py, Samples>,
     f64,
@@ -36,16 +40,13 @@ pub(crate) struct Order {
 
 #[pymethods]
 impl Order {
-    /// The order of sources under settings, which are JSON.
+    /// The order of sources under settings, which are JSON; their shuffle may be `{"auto": {"unit": …}}`.
     #[new]
-    fn new(sources: Vec<PySource<'_>>, settings: &str) -> PyResult<Self> {
-        let settings: Settings = parse("the settings of the order", settings)?;
+    fn new(py: Python<'_>, sources: Vec<PySource<'_>>, settings: &str) -> PyResult<Self> {
         let is_mixture = sources.len() > 1;
-        let mut parts = Vec::new();
-        for (place, (windows, weight, episode_weights, curriculum)) in
-            sources.into_iter().enumerate()
-        {
-            let mut source = kino_loader::Source::of(&windows.inner).map_err(to_py)?;
+        let (mut parts, mut samples) = (Vec::new(), Vec::new());
+        for (place, (own, weight, episode_weights, curriculum)) in sources.into_iter().enumerate() {
+            let mut source = Source::of(&own.inner).map_err(to_py)?;
             if is_mixture {
                 // One dataset may be there twice, under two requests.
                 source.name = format!("{place}: {}", source.name);
@@ -53,13 +54,22 @@ impl Order {
             source.weights = episode_weights.map(Into::into);
             for (epoch, other) in curriculum {
                 source
-                    .add_variant(&windows.inner, epoch, &other.inner)
+                    .add_variant(&own.inner, epoch, &other.inner)
                     .map_err(to_py)?;
             }
             parts.push((source, weight));
+            samples.push(own.inner.clone());
         }
+        let written: serde_json::Value = parse("the settings of the order", settings)?;
+        let settings = py.detach(|| Settings::choose(&written, &parts, &samples));
+        let settings = settings.map_err(loader_to_py)?;
         let order = kino_loader::Order::mixture(parts, settings);
         Ok(Self::from(order.map_err(loader_to_py)?))
+    }
+
+    /// The settings, as JSON; an automatic shuffle is resolved.
+    fn settings(&self) -> PyResult<String> {
+        serde_json::to_string(self.inner.settings()).map_err(|error| invalid(error.to_string()))
     }
 
     /// Equal ids mean equal orders.
@@ -73,8 +83,8 @@ impl Order {
     }
 
     /// Samples per epoch.
-    fn epoch_len(&self) -> u64 {
-        self.inner.epoch_len()
+    fn epoch_samples(&self) -> u64 {
+        self.inner.epoch_samples()
     }
 
     /// The epoch of a global index.
@@ -144,6 +154,34 @@ impl Order {
         let restored = restored.map_err(loader_to_py)?;
         let order = restored.reader.order().clone();
         Ok((Self::from(order), restored.next_index))
+    }
+
+    /// What its shuffle gives and costs in a loader, and the memory that it has, as JSON; `memory` is chosen if `None`.
+    fn quality(
+        &self,
+        py: Python<'_>,
+        samples: Vec<Vec<PyRef<'_, Samples>>>,
+        options: &str,
+        memory: Option<u64>,
+        local_ranks: u32,
+    ) -> PyResult<String> {
+        let images = to_options(options)?.images;
+        let inner = |variants: Vec<PyRef<'_, Samples>>| {
+            variants.iter().map(|one| one.inner.clone()).collect()
+        };
+        let samples: Vec<Vec<_>> = samples.into_iter().map(inner).collect();
+        let found = py.detach(|| {
+            let with = |memory| ShuffleQuality::of(&self.inner, &samples, &images, memory);
+            let memory = match memory {
+                Some(memory) => memory,
+                None => with(0)?.default_memory(available_memory(), local_ranks),
+            };
+            Ok((with(memory)?, memory))
+        });
+        let (quality, memory) = found.map_err(loader_to_py)?;
+        let mut json = serde_json::json!(quality);
+        json["memory"] = memory.into();
+        Ok(json.to_string())
     }
 }
 

@@ -117,7 +117,7 @@ impl BenchResult {
     fn describe(&mut self, subject: &Subject) {
         let options = &subject.options;
         let order = subject.order.settings();
-        self.set("batch", order.batch);
+        self.set("batch", order.batch_size);
         self.set("shuffle", format!("{:?}", order.shuffle));
         self.set("memory_bytes", options.memory_bytes());
         self.set("threads", options.decode_threads());

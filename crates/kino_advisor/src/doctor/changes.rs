@@ -256,7 +256,7 @@ impl Advice<'_> {
             .min(without.without_fetch.batch_s);
         let batch_s = rest + (whole - rest) / excess;
         let how = format!(
-            "`pool=\"{}\"` in place of a shuffle of everything: each group of episodes is decoded once",
+            "`shuffle=kinograph.Shuffle(memory=\"{}\")` instead of a global shuffle: each group of episodes is decoded once",
             megabytes(bytes)
         );
         self.add(Remedy::Pool(bytes), how, batch_s);

@@ -277,7 +277,7 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
                 None => format!("{} × all", window.key),
             })
             .collect(),
-        batch: subject.order.settings().batch,
+        batch: subject.order.settings().batch_size,
         cores: options.cores,
         machine_bytes: memory_bytes(),
         load,

@@ -242,8 +242,8 @@ pub(crate) fn free(subject: &Subject, length: Length, host: &mut dyn Host) -> Re
     run.batch_s = seconds / batches as f64;
     run.each_s = each_s;
     run.is_steady = is_steady.unwrap_or(false) || subject.reads_anew();
-    let samples =
-        f64::from(subject.order.settings().batch) / f64::from(subject.options.world_size.max(1));
+    let samples = f64::from(subject.order.settings().batch_size)
+        / f64::from(subject.options.world_size.max(1));
     run.decode_excess = run.decode_bytes / (samples * subject.once_bytes()).max(1.0);
     Ok(run)
 }

@@ -108,7 +108,7 @@ mod tests {
     use kino_dataset::ByteSize;
 
     use super::*;
-    use crate::order::{PoolSize, Settings, Source, Unit};
+    use crate::order::{GroupSize, Settings, Source, Unit};
 
     #[test]
     fn what_is_held_follows_from_shuffle_and_budget() {
@@ -124,9 +124,9 @@ mod tests {
             };
             Order::new(Source::of(&windows).unwrap(), settings).unwrap()
         };
-        let pool = PoolSize::Fraction(0.5);
+        let size = GroupSize::Fraction(0.5);
         let groups = order(Shuffle::Groups {
-            pool,
+            size,
             unit: Unit::Episodes,
         });
         let (global, sequential) = (order(Shuffle::Global), order(Shuffle::Sequential));

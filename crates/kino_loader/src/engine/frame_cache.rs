@@ -30,6 +30,8 @@ pub(crate) struct EpisodeKey {
 #[derive(Debug)]
 pub(crate) struct FrameCache {
     budget: u64,
+    /// What blocks of whole episodes may take of it; the rest is for samples that are read by themselves.
+    block_budget: u64,
     bytes: u64,
     peak: u64,
     entries: HashMap<EpisodeKey, Entry>,
@@ -53,9 +55,11 @@ struct Entry {
 }
 
 impl FrameCache {
-    pub(crate) fn new(budget: u64) -> Self {
+    /// A cache of `budget` bytes, of which `reserved` are not for blocks of whole episodes.
+    pub(crate) fn new(budget: u64, reserved: u64) -> Self {
         Self {
             budget,
+            block_budget: budget.saturating_sub(reserved),
             bytes: 0,
             peak: 0,
             entries: HashMap::new(),
@@ -123,7 +127,7 @@ impl FrameCache {
         self.wanted.iter().take(most).map(|(key, _)| *key).collect()
     }
 
-    /// Does not name an episode as the next that needs a block any more: it cannot be opened.
+    /// Does not name an episode as the next that needs a block any more: it cannot be opened, or too few uses are left.
     pub(crate) fn pass_over(&mut self, key: EpisodeKey) {
         if self.wanted.front().is_some_and(|(front, _)| *front == key) {
             self.wanted.pop_front();
@@ -135,11 +139,25 @@ impl FrameCache {
         self.entries.get(&key)?.block.as_ref()
     }
 
+    /// The uses of an episode ahead, as far as the scout has seen.
+    pub(crate) fn uses(&self, key: EpisodeKey) -> u64 {
+        self.entries.get(&key).map_or(0, |entry| entry.uses)
+    }
+
     /// Makes room for `bytes` by letting idle blocks go, which are returned to be dropped outside of any lock; and
     /// whether there is room now.
     pub(crate) fn make_room(&mut self, bytes: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
+        self.make_room_within(bytes, self.budget)
+    }
+
+    /// As [`make_room`](Self::make_room), for a block of a whole episode.
+    pub(crate) fn make_room_for_block(&mut self, bytes: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
+        self.make_room_within(bytes, self.block_budget)
+    }
+
+    fn make_room_within(&mut self, bytes: u64, budget: u64) -> (Vec<Arc<EpisodeFrames>>, bool) {
         let mut gone = Vec::new();
-        while self.bytes.saturating_add(bytes) > self.budget {
+        while self.bytes.saturating_add(bytes) > budget {
             let Some((_, key)) = self.idle.pop_first() else {
                 return (gone, false);
             };
@@ -152,9 +170,9 @@ impl FrameCache {
         (gone, true)
     }
 
-    /// Whether `bytes` fit, if idle blocks go.
-    pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.bytes.saturating_add(bytes) <= self.budget.saturating_add(self.idle_bytes)
+    /// Whether a block of `bytes` fits, if idle blocks go.
+    pub(crate) fn has_room_for_block(&self, bytes: u64) -> bool {
+        self.bytes.saturating_add(bytes) <= self.block_budget.saturating_add(self.idle_bytes)
     }
 
     /// Adds the block of an episode.
@@ -214,17 +232,17 @@ mod tests {
     fn a_block_with_uses_ahead_stays_and_the_longest_idle_goes_first() {
         let (_folder, blocks) = blocks(4);
         let bytes: Vec<u64> = blocks.iter().map(|block| block.bytes()).collect();
-        let mut cache = FrameCache::new(bytes.iter().sum());
+        let mut cache = FrameCache::new(bytes.iter().sum(), 0);
         for (episode, block) in (0..).zip(&blocks) {
             cache.add_use(key(episode), 0);
             cache.insert(key(episode), Arc::clone(block));
         }
         assert_eq!(cache.bytes(), (bytes.iter().sum(), bytes.iter().sum()));
-        assert!(!cache.has_room(1), "all have uses ahead");
+        assert!(!cache.has_room_for_block(1), "all have uses ahead");
         assert!(cache.release(key(2)) && cache.release(key(0)) && cache.release(key(3)));
         assert!(
-            cache.has_room(bytes[0] + bytes[2] + bytes[3])
-                && !cache.has_room(bytes[0] + bytes[2] + bytes[3] + 1)
+            cache.has_room_for_block(bytes[0] + bytes[2] + bytes[3])
+                && !cache.has_room_for_block(bytes[0] + bytes[2] + bytes[3] + 1)
         );
         // It is wanted again, so it is not the next to go.
         cache.add_use(key(2), 5);
@@ -239,7 +257,7 @@ mod tests {
     #[test]
     fn notes_do_not_grow_with_the_uses_of_what_stays() {
         let (_folder, blocks) = blocks(1);
-        let mut cache = FrameCache::new(u64::MAX);
+        let mut cache = FrameCache::new(u64::MAX, 0);
         cache.add_use(key(0), 0);
         cache.insert(key(0), Arc::clone(&blocks[0]));
         for batch in 0..1000 {
@@ -252,7 +270,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_wanted_no_longer_and_leaves_no_note() {
-        let mut cache = FrameCache::new(10);
+        let mut cache = FrameCache::new(10, 0);
         cache.add_use(key(1), 3);
         cache.add_use(key(1), 3);
         cache.add_use(key(2), 4);
@@ -273,7 +291,7 @@ mod tests {
         #[test]
         fn bytes_and_idle_bytes_are_those_of_a_count(steps in prop::collection::vec((0..4_u8, 0..5_u32), 0..60)) {
             let (_, blocks) = &*BLOCKS;
-            let mut cache = FrameCache::new(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2);
+            let mut cache = FrameCache::new(blocks.iter().map(|block| block.bytes()).sum::<u64>() / 2, 0);
             let mut uses = [0_u64; 5];
             for (what, episode) in steps {
                 let at = episode as usize;

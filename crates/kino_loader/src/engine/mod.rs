@@ -13,10 +13,11 @@
 //! |---|---|
 //! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next |
 //! | `controller.rs`, `threads.rs`, `cpu.rs` | how far ahead, with how many threads, for how much of the time |
-//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs`, `caching.rs` | decoded frames, and for how long |
+//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs`, `caching.rs`, `partial.rs` | decoded frames, and for how long |
 //! | `collate.rs`, `fields.rs` | a batch in the making |
 //! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | what becomes of images and numbers |
 //! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
+//! | `quality.rs` | what a shuffle gives and costs |
 //! | `in_flight.rs` | bytes between reading and decoding |
 //! | `options.rs`, `check.rs` | what is asked for, and what is refused before a thread starts |
 //! | `shared.rs`, `tasks.rs`, `worker.rs` | what waits for a thread, and the threads |
@@ -41,6 +42,8 @@ mod meter;
 mod options;
 mod page_buffer;
 mod pages;
+mod partial;
+mod quality;
 mod replace;
 mod resize;
 mod scheduler;
@@ -68,6 +71,7 @@ pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
 pub use options::{LoaderOptions, OnError, Run};
+pub use quality::{ShuffleQuality, available_memory};
 pub use resize::Size;
 pub use trial::Trial;
 pub use watch::Watch;
@@ -198,7 +202,10 @@ impl Loader {
             windows,
             work: Tasks::new(crews.active().0),
             reads: Tasks::new(crews.active().1),
-            cache: Mutex::new(FrameCache::new(options.memory_bytes())),
+            cache: Mutex::new(FrameCache::new(
+                options.memory_bytes(),
+                scheduler.reserved(options.memory_bytes()),
+            )),
             flight: Mutex::new(Flight::new(controller)),
             ready: Condvar::new(),
             room: Condvar::new(),

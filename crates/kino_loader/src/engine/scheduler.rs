@@ -20,8 +20,9 @@ use super::episodes::{Episodes, key_of};
 use super::frame_cache::EpisodeKey;
 use super::meter::Stage;
 use super::pages::Wanted;
+use super::partial::{Found, Partial};
 use super::shared::{Shared, sample_error};
-use super::start::{Planned, Spot, fill_block, new_batch, once_block, start, wait_for_room};
+use super::start::{Planned, Spot, new_batch, once_block, start, wait_for_room};
 use super::worker::{Replace, release};
 use super::{LoaderOptions, OnError};
 use crate::error::{Result, invalid};
@@ -47,6 +48,8 @@ pub(super) struct Scheduler {
     pub(super) scouted_samples: usize,
     /// Whether everything stays in the cache once it is there.
     pub(super) keeps_all: bool,
+    /// How to go on where not even one group fits.
+    pub(super) partial: Option<Partial>,
     pub(super) episodes: Episodes,
     /// A block that was made and has no room yet.
     pub(super) made: Option<(EpisodeKey, Arc<EpisodeFrames>)>,
@@ -60,7 +63,7 @@ impl Scheduler {
         windows: &[Vec<Samples>],
         options: &LoaderOptions,
     ) -> Result<Self> {
-        let batch = u64::from(order.settings().batch);
+        let batch = u64::from(order.settings().batch_size);
         if !options.run.first_index.is_multiple_of(batch) {
             return Err(invalid(format!(
                 "index {} is inside a batch of {batch}; start at a multiple of it",
@@ -71,6 +74,11 @@ impl Scheduler {
         // Refuses a number of ranks that does not go with the batch, before any thread starts.
         order.rank_range(next, options.rank, options.world_size, options.uneven)?;
         let (pooled, once) = held(&order, windows, options)?;
+        let keeps_all = decoded_bytes(windows, &options.images) <= options.memory_bytes();
+        let partial = match keeps_all {
+            true => None,
+            false => Partial::new(&order, windows, options)?,
+        };
         Ok(Self {
             reader: order.reader(),
             order,
@@ -87,7 +95,8 @@ impl Scheduler {
             once,
             scouted: VecDeque::new(),
             scouted_samples: 0,
-            keeps_all: decoded_bytes(windows, &options.images) <= options.memory_bytes(),
+            keeps_all,
+            partial,
             episodes: Episodes::default(),
             made: None,
             is_blind: false,
@@ -194,6 +203,11 @@ impl Scheduler {
     fn plan(&mut self, shared: &Shared) -> Result<()> {
         if self.scouted.is_empty() {
             self.look_at_next(shared)?;
+        }
+        while self.sees_too_little() && !self.is_far() {
+            if self.look_at_next(shared).is_err() {
+                self.is_blind = true;
+            }
         }
         // What planning takes is part of what the batch takes.
         let (number, began) = (self.next, shared.meter.now());
@@ -312,16 +326,10 @@ impl Scheduler {
                 .open(shared, key)?
                 .plan(sample.sample, &mut plan)?;
         } else {
-            let found = shared.cache().get(key).cloned();
-            let block = if let Some(block) = found {
-                block
-            } else {
-                let block = self.make_block(shared, key)?;
-                if !wait_for_room(shared, block.bytes()) {
-                    return Ok(None);
-                }
-                fill_block(shared, key, &block, number);
-                block
+            let block = match self.find_block(shared, key, number)? {
+                Found::Block(block) => block,
+                Found::NoRoom => return self.plan_alone(shared, sample, blocks),
+                Found::Stop => return Ok(None),
             };
             let windows = Arc::clone(block.windows());
             let key = Some(key);

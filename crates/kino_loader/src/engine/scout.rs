@@ -23,13 +23,18 @@ const SCOUT_BATCHES: usize = 16;
 const OPEN_BATCHES: usize = 2;
 
 impl Scheduler {
-    /// Whether there is something to look at or to open.
-    pub(super) fn may_scout(&self, shared: &Shared) -> bool {
+    /// Whether the scout is as far ahead as it goes.
+    pub(super) fn is_far(&self) -> bool {
         let scouted = self.next + self.scouted.len() as u64;
-        let is_far = self.scouted_samples >= SCOUT_SAMPLES
+        self.scouted_samples >= SCOUT_SAMPLES
             || self.keeps_all && self.scouted.len() >= SCOUT_BATCHES
             || self.end.is_some_and(|end| scouted >= end)
-            || self.is_blind;
+            || self.is_blind
+    }
+
+    /// Whether there is something to look at or to open.
+    pub(super) fn may_scout(&self, shared: &Shared) -> bool {
+        let is_far = self.is_far();
         if self.pooled.is_empty() {
             // Nothing is kept, but episodes can be opened.
             return self.scouted.len() < OPEN_BATCHES && !is_far;
@@ -40,11 +45,12 @@ impl Scheduler {
                 Some((made, block)) if *made == key => {
                     // First said, then looked: a release in between is heard.
                     shared.waits_for_room.store(true, Ordering::SeqCst);
-                    shared.cache().has_room(block.bytes())
+                    shared.cache().has_room_for_block(block.bytes())
+                        || !is_far && self.sees_too_little()
                 }
                 _ => true,
             },
-            None => !is_far,
+            None => !is_far && (self.partial.is_none() || self.sees_too_little()),
         }
     }
 
@@ -52,16 +58,22 @@ impl Scheduler {
     ///
     /// What goes wrong here is not reported: it will go wrong again when its batch is planned, which is its turn.
     pub(super) fn scout(&mut self, shared: &Shared) {
-        if shared.next_wanted().is_none() && self.look_at_next(shared).is_err() {
+        let is_near = self.sees_too_little() && !self.is_far();
+        let looks_on = is_near || shared.next_wanted().is_none();
+        if looks_on && self.look_at_next(shared).is_err() {
             self.is_blind = true;
         }
         while let Some((key, batch)) = shared.next_wanted() {
+            if !self.is_worth_a_block(shared, key) {
+                shared.cache().pass_over(key);
+                continue;
+            }
             self.open_wanted(shared, batch);
             let Ok(block) = self.make_block(shared, key) else {
                 shared.cache().pass_over(key);
                 continue;
             };
-            if !shared.make_room(block.bytes()) {
+            if !shared.make_room_for_block(block.bytes()) {
                 self.made = Some((key, block));
                 break;
             }

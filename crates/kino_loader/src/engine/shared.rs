@@ -138,6 +138,13 @@ impl Shared {
         has_room
     }
 
+    /// Makes room for the block of an episode; whether there is any now.
+    pub(super) fn make_room_for_block(&self, bytes: u64) -> bool {
+        let (gone, has_room) = self.cache().make_room_for_block(bytes);
+        drop(gone);
+        has_room
+    }
+
     pub(super) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
@@ -289,8 +296,8 @@ pub(super) fn sample_error(
 }
 
 /// What to do where skipping an error did not help.
-const NO_SUBSTITUTE: &str = "; it was skipped, but no sample of its group could be read in its place: give a larger `cache` \
-    (`cache=None` makes one group of all episodes) or fewer `lanes`, or leave the episode out";
+const NO_SUBSTITUTE: &str = "; it was skipped, but no sample of its group could be read in its place: use larger groups \
+    (`shuffle=\"global\"` makes one group of all episodes) or fewer lanes, or skip the episode";
 
 /// An error and its causes, from the outside in.
 fn full_message(error: &DatasetError) -> String {

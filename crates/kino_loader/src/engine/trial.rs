@@ -57,7 +57,7 @@ mod tests {
         let request: Request = serde_json::from_str(REQUEST).unwrap();
         let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();
         let settings = Settings {
-            batch: 4,
+            batch_size: 4,
             ..Settings::default()
         };
         let order = Order::new(Source::of(&windows).unwrap(), settings).unwrap();

@@ -11,7 +11,7 @@ use super::keys::{Key, Purpose};
 use super::lanes::Lanes;
 use super::layout::{Kind, Layout, Shards};
 use super::permute::Permutation;
-use super::settings::{PoolSize, Settings, Shuffle, Unit};
+use super::settings::{EpochLen, GroupSize, LastBatch, Settings, Shuffle, Unit};
 use super::source::{Line, Source};
 use crate::error::{Result, invalid};
 
@@ -39,14 +39,16 @@ pub struct SampleRef {
 pub(crate) enum Mode {
     Sequential,
     Global,
-    Groups(Pooled),
+    Groups(Grouping),
 }
 
 /// What groups are made under.
 #[derive(Debug)]
-pub(crate) struct Pooled {
-    /// The pool of one lane.
-    pub(crate) pool: u64,
+pub(crate) struct Grouping {
+    /// How large a group of one lane is.
+    pub(crate) size: u64,
+    /// The sizes of all episodes together.
+    pub(crate) total: u64,
     /// What each episode adds to it; 1 where there is no list.
     pub(crate) sizes: Option<Arc<[u64]>>,
     /// The shards, if groups are made of them.
@@ -60,7 +62,7 @@ pub(crate) struct Endless {
     pub(crate) line: Line,
     pub(crate) lanes: Lanes,
     pub(crate) mode: Mode,
-    epoch_len: u64,
+    epoch: EpochLen,
     variant_starts: Vec<u64>,
 }
 
@@ -71,7 +73,7 @@ struct Spot {
     place: u64,
 }
 
-/// What part of a pool a source of a mixture has: `slots` of `of`.
+/// What share of a group a source of a mixture has: `slots` of `of`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Share {
     pub(crate) slots: u64,
@@ -84,49 +86,44 @@ impl Share {
 }
 
 impl Endless {
-    /// A source under settings; `share` is its part of the pool.
+    /// A source under settings; `share` is its share of a group.
     pub(crate) fn new(source: &Source, settings: &Settings, share: Share) -> Result<Self> {
         let line = Line::new(source)?;
-        let epoch_len = settings
-            .tail
-            .epoch_len(line.positions, settings.batch)
-            .ok_or_else(|| {
-                let (name, windows, batch) = (&source.name, line.positions, settings.batch);
-                invalid(format!(
-                    "`drop` leaves nothing of source `{name}`: {windows} windows are less than a batch of {batch}; choose a batch of at most {windows}, or `carry`"
-                ))
-            })?;
+        let epoch = settings
+            .last_batch
+            .epoch_len(line.positions, settings.batch_size)?;
+        let short = (settings.last_batch == LastBatch::Short).then_some(epoch);
         Ok(Self {
             seed: settings.seed,
             mode: mode(source, settings, share)?,
-            lanes: Lanes::new(settings.batch, settings.lanes),
+            lanes: Lanes::new(settings.batch_size, settings.lanes, short),
             variant_starts: source.variants.iter().map(|(epoch, _)| *epoch).collect(),
             line,
-            epoch_len,
+            epoch,
         })
     }
 
-    /// Indices per epoch.
-    pub(crate) fn epoch_len(&self) -> u64 {
-        self.epoch_len
+    /// Indices and samples per epoch.
+    pub(crate) fn epoch_len(&self) -> EpochLen {
+        self.epoch
     }
 
     /// The part of an epoch's line that is `lane`'s: first position and length.
     pub(crate) fn lane_part(&self, lane: u64, epoch: u64) -> (u64, u64) {
-        let start = epoch * self.epoch_len;
-        self.lanes.part(lane, start, start + self.epoch_len)
+        let start = epoch * self.epoch.indices;
+        self.lanes.part(lane, start, start + self.epoch.indices)
     }
 
     /// The sample at `i`.
     pub(crate) fn at(&self, i: u64, cache: &mut Cache) -> SampleRef {
-        let layout = cache.layout(self, i / self.epoch_len);
+        let layout = cache.layout(self, i / self.epoch.indices);
         let spot = self.spot(i, layout);
         self.sample(spot.start + spot.place, layout)
     }
 
     /// Another sample of the group of `i`: each attempt another position, until all were tried.
     pub(crate) fn substitute(&self, i: u64, attempt: u64, cache: &mut Cache) -> SampleRef {
-        let layout = cache.layout(self, i / self.epoch_len);
+        let layout = cache.layout(self, i / self.epoch.indices);
         let spot = self.spot(i, layout);
         let others = spot.len - 1;
         let step = if others == 0 {
@@ -139,7 +136,7 @@ impl Endless {
     }
 
     fn spot(&self, i: u64, layout: &Layout) -> Spot {
-        let place = i % self.epoch_len;
+        let place = i % self.epoch.indices;
         if let Kind::Global(permutation) = &layout.kind {
             return Spot {
                 start: 0,
@@ -177,7 +174,7 @@ impl Endless {
             variant: self.variant(layout.epoch),
             epoch: layout.epoch,
             episode,
-            sample: self.line.window(episode, offset),
+            sample: self.line.sample(episode, offset),
         }
     }
 
@@ -187,35 +184,49 @@ impl Endless {
         u32::try_from(started.max(1) - 1).unwrap_or(u32::MAX)
     }
 
+    /// Which share of the source a group holds, of all lanes together.
+    pub(crate) fn group_share(&self) -> f64 {
+        let lanes = self.lanes.count() as f64;
+        match &self.mode {
+            Mode::Sequential => lanes / (self.line.slots.len() as f64).max(lanes),
+            Mode::Global => 1.0,
+            Mode::Groups(grouping) => {
+                let of_lane = grouping.total as f64 / lanes;
+                // Groups are made about equal.
+                1.0 / (of_lane / (grouping.size as f64).max(1.0)).ceil().max(1.0)
+            }
+        }
+    }
+
     /// Bytes held, without the lists that were given.
     pub(crate) fn memory(&self) -> usize {
         let shards = match &self.mode {
-            Mode::Groups(pooled) => pooled.shards.as_ref().map_or(0, Shards::memory),
+            Mode::Groups(grouping) => grouping.shards.as_ref().map_or(0, Shards::memory),
             _ => 0,
         };
         shards + self.line.memory()
     }
 }
 
-/// Resolves the pool. What fits into it altogether is shuffled globally.
+/// Resolves the size of groups. What fits into one group is shuffled globally.
 fn mode(source: &Source, settings: &Settings, share: Share) -> Result<Mode> {
-    let (pool, unit) = match settings.shuffle {
+    let (size, unit) = match settings.shuffle {
         Shuffle::Sequential => return Ok(Mode::Sequential),
         Shuffle::Global => return Ok(Mode::Global),
-        Shuffle::Groups { pool, unit } => (pool, unit),
+        Shuffle::Groups { size, unit } => (size, unit),
     };
-    let sizes = match (pool, &source.sizes) {
-        (PoolSize::Bytes(_), None) => {
+    let sizes = match (size, &source.sizes) {
+        (GroupSize::Bytes(_), None) => {
             return Err(invalid(format!(
-                "a pool of bytes needs the sizes of the episodes, and source `{}` has none; give a number of episodes or a fraction",
+                "groups of a number of bytes need the sizes of the episodes, and source `{}` has none; use a number of episodes or a fraction",
                 source.name
             )));
         }
-        (PoolSize::Episodes(_), _) => None,
+        (GroupSize::Episodes(_), _) => None,
         (_, sizes) => sizes.clone(),
     };
     let total = total_size(source, sizes.as_deref());
-    let Some(pool) = pool_of(pool, total, share).filter(|&pool| pool < total) else {
+    let Some(size) = group_size(size, total, share).filter(|&size| size < total) else {
         return Ok(Mode::Global);
     };
     let shards = match (unit, &source.shards) {
@@ -223,13 +234,14 @@ fn mode(source: &Source, settings: &Settings, share: Share) -> Result<Mode> {
         (Unit::Shards, Some(shards)) => Some(Shards::new(shards)),
         (Unit::Shards, None) => {
             return Err(invalid(format!(
-                "groups of shards need the shard of each episode, and source `{}` has none; choose groups of episodes",
+                "groups of shards need the shard of each episode, and source `{}` has none; use groups of episodes",
                 source.name
             )));
         }
     };
-    Ok(Mode::Groups(Pooled {
-        pool: pool / u64::from(settings.lanes),
+    Ok(Mode::Groups(Grouping {
+        size: size / u64::from(settings.lanes),
+        total,
         sizes,
         shards,
     }))
@@ -247,18 +259,18 @@ pub(crate) fn total_size(source: &Source, sizes: Option<&[u64]>) -> u64 {
         .fold(0, u64::saturating_add)
 }
 
-/// A source's share of the pool, in units of its sizes; `None` if it is without limit.
-fn pool_of(pool: PoolSize, total: u64, share: Share) -> Option<u64> {
-    let size = match pool {
-        PoolSize::Bytes(bytes) => bytes,
-        PoolSize::Episodes(episodes) => u64::from(episodes),
+/// A source's share of a group, in units of its sizes; `None` if it has no limit.
+fn group_size(size: GroupSize, total: u64, share: Share) -> Option<u64> {
+    let size = match size {
+        GroupSize::Bytes(bytes) => bytes,
+        GroupSize::Episodes(episodes) => u64::from(episodes),
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "0 < part ≤ 1, and `as` saturates"
         )]
-        PoolSize::Fraction(part) => return (part < 1.0).then_some((total as f64 * part) as u64),
+        GroupSize::Fraction(part) => return (part < 1.0).then_some((total as f64 * part) as u64),
     };
     let part = u128::from(size) * u128::from(share.slots) / u128::from(share.of.max(1));
     u64::try_from(part).ok()

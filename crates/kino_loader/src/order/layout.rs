@@ -3,15 +3,15 @@
 //! ```text
 //! line     | ep 7    | ep 2  | ep 9      | ep 0 | …        a permutation of the episodes (or shards)
 //! lanes    |      lane 0         |        lane 1      |    consecutive parts; only episodes on a cut are split
-//! groups   | group 0 | group 1   | group 0  | group 1 |    whole episodes, as many as fit into the pool
+//! groups   | group 0 | group 1   | group 0  | group 1 |    whole episodes, as many as the size of a group allows
 //! ```
 //!
-//! Inside a group the samples are dealt (`deal.rs`). The pool says how many groups a lane has; they are then made about equal, because
+//! Inside a group the samples are dealt (`deal.rs`). The size says how many groups a lane has; they are then made about equal, because
 //! a small last group would mix badly. `Global` and `Sequential` need no line of their own.
 
 use std::ops::Range;
 
-use super::endless::{Endless, Mode, Pooled};
+use super::endless::{Endless, Grouping, Mode};
 use super::keys::{Key, Purpose};
 use super::permute::Permutation;
 use super::slots::Slots;
@@ -79,7 +79,7 @@ impl Shards {
     }
 }
 
-/// A unit on the line: where it ends, and what it adds to the pool.
+/// A unit on the line: where it ends, and what it adds to the size of its group.
 struct Piece {
     end: u64,
     size: u64,
@@ -95,7 +95,7 @@ impl Layout {
                 let key = Key::new(of.seed, Purpose::Global, [epoch, 0, 0]);
                 Kind::Global(Permutation::new(of.line.positions, key))
             }
-            Mode::Groups(pooled) => Kind::Groups(Groups::new(of, pooled, epoch, phase)),
+            Mode::Groups(grouping) => Kind::Groups(Groups::new(of, grouping, epoch, phase)),
         };
         Self { epoch, phase, kind }
     }
@@ -127,8 +127,8 @@ impl Layout {
 }
 
 impl Groups {
-    fn new(of: &Endless, pooled: &Pooled, epoch: u64, phase: u64) -> Self {
-        let (episodes, unit_ends) = line_up(of, pooled.shards.as_ref(), epoch);
+    fn new(of: &Endless, grouping: &Grouping, epoch: u64, phase: u64) -> Self {
+        let (episodes, unit_ends) = line_up(of, grouping.shards.as_ref(), epoch);
         let mut groups = Self {
             // Lengths lie scattered in memory: a loop of its own lets the CPU fetch many at once.
             slots: Slots::new(
@@ -140,8 +140,8 @@ impl Groups {
             lane_groups: Vec::new(),
         };
         let end_of = |point| of.line.positions_before(point, phase);
-        let pieces = groups.pieces(pooled.sizes.as_deref(), unit_ends, end_of);
-        groups.cut(of, epoch, &pieces, pooled.pool);
+        let pieces = groups.pieces(grouping.sizes.as_deref(), unit_ends, end_of);
+        groups.cut(of, epoch, &pieces, grouping.size);
         groups
     }
 
@@ -172,8 +172,8 @@ impl Groups {
         pieces
     }
 
-    /// Cuts the line into lanes and these into groups. A padded line is the line again from its start.
-    fn cut(&mut self, of: &Endless, epoch: u64, pieces: &[Piece], pool: u64) {
+    /// Cuts the line into lanes and these into groups. Where samples repeat, the line begins again.
+    fn cut(&mut self, of: &Endless, epoch: u64, pieces: &[Piece], size: u64) {
         let mut at = Place::default();
         for lane in 0..of.lanes.count() {
             self.lane_groups.push(self.group_starts.len());
@@ -193,11 +193,11 @@ impl Groups {
                     at.cycle += of.line.positions;
                 }
             }
-            let groups = fill(&lane, pool).count() as u64;
+            let groups = fill(&lane, size).count() as u64;
             let total = lane.iter().map(|one| one.1).fold(0, u64::saturating_add);
             let largest = lane.iter().map(|one| one.1).max().unwrap_or(0);
             let even = (total / groups.max(1)).saturating_add(largest);
-            self.group_starts.extend(fill(&lane, pool.min(even)));
+            self.group_starts.extend(fill(&lane, size.min(even)));
         }
         self.lane_groups.push(self.group_starts.len());
     }
@@ -220,8 +220,8 @@ struct Place {
     cycle: u64,
 }
 
-/// Where groups start, if each takes pieces while their sizes sum to at most `pool`, and at least one.
-fn fill(pieces: &[(u64, u64)], pool: u64) -> impl Iterator<Item = u64> {
+/// Where groups start, if each takes pieces while their sizes sum to at most `limit`, and at least one.
+fn fill(pieces: &[(u64, u64)], limit: u64) -> impl Iterator<Item = u64> {
     let mut room = None;
     pieces.iter().filter_map(move |&(start, size)| match room {
         Some(left) if size <= left => {
@@ -229,7 +229,7 @@ fn fill(pieces: &[(u64, u64)], pool: u64) -> impl Iterator<Item = u64> {
             None
         }
         _ => {
-            room = Some(pool.saturating_sub(size));
+            room = Some(limit.saturating_sub(size));
             Some(start)
         }
     })

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::Tail;
+use super::settings::LastBatch;
 use crate::error::{Result, invalid};
 
 /// The most batches of a step.
@@ -18,8 +18,8 @@ pub struct LengthSettings {
     pub step: u32,
     /// Episodes that are sorted together; by default as many as 100 batches hold. More waste less, fewer mix better.
     pub spread: Option<u32>,
-    /// What happens where an epoch does not end with a step.
-    pub tail: Tail,
+    /// What the last step of an epoch is where the batches do not fill it; every rank needs its batches, so it cannot be short.
+    pub last_batch: LastBatch,
     /// What happens to an episode that exceeds the budget.
     pub oversize: Oversize,
 }
@@ -58,7 +58,7 @@ impl Default for LengthSettings {
             batching: Batching::Similar { batch: 1 },
             step: 1,
             spread: None,
-            tail: Tail::Carry,
+            last_batch: LastBatch::Wrap,
             oversize: Oversize::Refuse,
         }
     }
@@ -74,31 +74,36 @@ impl LengthSettings {
     pub(super) fn check(&self, lengths: &[u32]) -> Result<()> {
         if lengths.is_empty() || u32::try_from(lengths.len()).is_err() {
             return Err(invalid(format!(
-                "an order of {} episodes; select 1 to {}",
+                "{} episodes are selected; select from 1 to {}",
                 lengths.len(),
                 u32::MAX
             )));
         }
         if self.step == 0 || self.step > MAX_STEP {
             return Err(invalid(format!(
-                "a step of {} batches; choose 1 to {MAX_STEP}",
+                "a step has {} batches; it must have from 1 to {MAX_STEP}",
                 self.step
             )));
         }
+        if self.last_batch == LastBatch::Short {
+            return Err(invalid(
+                "last_batch=\"short\" would leave ranks without a batch of whole episodes in the last step; use \"wrap\", \"drop\" or \"repeat\"",
+            ));
+        }
         if self.spread == Some(0) {
-            return Err(invalid("a spread of 0 episodes; choose at least 1"));
+            return Err(invalid("`spread` is 0 episodes; it must be at least 1"));
         }
         match self.batching {
-            Batching::Similar { batch: 0 } => {
-                Err(invalid("a batch of 0 episodes; choose at least 1"))
-            }
+            Batching::Similar { batch: 0 } => Err(invalid(
+                "the batch size is 0 episodes; it must be at least 1",
+            )),
             Batching::Budget { frames } if self.oversize == Oversize::Refuse => {
                 match lengths
                     .iter()
                     .position(|&length| frames_of(length) > frames)
                 {
                     Some(episode) => Err(invalid(format!(
-                        "episode {episode} has {} frames, more than the budget of {frames}; raise the budget to at least {}, leave the episode out, or let it be a batch alone",
+                        "episode {episode} has {} frames, more than the budget of {frames}; raise the budget to at least {}, skip the episode, or let it be a batch of its own",
                         lengths[episode],
                         lengths.iter().max().unwrap_or(&0)
                     ))),

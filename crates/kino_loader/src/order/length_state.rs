@@ -1,7 +1,7 @@
 //! Stop and go on with batches of whole episodes.
 //!
 //! ```json
-//! {"format": 1, "algorithm": "kino-order-1", "order": "9f2c…", "data": "41d0…", "settings": {"seed": 7, …},
+//! {"format": 1, "algorithm": "kino-order-2", "order": "9f2c…", "data": "41d0…", "settings": {"seed": 7, …},
 //!  "cursor": {"epoch": 3, "done": 1250}, "receipt": "c5a1…"}
 //! ```
 

@@ -4,12 +4,12 @@
 //! epoch       episodes in a permutation, keyed (epoch)
 //! stretches   | spread episodes            | spread episodes            | …     each sorted by length
 //! batches     | b0 | b1 |  b2  |   b3   | b4 | b5 |  b6  |   b7   | …           cut from the sorted stretches
-//! steps       head |   block 0    |   block 1    | … | tail                     S batches each, blocks permuted
+//! steps       head |   block 0    |   block 1    | … | rest                     S batches each, blocks permuted
 //! ```
 //!
 //! A step is S batches, one or more for every rank; because they are neighbours in a sorted stretch, ranks
 //! wait little for each other. How many batches an epoch has depends on the permutation, so an epoch seldom ends with
-//! a step. Under `carry` the tail of an epoch and the head of the next are one step: the place in the order is a
+//! a step. Under `wrap` the end of an epoch and the head of the next are one step: the place in the order is a
 //! [`Cursor`], and the head's length is the cursor's remainder modulo S, so no history is needed to go on.
 
 use std::ops::Range;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::keys::{Key, Purpose};
 use super::length_settings::{Batching, LengthSettings, frames_of};
 use super::permute::Permutation;
-use super::settings::{Tail, nearest_divisors};
+use super::settings::{LastBatch, nearest_divisors};
 use crate::error::{Result, invalid};
 
 /// The last epoch.
@@ -59,7 +59,7 @@ impl Step {
         let size = u32::try_from(self.batches.len()).unwrap_or(u32::MAX);
         if rank >= world || !size.is_multiple_of(world) {
             return Err(invalid(format!(
-                "rank {rank} of {world} in steps of {size} batches; ranks count from 0 and must divide the step: {}",
+                "rank {rank} of {world} cannot take part in steps of {size} batches: ranks count from 0, and their number must divide the step; use {} ranks",
                 nearest_divisors(size, world)
             )));
         }
@@ -222,8 +222,8 @@ impl LengthReader {
             if at.done < end {
                 continue;
             }
-            if self.order.settings.tail == Tail::Pad {
-                self.pad(at.epoch, &mut batches);
+            if self.order.settings.last_batch == LastBatch::Repeat {
+                self.repeat(at.epoch, &mut batches);
             }
             at = Cursor {
                 epoch: at.epoch + 1,
@@ -233,7 +233,7 @@ impl LengthReader {
         Ok(Step { batches, next: at })
     }
 
-    /// The number of batches of an epoch, whatever the tail does with them.
+    /// The number of batches of an epoch, whatever becomes of the last ones.
     pub fn batches_in(&mut self, epoch: u64) -> Result<u64> {
         self.settle(Cursor { epoch, done: 0 })?;
         Ok(self.load(epoch).len())
@@ -273,7 +273,7 @@ impl LengthReader {
             // `drop` may leave nothing of one epoch and something of the next, which has other batches.
             if at.epoch > cursor.epoch.saturating_add(100) {
                 return Err(invalid(
-                    "`drop` leaves nothing of a hundred epochs: they have fewer batches than a step; choose smaller steps or batches, or `carry`",
+                    "last_batch=\"drop\" leaves nothing of a hundred epochs: they have fewer batches than a step; use smaller steps or batches, or last_batch=\"wrap\"",
                 ));
             }
             at = Cursor {
@@ -286,12 +286,12 @@ impl LengthReader {
 
     /// How many batches of the epoch are taken.
     fn end(&mut self, epoch: u64) -> u64 {
-        let (tail, size) = (
-            self.order.settings.tail,
+        let (last_batch, size) = (
+            self.order.settings.last_batch,
             u64::from(self.order.settings.step),
         );
         let count = self.load(epoch).len();
-        if tail == Tail::Drop {
+        if last_batch == LastBatch::Drop {
             count - count % size
         } else {
             count
@@ -306,7 +306,7 @@ impl LengthReader {
         self.epoch.get_or_insert_with(|| order.batches_of(epoch))
     }
 
-    /// Appends the batches at `places` of the epoch's sequence: head, permuted blocks, tail.
+    /// Appends the batches at `places` of the epoch's sequence: head, permuted blocks, rest.
     fn read(&mut self, epoch: u64, head: u64, places: Range<u64>, to: &mut Vec<EpisodeBatch>) {
         let (seed, size) = (
             self.order.settings.seed,
@@ -326,7 +326,7 @@ impl LengthReader {
     }
 
     /// Fills a step with the epoch's sequence from its start.
-    fn pad(&mut self, epoch: u64, to: &mut Vec<EpisodeBatch>) {
+    fn repeat(&mut self, epoch: u64, to: &mut Vec<EpisodeBatch>) {
         let size = self.order.settings.step as usize;
         while to.len() < size {
             let lack = (size - to.len()) as u64;

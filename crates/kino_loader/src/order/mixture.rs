@@ -29,11 +29,11 @@ impl Mixture {
     /// Shares of a block by weights, which need not sum to 1.
     pub(crate) fn new(weights: &[f64]) -> Result<Self> {
         if weights.is_empty() {
-            return Err(invalid("a mixture of no sources; name at least one"));
+            return Err(invalid("a mixture needs at least one source"));
         }
         if weights.len() > BLOCK as usize {
             return Err(invalid(format!(
-                "a mixture of {} sources; at most {BLOCK} fit, join some of them into one",
+                "a mixture has {} sources; it can have at most {BLOCK}: merge some of them",
                 weights.len()
             )));
         }
@@ -42,14 +42,14 @@ impl Mixture {
             .position(|weight| !(weight.is_finite() && *weight > 0.0))
         {
             return Err(invalid(format!(
-                "the weight of source {at} of the mixture is {}; choose a number above 0, or leave the source out",
+                "the weight of source {at} of the mixture is {}; it must be above 0, or the source removed",
                 weights[at]
             )));
         }
         let total: f64 = weights.iter().sum();
         if !total.is_finite() {
             return Err(invalid(
-                "the weights of the mixture are too large to be added; scale them down",
+                "the weights of the mixture are too large to add; scale them down",
             ));
         }
         let slots = share_out(weights, total);
@@ -66,7 +66,8 @@ impl Mixture {
 
     /// The source that index `i` takes from, and the index in the source's own order.
     pub(crate) fn at(&self, i: u64, lanes: Lanes, seed: u64) -> (usize, u64) {
-        let (lane, place) = (lanes.of(i), lanes.place(i));
+        let lane = lanes.of(i);
+        let place = lanes.held(lane, i);
         let (block, in_block) = (place / u64::from(BLOCK), place % u64::from(BLOCK));
         let key = Key::new(seed, Purpose::Slots, [lane, block, 0]);
         let slot = Permutation::new(u64::from(BLOCK), key).at(in_block);
@@ -159,7 +160,7 @@ mod tests {
         #[test]
         fn a_block_of_a_lane_takes_its_slots_from_each_source(seed: u64, block in 0_u64..5) {
             let mixture = Mixture::new(&[0.5, 0.3, 0.2]).unwrap();
-            let lanes = Lanes::new(4, 2);
+            let lanes = Lanes::new(4, 2, None);
             let mut seen = vec![Vec::new(); 3];
             for i in (block * 8192..(block + 1) * 8192).filter(|&i| lanes.of(i) == 1) {
                 let (source, index) = mixture.at(i, lanes, seed);

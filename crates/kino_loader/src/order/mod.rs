@@ -5,11 +5,12 @@
 //! permute.rs, deal.rs    permutations without memory
 //! source.rs, slots.rs    the samples of a list of episodes, as lengths on a line
 //! settings.rs            all that changes the order
-//! lanes.rs               parts of a batch that read episodes of their own
+//! lanes.rs               slices of a batch that read episodes of their own
 //! layout.rs, endless.rs  one epoch of one source; one source, endlessly
 //! mixture.rs             several sources under weights
 //! reader.rs              index → sample, with the layouts of the epochs in use
-//! ranks.rs, state.rs     who takes which indices; stop and go on
+//! ranks.rs, state.rs     who takes which indices; stop and resume
+//! mixing.rs              how well it mixes, and the shuffle that mixes well enough
 //! draw.rs                randomness for augmentation
 //! length*.rs             batches of whole episodes
 //! ```
@@ -27,6 +28,7 @@ mod layout;
 mod length_settings;
 mod length_state;
 mod lengths;
+mod mixing;
 mod mixture;
 mod permute;
 mod ranks;
@@ -44,9 +46,10 @@ pub use endless::SampleRef;
 pub use length_settings::{Batching, LengthSettings, Oversize};
 pub use length_state::{LengthRestored, LengthState};
 pub use lengths::{Cursor, EpisodeBatch, LengthOrder, LengthReader, Step};
+pub use mixing::{AutoShuffle, Mixing};
 pub use ranks::Uneven;
 pub use reader::OrderReader;
-pub use settings::{PoolSize, Settings, Shuffle, Tail, Unit};
+pub use settings::{GroupSize, LastBatch, Settings, Shuffle, Unit};
 pub use source::Source;
 pub use state::{Mismatch, Restored, State};
 
@@ -54,11 +57,12 @@ use endless::{Endless, Share, total_size};
 use keys::{Key, Purpose};
 use lanes::Lanes;
 use mixture::{BLOCK, Mixture};
+use settings::EpochLen;
 
 use crate::error::{Result, invalid};
 
 /// The algorithm: it changes when any index of any order would.
-pub const ALGORITHM: &str = "kino-order-1";
+pub const ALGORITHM: &str = "kino-order-2";
 
 /// Indices end here: no training comes near, and sums of two never overflow.
 pub const MAX_INDEX: u64 = 1 << 62;
@@ -91,10 +95,10 @@ struct Inner {
     sources: Vec<Source>,
     tracks: Vec<Endless>,
     /// Samples before each episode of a source, where weights make its line another.
-    first_windows: Vec<Option<Vec<u64>>>,
+    first_samples: Vec<Option<Vec<u64>>>,
     mixture: Option<Mixture>,
     lanes: Lanes,
-    epoch_len: u64,
+    epoch: EpochLen,
     /// Hash of the sources.
     data: String,
 }
@@ -106,21 +110,24 @@ impl Order {
         source.check()?;
         if settings.epoch_size.is_some() {
             return Err(invalid(
-                "`epoch_size` belongs to a mixture; an epoch of one source is all its windows",
+                "`epoch_size` is for mixtures; an epoch of one source is all of its samples",
             ));
         }
         let track = Endless::new(&source, &settings, Share::WHOLE)?;
-        let epoch_len = track.epoch_len();
+        settings
+            .last_batch
+            .check(track.line.positions, settings.batch_size)?;
+        let epoch = track.epoch_len();
         Ok(Self::assemble(
             settings,
             vec![source],
             vec![track],
             None,
-            epoch_len,
+            epoch,
         ))
     }
 
-    /// The order of several sources; a weight is a source's part of the samples. A mixture of one source is
+    /// The order of several sources; a weight is a source's share of the samples. A mixture of one source is
     /// the order of that source.
     pub fn mixture(parts: Vec<(Source, f64)>, settings: Settings) -> Result<Self> {
         settings.check()?;
@@ -140,28 +147,23 @@ impl Order {
                 Endless::new(source, &track_settings(&settings, &sources, at), share)
             })
             .collect::<Result<Vec<_>>>()?;
-        let windows = tracks
-            .iter()
-            .map(Endless::epoch_len)
-            .fold(0, u64::saturating_add);
-        let size = settings.epoch_size.unwrap_or(windows);
+        let lens = tracks.iter().map(|track| track.epoch_len().samples);
+        let size = settings
+            .epoch_size
+            .unwrap_or_else(|| lens.fold(0, u64::saturating_add));
         if size > MAX_EPOCH {
             return Err(invalid(format!(
-                "an epoch of {size} samples; choose an `epoch_size` of at most {MAX_EPOCH}"
+                "an epoch has {size} samples; use an `epoch_size` of at most {MAX_EPOCH}"
             )));
         }
-        let epoch_len = settings.tail.epoch_len(size, settings.batch).ok_or_else(|| {
-            invalid(format!(
-                "`drop` leaves nothing of an epoch of {size} samples in batches of {}; choose an `epoch_size` of at least a batch",
-                settings.batch
-            ))
-        })?;
+        settings.last_batch.check(size, settings.batch_size)?;
+        let epoch = settings.last_batch.epoch_len(size, settings.batch_size)?;
         Ok(Self::assemble(
             settings,
             sources,
             tracks,
             Some(mixture),
-            epoch_len,
+            epoch,
         ))
     }
 
@@ -170,22 +172,23 @@ impl Order {
         sources: Vec<Source>,
         tracks: Vec<Endless>,
         mixture: Option<Mixture>,
-        epoch_len: u64,
+        epoch: EpochLen,
     ) -> Self {
         let weighted = |source: &Source| source.weights.is_some();
-        let first_windows = sources
+        let first_samples = sources
             .iter()
             .map(|source| weighted(source).then(|| running_sum(&source.counts)))
             .collect();
         let data = hash_sources(&sources, mixture.as_ref());
+        let short = (settings.last_batch == LastBatch::Short).then_some(epoch);
         let inner = Inner {
-            lanes: Lanes::new(settings.batch, settings.lanes),
+            lanes: Lanes::new(settings.batch_size, settings.lanes, short),
             settings,
             sources,
             tracks,
-            first_windows,
+            first_samples,
             mixture,
-            epoch_len,
+            epoch,
             data,
         };
         Self {
@@ -208,36 +211,47 @@ impl Order {
         &self.inner.sources
     }
 
-    /// Indices per epoch.
+    /// Indices per epoch; where the last batch is short, the last of them have no sample.
     pub fn epoch_len(&self) -> u64 {
-        self.inner.epoch_len
+        self.inner.epoch.indices
+    }
+
+    /// Samples per epoch.
+    pub fn epoch_samples(&self) -> u64 {
+        self.inner.epoch.samples
+    }
+
+    /// Whether index `i` has a sample: not behind the end of a short last batch.
+    pub fn has_sample(&self, i: u64) -> bool {
+        let EpochLen { indices, samples } = self.inner.epoch;
+        samples == indices || i % indices < samples
     }
 
     /// The epoch of index `i`; of the mixture, not of a source of it.
     pub fn epoch_of(&self, i: u64) -> u64 {
-        i / self.inner.epoch_len
+        i / self.inner.epoch.indices
     }
 
     /// The first index of an epoch.
     pub fn epoch_start(&self, epoch: u64) -> Result<u64> {
         epoch
-            .checked_mul(self.inner.epoch_len)
+            .checked_mul(self.inner.epoch.indices)
             .filter(|&start| start <= MAX_INDEX)
             .ok_or_else(|| past_the_end(&format!("epoch {epoch}")))
     }
 
-    /// The batches that start in an epoch. Under `carry` their number may differ by one between epochs, and the
+    /// The batches that start in an epoch. Under `wrap` their number may differ by one between epochs, and the
     /// first index of an epoch may lie in the last batch of the epoch before.
     pub fn batches_of(&self, epoch: u64) -> Result<Range<u64>> {
-        let batch = u64::from(self.inner.settings.batch);
+        let batch = u64::from(self.inner.settings.batch_size);
         let start = self.epoch_start(epoch)?;
-        Ok(start.div_ceil(batch)..(start + self.inner.epoch_len).div_ceil(batch))
+        Ok(start.div_ceil(batch)..(start + self.inner.epoch.indices).div_ceil(batch))
     }
 
-    /// The number of a sample's sample among all samples of its source, for those who count samples and not episodes.
+    /// The index of a sample among all samples of its source.
     pub fn sample_index(&self, sample: &SampleRef) -> u64 {
         let (source, episode) = (sample.source as usize, sample.episode as usize);
-        let first = match self.inner.first_windows.get(source) {
+        let first = match self.inner.first_samples.get(source) {
             Some(Some(firsts)) => firsts.get(episode).copied(),
             Some(None) => {
                 let slots = &self.inner.tracks[source].line.slots;
@@ -251,7 +265,7 @@ impl Order {
 
     /// Bytes that the order holds apart from the lists it was given; layouts belong to the readers.
     pub fn memory(&self) -> usize {
-        let firsts = self.inner.first_windows.iter().flatten();
+        let firsts = self.inner.first_samples.iter().flatten();
         let firsts: usize = firsts.map(|list| 8 * list.capacity()).sum();
         firsts + self.inner.tracks.iter().map(Endless::memory).sum::<usize>()
     }
@@ -261,7 +275,7 @@ impl Order {
 fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings {
     let fits = match settings.shuffle {
         Shuffle::Groups {
-            pool: PoolSize::Bytes(bytes),
+            size: GroupSize::Bytes(bytes),
             ..
         } => sources
             .iter()
@@ -274,7 +288,7 @@ fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings 
             .try_fold(0_u64, |sum, size| Some(sum.saturating_add(size?)))
             .is_some_and(|total| total <= bytes),
         Shuffle::Groups {
-            pool: PoolSize::Episodes(episodes),
+            size: GroupSize::Episodes(episodes),
             ..
         } => {
             let totals = sources.iter().map(|source| total_size(source, None));
@@ -284,14 +298,14 @@ fn track_settings(settings: &Settings, sources: &[Source], at: u64) -> Settings 
     };
     Settings {
         seed: Key::new(settings.seed, Purpose::Source, [at, 0, 0]).seed(),
-        batch: settings.lanes,
+        batch_size: settings.lanes,
         lanes: settings.lanes,
         shuffle: if fits {
             Shuffle::Global
         } else {
             settings.shuffle
         },
-        tail: Tail::Carry,
+        last_batch: LastBatch::Wrap,
         epoch_size: None,
     }
 }
@@ -322,7 +336,7 @@ fn short_hex(hasher: &blake3::Hasher) -> String {
     hasher.finalize().to_hex()[..32].to_string()
 }
 
-/// What to say of an index past the end.
+/// The error of an index past the end.
 fn past_the_end(what: &str) -> crate::LoaderError {
-    invalid(format!("{what} lies past the last index, {MAX_INDEX}"))
+    invalid(format!("{what} is past the last index, {MAX_INDEX}"))
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::endless::{Cache, SampleRef};
 use super::{MAX_INDEX, Order, past_the_end};
-use crate::error::{Result, invalid};
+use crate::error::{LoaderError, Result, invalid};
 
 /// The most samples of one call.
 const MAX_FILL: u64 = 1 << 28;
@@ -27,13 +27,16 @@ impl OrderReader {
         &self.order
     }
 
-    /// The sample at index `i`.
+    /// The sample at index `i`; an error where the last batch of an epoch is short and has none there.
     pub fn at(&mut self, i: u64) -> Result<SampleRef> {
         self.check(i)?;
+        if !self.order.has_sample(i) {
+            return Err(no_sample(&self.order, i));
+        }
         Ok(self.sample(i))
     }
 
-    /// Appends the samples at `range`.
+    /// Appends the samples at `range`, without the indices that have none.
     pub fn fill(&mut self, range: Range<u64>, samples: &mut Vec<SampleRef>) -> Result<()> {
         let len = range.end.saturating_sub(range.start);
         if len == 0 {
@@ -41,20 +44,27 @@ impl OrderReader {
         }
         if len > MAX_FILL {
             return Err(invalid(format!(
-                "{len} samples at once; ask for up to {MAX_FILL}"
+                "{len} samples were requested at once; request at most {MAX_FILL}"
             )));
         }
         self.check(range.end - 1)?;
-        samples.extend(range.map(|i| self.sample(i)));
+        for i in range {
+            if self.order.has_sample(i) {
+                samples.push(self.sample(i));
+            }
+        }
         Ok(())
     }
 
     /// Another sample for a broken one at `i`: a sample of the same group, by a draw of `i` and `attempt`.
     ///
     /// Each attempt takes another position of the group until all were tried, and no other index moves. Where the group
-    /// has one position only, it is the sample itself; where samples repeat (weights, `pad`) it may be an equal one.
+    /// has one position only, it is the sample itself; where samples repeat (weights, `repeat`) it may be an equal one.
     pub fn substitute(&mut self, i: u64, attempt: u64) -> Result<SampleRef> {
         self.check(i)?;
+        if !self.order.has_sample(i) {
+            return Err(no_sample(&self.order, i));
+        }
         let (source, index) = self.locate(i);
         let track = &self.order.inner.tracks[source];
         let sample = track.substitute(index, attempt, &mut self.caches[source]);
@@ -87,6 +97,15 @@ impl OrderReader {
         }
         Ok(())
     }
+}
+
+/// The error of an index behind the end of a short batch.
+fn no_sample(order: &Order, i: u64) -> LoaderError {
+    invalid(format!(
+        "index {i} has no sample: the last batch of an epoch of {} samples is short, and the next epoch starts at index {}",
+        order.epoch_samples(),
+        (order.epoch_of(i) + 1).saturating_mul(order.epoch_len())
+    ))
 }
 
 fn of_source(sample: SampleRef, source: usize) -> SampleRef {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Result, invalid};
+use crate::error::{LoaderError, Result, invalid};
 
 /// The largest global batch.
 const MAX_BATCH: u32 = 1 << 20;
@@ -14,23 +14,23 @@ const MAX_LANES: u32 = 1 << 16;
 /// ```
 /// use kino_loader::{Settings, Shuffle};
 ///
-/// let settings = Settings { seed: 7, batch: 256, ..Settings::default() };
+/// let settings = Settings { seed: 7, batch_size: 256, ..Settings::default() };
 /// assert_eq!(settings.shuffle, Shuffle::Global);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Settings {
     /// Where all randomness comes from.
     pub seed: u64,
     /// Samples per batch, of all ranks together.
-    pub batch: u32,
-    /// Parts of a batch that read episodes of their own; divides `batch`.
+    pub batch_size: u32,
+    /// Parts of a batch that read episodes of their own; divides `batch_size`.
     pub lanes: u32,
     /// How samples are mixed.
     pub shuffle: Shuffle,
-    /// What happens where an epoch does not end with a batch.
-    pub tail: Tail,
+    /// What the last batch of an epoch is where the samples do not fill it.
+    pub last_batch: LastBatch,
     /// Samples per epoch of a mixture; by default as many as its sources have together.
-    #[serde(default)]
     pub epoch_size: Option<u64>,
 }
 
@@ -38,10 +38,10 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             seed: 0,
-            batch: 1,
+            batch_size: 1,
             lanes: 1,
             shuffle: Shuffle::Global,
-            tail: Tail::Carry,
+            last_batch: LastBatch::Short,
             epoch_size: None,
         }
     }
@@ -57,23 +57,23 @@ pub enum Shuffle {
     Global,
     /// Samples of some episodes at a time, so that only these need be decoded.
     Groups {
-        /// How much may be open at once, all lanes together.
-        pool: PoolSize,
+        /// How large a group is, all lanes together.
+        size: GroupSize,
         /// What groups are made of.
         #[serde(default)]
         unit: Unit,
     },
 }
 
-/// How much may be open at once.
+/// How large a group is: what is decoded and shuffled at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum PoolSize {
+pub enum GroupSize {
     /// Decoded bytes; needs the sizes of the episodes.
     Bytes(u64),
     /// A number of episodes.
     Episodes(u32),
-    /// A part of each source, above 0 and at most 1: of its bytes where sizes are known, of its episodes otherwise.
+    /// A fraction of each source, above 0 and at most 1: of its bytes where sizes are known, of its episodes otherwise.
     Fraction(f64),
 }
 
@@ -84,68 +84,114 @@ pub enum Unit {
     /// Any episodes together: the best mixing.
     #[default]
     Episodes,
-    /// Whole shards: a group opens few files, which is what counts on remote storage.
+    /// Whole shards: a group opens few files, which matters on remote storage.
     Shards,
 }
 
-/// What happens where an epoch does not end with a batch.
+/// What the last batch of an epoch is where the samples do not fill it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Tail {
-    /// The batch goes on with the next epoch: nothing is lost, nothing comes twice.
+pub enum LastBatch {
+    /// It holds fewer samples: each sample comes exactly once per epoch.
     #[default]
-    Carry,
-    /// The last samples of the epoch's line, fewer than a batch, are left out of this epoch.
+    Short,
+    /// There is none: the last samples of the epoch, fewer than a batch, are dropped.
     Drop,
-    /// The first samples of the line come again to fill the batch.
-    Pad,
+    /// It is filled with the first samples of the next epoch, which begins inside the batch.
+    Wrap,
+    /// It is filled with samples of the same epoch, which come again.
+    Repeat,
 }
 
-impl Tail {
-    /// The length of an epoch of `positions`, or `None` if there is none.
-    pub(crate) fn epoch_len(self, positions: u64, batch: u32) -> Option<u64> {
-        let batch = u64::from(batch);
-        let len = match self {
-            Self::Carry => positions,
-            Self::Drop => positions - positions % batch,
-            Self::Pad => positions.next_multiple_of(batch),
+/// How many indices an epoch has, and how many of them, from its first on, have a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EpochLen {
+    pub(crate) indices: u64,
+    pub(crate) samples: u64,
+}
+
+impl LastBatch {
+    /// The length of an epoch of `positions`; an error if no batch is left of it.
+    pub(crate) fn epoch_len(self, positions: u64, batch: u32) -> Result<EpochLen> {
+        let len = u64::from(batch);
+        let indices = match self {
+            Self::Wrap => positions,
+            Self::Drop => positions - positions % len,
+            Self::Short | Self::Repeat => positions.next_multiple_of(len),
         };
-        (len > 0).then_some(len)
+        if indices == 0 {
+            return Err(self.too_large(positions, batch));
+        }
+        let samples = match self {
+            Self::Short => positions,
+            _ => indices,
+        };
+        Ok(EpochLen { indices, samples })
+    }
+
+    /// Its name, as in JSON and in Python.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Short => "short",
+            Self::Drop => "drop",
+            Self::Wrap => "wrap",
+            Self::Repeat => "repeat",
+        }
+    }
+
+    /// Refuses a batch that is larger than an epoch, where it would be dropped or repeat its samples.
+    pub(crate) fn check(self, samples: u64, batch: u32) -> Result<()> {
+        if self == Self::Short || u64::from(batch) <= samples {
+            return Ok(());
+        }
+        Err(self.too_large(samples, batch))
+    }
+
+    fn too_large(self, samples: u64, batch: u32) -> LoaderError {
+        let harm = match self {
+            Self::Drop => "with last_batch=\"drop\" would drop them all".to_owned(),
+            _ => format!(
+                "would repeat each about {} times",
+                u64::from(batch) / samples.max(1)
+            ),
+        };
+        invalid(format!(
+            "a batch of {batch} from {samples} samples {harm}; use last_batch=\"short\", or a batch of at most {samples}"
+        ))
     }
 }
 
 impl Settings {
     /// Refuses what no order can be made of.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.batch == 0 || self.batch > MAX_BATCH {
+        if self.batch_size == 0 || self.batch_size > MAX_BATCH {
             return Err(invalid(format!(
-                "a batch of {} samples; choose 1 to {MAX_BATCH}",
-                self.batch
+                "the batch size is {}; it must be from 1 to {MAX_BATCH}",
+                self.batch_size
             )));
         }
-        if self.lanes == 0 || self.lanes > MAX_LANES || !self.batch.is_multiple_of(self.lanes) {
+        if self.lanes == 0 || self.lanes > MAX_LANES || !self.batch_size.is_multiple_of(self.lanes)
+        {
             return Err(invalid(format!(
-                "{} lanes do not divide a batch of {}; {}",
+                "a batch of {} samples cannot be split into {} equal lanes; use {} lanes",
+                self.batch_size,
                 self.lanes,
-                self.batch,
-                nearest_divisors(self.batch, self.lanes)
+                nearest_divisors(self.batch_size, self.lanes)
             )));
         }
         match self.shuffle {
             Shuffle::Groups {
-                pool: PoolSize::Fraction(part),
+                size: GroupSize::Fraction(part),
                 ..
             } if !(part > 0.0 && part <= 1.0) => Err(invalid(format!(
-                "a pool of {part} of the dataset; choose a fraction above 0 and at most 1"
+                "groups of a fraction of {part} of the dataset; the fraction must be above 0 and at most 1"
             ))),
             Shuffle::Groups {
-                pool: PoolSize::Bytes(0) | PoolSize::Episodes(0),
+                size: GroupSize::Bytes(0) | GroupSize::Episodes(0),
                 ..
-            } => Err(invalid(
-                "a pool of nothing; choose at least 1, or `sequential`",
-            )),
+            } => Err(invalid("groups of size 0; use at least 1 episode or byte")),
             _ if self.epoch_size == Some(0) => {
-                Err(invalid("an epoch of 0 samples; choose at least one batch"))
+                Err(invalid("`epoch_size` is 0; it must be at least 1"))
             }
             _ => Ok(()),
         }
@@ -156,43 +202,37 @@ impl Settings {
         let shuffle = match self.shuffle {
             Shuffle::Sequential => "sequential".into(),
             Shuffle::Global => "global".into(),
-            Shuffle::Groups { pool, unit } => {
-                let pool = match pool {
-                    PoolSize::Bytes(bytes) => format!("bytes {bytes}"),
-                    PoolSize::Episodes(episodes) => format!("episodes {episodes}"),
-                    PoolSize::Fraction(part) => format!("fraction {:016x}", part.to_bits()),
+            Shuffle::Groups { size, unit } => {
+                let size = match size {
+                    GroupSize::Bytes(bytes) => format!("bytes {bytes}"),
+                    GroupSize::Episodes(episodes) => format!("episodes {episodes}"),
+                    GroupSize::Fraction(part) => format!("fraction {:016x}", part.to_bits()),
                 };
                 let unit = match unit {
                     Unit::Episodes => "episodes",
                     Unit::Shards => "shards",
                 };
-                format!("groups {pool} {unit}")
+                format!("groups {size} {unit}")
             }
         };
-        let tail = match self.tail {
-            Tail::Carry => "carry",
-            Tail::Drop => "drop",
-            Tail::Pad => "pad",
-        };
+        let last_batch = self.last_batch.name();
         let size = self.epoch_size.unwrap_or(0);
         format!(
-            "seed {}\nbatch {}\nlanes {}\nshuffle {shuffle}\ntail {tail}\nepoch_size {size}\n",
-            self.seed, self.batch, self.lanes
+            "seed {}\nbatch {}\nlanes {}\nshuffle {shuffle}\nlast_batch {last_batch}\nepoch_size {size}\n",
+            self.seed, self.batch_size, self.lanes
         )
     }
 }
 
-/// Names the divisors of `batch` on both sides of `request`.
-pub(crate) fn nearest_divisors(batch: u32, request: u32) -> String {
-    let divides = |number: &u32| batch.is_multiple_of(*number);
-    let below = (1..=batch.min(request)).rev().find(divides);
-    let above = (request.max(1)..=batch).find(divides);
+/// The divisors of `whole` on both sides of `request`, as text: `2 or 4`.
+pub(crate) fn nearest_divisors(whole: u32, request: u32) -> String {
+    let divides = |number: &u32| whole.is_multiple_of(*number);
+    let below = (1..=whole.min(request)).rev().find(divides);
+    let above = (request.max(1)..=whole).find(divides);
     match (below, above) {
-        (Some(below), Some(above)) if below != above => {
-            format!("the nearest that do are {below} and {above}")
-        }
-        (Some(one), _) | (_, Some(one)) => format!("the nearest that does is {one}"),
-        (None, None) => "choose 1".into(),
+        (Some(below), Some(above)) if below != above => format!("{below} or {above}"),
+        (Some(one), _) | (_, Some(one)) => one.to_string(),
+        (None, None) => "1".into(),
     }
 }
 
@@ -204,30 +244,30 @@ mod tests {
     fn what_no_order_can_be_made_of_is_refused_with_what_can() {
         let check = |settings: Settings| settings.check().unwrap_err().to_string();
         let batch = |batch, lanes| Settings {
-            batch,
+            batch_size: batch,
             lanes,
             ..Settings::default()
         };
-        assert!(check(batch(0, 1)).contains("choose 1 to"));
-        assert!(check(batch(64, 3)).ends_with("the nearest that do are 2 and 4"));
-        assert!(check(batch(64, 65)).ends_with("the nearest that does is 64"));
-        assert!(check(batch(64, 0)).ends_with("the nearest that does is 1"));
-        for pool in [
-            PoolSize::Bytes(0),
-            PoolSize::Episodes(0),
-            PoolSize::Fraction(f64::NAN),
-            PoolSize::Fraction(0.0),
-            PoolSize::Fraction(1.1),
+        assert!(check(batch(0, 1)).contains("must be from 1 to"));
+        assert!(check(batch(64, 3)).ends_with("use 2 or 4 lanes"));
+        assert!(check(batch(64, 65)).ends_with("use 64 lanes"));
+        assert!(check(batch(64, 0)).ends_with("use 1 lanes"));
+        for size in [
+            GroupSize::Bytes(0),
+            GroupSize::Episodes(0),
+            GroupSize::Fraction(f64::NAN),
+            GroupSize::Fraction(0.0),
+            GroupSize::Fraction(1.1),
         ] {
             let shuffle = Shuffle::Groups {
-                pool,
+                size,
                 unit: Unit::Episodes,
             };
             let settings = Settings {
                 shuffle,
                 ..Settings::default()
             };
-            assert!(check(settings).starts_with("a pool of"));
+            assert!(check(settings).starts_with("groups of"));
         }
     }
 }

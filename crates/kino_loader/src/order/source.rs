@@ -29,11 +29,11 @@ const MAX_WEIGHT: f32 = 1_048_576.0;
 pub struct Source {
     /// What the samples are: the dataset's version and the request. Two sources with one id have the same samples.
     pub id: String,
-    /// What messages call it; the id unless told.
+    /// Its name in messages; the id by default.
     pub name: String,
     /// Samples per selected episode. A filter or a split is a shorter list.
     pub counts: Arc<[u32]>,
-    /// Decoded bytes per episode, for groups under a pool of bytes.
+    /// Decoded bytes per episode, for groups of a number of bytes.
     pub sizes: Option<Arc<[u64]>>,
     /// How often an episode's samples come per epoch; 1 where there are none.
     pub weights: Option<Arc<[f32]>>,
@@ -63,7 +63,7 @@ impl Source {
         let episodes = self.counts.len();
         if u32::try_from(episodes).is_err() {
             return Err(invalid(format!(
-                "source `{}` has {episodes} episodes; an order takes up to {}",
+                "source `{}` has {episodes} episodes; an order takes at most {}",
                 self.name,
                 u32::MAX
             )));
@@ -75,7 +75,7 @@ impl Source {
         ] {
             if let Some(len) = len.filter(|&len| len != episodes) {
                 return Err(invalid(format!(
-                    "source `{}` has {episodes} episodes but {len} {name}; give one for each",
+                    "source `{}` has {episodes} episodes but {len} {name}; there must be one for each",
                     self.name
                 )));
             }
@@ -161,14 +161,14 @@ impl Line {
                 .filter(|&end| end / unit <= MAX_POSITIONS && end <= 1 << 62)
                 .ok_or_else(|| {
                     invalid(format!(
-                        "source `{}` has more than {MAX_POSITIONS} windows at episode {episode}; select fewer episodes or smaller weights",
+                        "source `{}` has more than {MAX_POSITIONS} samples at episode {episode}; select fewer episodes or use smaller weights",
                         source.name
                     ))
                 })?;
         }
         if end / unit == 0 {
             return Err(invalid(format!(
-                "source `{}` has no windows: {} episodes are selected; check the selection, the request and the weights",
+                "source `{}` has no samples: {} episodes are selected; check the selection, the request and the weights",
                 source.name,
                 source.counts.len()
             )));
@@ -215,13 +215,13 @@ impl Line {
     }
 
     /// The sample of `episode` that lies `offset` behind the episode's start.
-    pub(crate) fn window(&self, episode: u32, offset: u64) -> u32 {
-        let window = match &self.lens {
+    pub(crate) fn sample(&self, episode: u32, offset: u64) -> u32 {
+        let sample = match &self.lens {
             Some(lens) => offset / lens[episode as usize].max(1),
             None => offset,
         };
-        debug_assert!(window <= u64::from(u32::MAX), "a window of the episode");
-        u32::try_from(window).unwrap_or(u32::MAX)
+        debug_assert!(sample <= u64::from(u32::MAX), "a sample of the episode");
+        u32::try_from(sample).unwrap_or(u32::MAX)
     }
 
     /// Bytes held.
@@ -238,7 +238,7 @@ fn weight_lens(name: &str, weights: &[f32]) -> Result<Arc<[u64]>> {
         .map(|(episode, &weight)| {
             if !(0.0..=MAX_WEIGHT).contains(&weight) {
                 return Err(invalid(format!(
-                    "the weight of episode {episode} of source `{name}` is {weight}; choose 0 to {MAX_WEIGHT}"
+                    "the weight of episode {episode} of source `{name}` is {weight}; it must be from 0 to {MAX_WEIGHT}"
                 )));
             }
             let len = (f64::from(weight) * 1_048_576.0 + 0.5).floor();
@@ -271,7 +271,7 @@ mod tests {
             assert!(error.contains("episode 1"), "{error}");
         }
         let error = weighted(&[0.0, 0.0]).unwrap_err().to_string();
-        assert!(error.contains("no windows"), "{error}");
+        assert!(error.contains("no samples"), "{error}");
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_windows_are_refused_not_overflowed() {
+    fn too_many_samples_are_refused_not_overflowed() {
         let source = Source::new("a", vec![u32::MAX; 70_000]);
         assert!(Line::new(&source).is_err());
         let mut source = Source::new("a", vec![u32::MAX; 3]);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use kino_dataset::{Array, Dataset, Request, Samples, Selection};
-use kino_loader::{Batch, Order, PoolSize, SampleRef, Settings, Shuffle, Source, Tail, Unit};
+use kino_loader::{Batch, GroupSize, LastBatch, Order, SampleRef, Settings, Shuffle, Source, Unit};
 
 /// Two cameras, joints at another rate, text, padding on both sides, blending.
 pub(crate) const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows": [
@@ -22,21 +22,21 @@ pub(crate) fn bind(dataset: &Dataset, request: &str) -> Samples {
     Samples::bind(dataset, request, &Selection::default()).unwrap()
 }
 
-pub(crate) fn order(windows: &Samples, shuffle: Shuffle, tail: Tail) -> Order {
+pub(crate) fn order(windows: &Samples, shuffle: Shuffle, last_batch: LastBatch) -> Order {
     let settings = Settings {
         seed: 5,
-        batch: 12,
+        batch_size: 12,
         lanes: 2,
         shuffle,
-        tail,
+        last_batch,
         epoch_size: None,
     };
     Order::new(Source::of(windows).unwrap(), settings).unwrap()
 }
 
-pub(crate) fn groups(pool: PoolSize) -> Shuffle {
+pub(crate) fn groups(size: GroupSize) -> Shuffle {
     Shuffle::Groups {
-        pool,
+        size,
         unit: Unit::Episodes,
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 
-use kino_loader::{PoolSize, SampleRef, Settings, Shuffle, Source, Tail, Unit};
+use kino_loader::{GroupSize, LastBatch, SampleRef, Settings, Shuffle, Source, Unit};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -68,7 +68,9 @@ pub(crate) struct Twin {
     settings: Settings,
     slots: Option<u64>,
     pub(crate) positions: u64,
+    /// Indices of an epoch, and how many of them have a sample.
     pub(crate) epoch_len: u64,
+    pub(crate) epoch_samples: u64,
     epochs: HashMap<u64, Vec<SampleRef>>,
 }
 
@@ -85,13 +87,14 @@ impl Twin {
             slots,
             positions: 0,
             epoch_len: 0,
+            epoch_samples: 0,
             epochs: HashMap::new(),
         };
         twin.positions = (0..source.counts.len())
             .map(|episode| u64::from(source.counts[episode]) * twin.len_of(episode))
             .sum::<u64>()
             / twin.unit();
-        twin.epoch_len = rounded(twin.positions, settings);
+        (twin.epoch_len, twin.epoch_samples) = rounded(twin.positions, settings);
         twin
     }
 
@@ -113,24 +116,26 @@ impl Twin {
         }
     }
 
-    pub(crate) fn at(&mut self, i: u64) -> SampleRef {
+    /// The sample of an index; `None` behind the end of a short batch.
+    pub(crate) fn at(&mut self, i: u64) -> Option<SampleRef> {
         let epoch = i / self.epoch_len;
         if !self.epochs.contains_key(&epoch) {
             let list = self.epoch(epoch);
-            assert_eq!(list.len() as u64, self.epoch_len);
+            assert_eq!(list.len() as u64, self.epoch_samples);
             self.epochs.insert(epoch, list);
         }
-        self.epochs[&epoch][(i % self.epoch_len) as usize]
+        let list = &self.epochs[&epoch];
+        list.get((i % self.epoch_len) as usize).copied()
     }
 
     /// Pool and sizes of the episodes, or `None` where all is one group.
     fn pool(&self) -> Option<(u64, Vec<u64>)> {
-        let Shuffle::Groups { pool, .. } = self.settings.shuffle else {
+        let Shuffle::Groups { size, .. } = self.settings.shuffle else {
             return None;
         };
         let ones = vec![1; self.source.counts.len()];
-        let sizes = match (&self.source.sizes, pool) {
-            (Some(sizes), PoolSize::Bytes(_) | PoolSize::Fraction(_)) => sizes.to_vec(),
+        let sizes = match (&self.source.sizes, size) {
+            (Some(sizes), GroupSize::Bytes(_) | GroupSize::Fraction(_)) => sizes.to_vec(),
             _ => ones,
         };
         let total: u64 = (0..sizes.len())
@@ -138,10 +143,10 @@ impl Twin {
             .map(|at| sizes[at])
             .sum();
         let part = |size: u64| self.slots.map_or(size, |slots| size * slots / 4096);
-        let pool = match pool {
-            PoolSize::Bytes(bytes) => part(bytes),
-            PoolSize::Episodes(episodes) => part(u64::from(episodes)),
-            PoolSize::Fraction(fraction) => (total as f64 * fraction) as u64,
+        let pool = match size {
+            GroupSize::Bytes(bytes) => part(bytes),
+            GroupSize::Episodes(episodes) => part(u64::from(episodes)),
+            GroupSize::Fraction(fraction) => (total as f64 * fraction) as u64,
         };
         (pool < total).then(|| (pool / u64::from(self.settings.lanes), sizes))
     }
@@ -175,7 +180,7 @@ impl Twin {
 
     fn epoch(&self, epoch: u64) -> Vec<SampleRef> {
         let seed = self.settings.seed;
-        let (n, len) = (self.positions as usize, self.epoch_len as usize);
+        let (n, len) = (self.positions as usize, self.epoch_samples as usize);
         let pool = self.pool();
         let units = self.units();
         let order: Vec<u64> = match pool {
@@ -193,12 +198,10 @@ impl Twin {
             .map(|p| (line[p % n].0 + p / n * units.len(), line[p % n].1))
             .collect();
         // Deal the indices of the epoch to lanes, cut the line, shuffle each lane's groups, and give them out again.
-        let (batch, lanes) = (
-            u64::from(self.settings.batch),
-            u64::from(self.settings.lanes),
-        );
-        let lane_of = |i: u64| (i % batch / (batch / lanes)) as usize;
-        let indices = epoch * self.epoch_len..(epoch + 1) * self.epoch_len;
+        let lanes = u64::from(self.settings.lanes);
+        let (epoch_len, samples) = (self.epoch_len, self.epoch_samples);
+        let lane_of = |i: u64| lane_of(&self.settings, i, epoch_len, samples) as usize;
+        let indices = epoch * epoch_len..epoch * epoch_len + samples;
         let mut rest = &line[..];
         let mut parts: Vec<_> = (0..lanes)
             .map(|lane| {
@@ -336,6 +339,11 @@ pub(crate) struct MixtureTwin {
     twins: Vec<Twin>,
     blocks: HashMap<(u64, u64), Vec<u64>>,
     pub(crate) epoch_len: u64,
+    epoch_samples: u64,
+    /// Lane and place of the indices that were asked for, and of all before.
+    places: Vec<Option<(u64, u64)>>,
+    /// Places taken of each lane.
+    taken: Vec<u64>,
 }
 
 impl MixtureTwin {
@@ -343,11 +351,11 @@ impl MixtureTwin {
     pub(crate) fn new(sources: &[Source], slots: &[u64], settings: &Settings) -> Self {
         let limit = match settings.shuffle {
             Shuffle::Groups {
-                pool: PoolSize::Bytes(bytes),
+                size: GroupSize::Bytes(bytes),
                 ..
             } => Some((bytes, true)),
             Shuffle::Groups {
-                pool: PoolSize::Episodes(count),
+                size: GroupSize::Episodes(count),
                 ..
             } => Some((u64::from(count), false)),
             _ => None,
@@ -372,8 +380,8 @@ impl MixtureTwin {
         let twin = |(at, source): (usize, &Source)| {
             let own = Settings {
                 seed: key(settings.seed, [6, at as u64, 0, 0]),
-                batch: settings.lanes,
-                tail: Tail::Carry,
+                batch_size: settings.lanes,
+                last_batch: LastBatch::Wrap,
                 epoch_size: None,
                 shuffle: if all_fits {
                     Shuffle::Global
@@ -386,23 +394,36 @@ impl MixtureTwin {
         };
         let twins: Vec<Twin> = sources.iter().enumerate().map(twin).collect();
         let windows = twins.iter().map(|twin| twin.positions).sum();
+        let (epoch_len, epoch_samples) = rounded(settings.epoch_size.unwrap_or(windows), settings);
         Self {
             settings: *settings,
             slots: slots.to_vec(),
-            epoch_len: rounded(settings.epoch_size.unwrap_or(windows), settings),
+            epoch_len,
+            epoch_samples,
             twins,
             blocks: HashMap::new(),
+            places: Vec::new(),
+            taken: vec![0; settings.lanes as usize],
         }
     }
 
-    pub(crate) fn at(&mut self, i: u64) -> SampleRef {
-        let (batch, lanes) = (
-            u64::from(self.settings.batch),
-            u64::from(self.settings.lanes),
-        );
-        let run = batch / lanes;
-        let lane = i % batch / run;
-        let place = i / batch * run + i % run;
+    /// The sample of an index; `None` behind the end of a short batch.
+    pub(crate) fn at(&mut self, i: u64) -> Option<SampleRef> {
+        // Places are counted one by one, from the first index on.
+        while self.places.len() as u64 <= i {
+            let next = self.places.len() as u64;
+            let (epoch_len, samples) = (self.epoch_len, self.epoch_samples);
+            let has_sample =
+                self.settings.last_batch != LastBatch::Short || next % epoch_len < samples;
+            self.places.push(has_sample.then(|| {
+                let lane = lane_of(&self.settings, next, epoch_len, samples);
+                let place = &mut self.taken[lane as usize];
+                *place += 1;
+                (lane, *place - 1)
+            }));
+        }
+        let (lane, place) = self.places[i as usize]?;
+        let lanes = u64::from(self.settings.lanes);
         let (seed, block) = (self.settings.seed, place / 4096);
         let images = self
             .blocks
@@ -415,18 +436,35 @@ impl MixtureTwin {
             source += 1;
         }
         let own = (block * self.slots[source] + slot) * lanes + lane;
-        SampleRef {
+        let sample = self.twins[source].at(own)?;
+        Some(SampleRef {
             source: source as u32,
-            ..self.twins[source].at(own)
-        }
+            ..sample
+        })
     }
 }
 
-fn rounded(positions: u64, settings: &Settings) -> u64 {
-    let batch = u64::from(settings.batch);
-    match settings.tail {
-        Tail::Carry => positions,
-        Tail::Drop => positions / batch * batch,
-        Tail::Pad => positions.div_ceil(batch) * batch,
+/// The lane of an index that has a sample.
+fn lane_of(settings: &Settings, i: u64, epoch_len: u64, samples: u64) -> u64 {
+    let (batch, lanes) = (u64::from(settings.batch_size), u64::from(settings.lanes));
+    let rest = samples % batch;
+    let is_last = settings.last_batch == LastBatch::Short && i % epoch_len >= samples - rest;
+    // Behind the end of the run of every lane before.
+    let len = if is_last { rest } else { batch };
+    (0..lanes)
+        .find(|lane| i % batch < (lane + 1) * len / lanes)
+        .unwrap()
+}
+
+/// Indices and samples of an epoch.
+fn rounded(positions: u64, settings: &Settings) -> (u64, u64) {
+    let batch = u64::from(settings.batch_size);
+    let down = positions / batch * batch;
+    let up = positions.div_ceil(batch) * batch;
+    match settings.last_batch {
+        LastBatch::Short => (up, positions),
+        LastBatch::Drop => (down, down),
+        LastBatch::Wrap => (positions, positions),
+        LastBatch::Repeat => (up, up),
     }
 }

@@ -334,7 +334,7 @@ mod tests {
         let log = meter.finish_trace();
         meter.time(Stage::Fetch, || ((), 1));
         let names: Vec<_> = log.events.iter().map(|event| event.name).collect();
-        assert_eq!(names, ["room", "plan"], "what is inside ends first");
+        assert_eq!(names, ["room", "schedule"], "what is inside ends first");
         let [room, plan] = [log.events[0], log.events[1]];
         assert!(plan.start_ns <= room.start_ns);
         assert!(meter.finish_trace().events.is_empty());

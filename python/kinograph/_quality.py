@@ -1,0 +1,67 @@
+"""What a loader's shuffle gives and costs: how well it mixes, how often frames are decoded, how much memory it needs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import warnings
+
+from kinograph import _core
+from kinograph._errors import KinographWarning
+from kinograph._order import Order
+from kinograph._shuffle import describe, show_bytes
+
+# Decoding a frame up to this often per epoch is not worth a warning.
+_FEW_DECODES = 1.1
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffleQuality:
+    """What a loader's shuffle gives and costs.
+
+    ``episodes_per_batch`` counts different episodes, on average. ``vif`` is the variance of a batch's mean relative to
+    independent samples, for an effect that all samples of an episode share: 1 is a perfect shuffle. ``decodes_per_frame`` is
+    how often a frame is expected to be decoded in the first epoch with ``memory`` bytes for decoded frames;
+    ``memory_needed`` are enough to decode each frame once per epoch, ``memory_for_all`` to decode nothing after the first.
+    """
+
+    shuffle: str
+    episodes_per_batch: float
+    vif: float
+    decodes_per_frame: float
+    memory: int
+    memory_needed: int
+    memory_for_all: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.episodes_per_batch:.1f} episodes per batch, VIF {self.vif:.2f}, "
+            f"{self.decodes_per_frame:.1f} decodes per frame"
+        )
+
+    def warn(self) -> None:
+        """Say once if frames will be decoded again and again because memory is too small."""
+        if self.decodes_per_frame <= _FEW_DECODES:
+            return
+        warnings.warn(
+            f"each frame will be decoded about {self.decodes_per_frame:.1f} times per epoch: decoded frames have "
+            f"{show_bytes(self.memory)} of memory, and with a {self._name()} they need {show_bytes(self.memory_needed)}; "
+            f'to decode less use memory="{show_bytes(self.memory_needed)}", a smaller image size, or smaller groups, '
+            "shuffle=kinograph.Shuffle(episodes=...), which mix less",
+            KinographWarning,
+            stacklevel=4,
+        )
+
+    def _name(self) -> str:
+        return self.shuffle if self.shuffle == "global shuffle" else f"loader {self.shuffle}"
+
+
+def find_quality(
+    order: Order, samples: list[list[_core.Samples]], options: str, memory: int | None
+) -> ShuffleQuality:
+    """Measure the order, and choose the memory if none is given."""
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    local_ranks = int(ranks) if ranks.isdigit() and 0 < int(ranks) < 1 << 16 else 1
+    found = json.loads(order._core.quality(samples, options, memory, local_ranks))
+    return ShuffleQuality(shuffle=describe(order._settings["shuffle"]), **found)
