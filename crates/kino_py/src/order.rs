@@ -206,7 +206,7 @@ fn resolve(
     let settings: Settings = parse(what, &json.to_string())?;
     let Auto { unit } = parse(what, &auto.to_string())?;
     let shuffle = py.detach(|| {
-        let decodes = samples.iter().map(decodes_per_frame);
+        let mut decodes = samples.iter().map(decodes_per_frame);
         let decodes = decodes.try_fold(1.0, |most: f64, one| Ok::<_, LoaderError>(most.max(one?)));
         let auto = AutoShuffle {
             batch: settings.batch,
