@@ -25,7 +25,7 @@ SAMPLE = {
     "windows": {name: range(FIRST, 1) for name in STATE}
     | {"actions": range(FIRST, FIRST + PREDICTED)},
     "anchor": "actions",
-    "drop_last": DONE - 1,
+    "skip_last": DONE - 1,
     "masks": "off",
 }
 NOISE_STEPS = 20

@@ -492,7 +492,7 @@ def test_filtered_windows_have_an_order_of_their_own(ds):
         seed=1,
         split="train",
         filter="frames >= 12",
-        drop_first=1,
+        skip_first=1,
     )
     rows = [row for row, frames in enumerate(LENGTHS) if row % 3 and frames >= 12]
     windows = order.sources[0].samples

@@ -38,7 +38,7 @@ mod order;
 mod samples;
 
 pub use engine::{
-    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, ImageDtype, ImageOptions, Loader,
+    ArrayInfo, ArrayType, Batch, CpuShare, CropPlace, FloatDtype, ImageDtype, ImageOptions, Loader,
     LoaderOptions, Metering, Moment, Next, Normal, OnError, PerKey, Report, Size, Stage,
     StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, decoded_bytes,
     default_threads,

@@ -7,24 +7,25 @@
 //!
 //! A *form* is what all this comes to for the frames of one window.
 
-use kino_codec::{Dtype, Layout, ValueType};
+use kino_codec::{Layout, ValueType};
+use kino_dataset::Kind;
 
 use super::convert::{Convert, Elements, FloatNumber, Floats, to_f32};
-use super::resize::{Fit, Size, check_cut, image_size};
+use super::resize::{Filter, Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
-/// How the images of a batch are wanted; streams that are no images of bytes are left as they are.
+/// How the images of a batch are requested. Depth is resized and cropped too; other streams are not changed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ImageOptions {
     /// In which order channels lie.
     pub layout: Layout,
-    /// Which numbers.
+    /// Their dtype.
     pub number: ImageDtype,
     /// What images are resized to.
     pub size: PerKey<Size>,
-    /// What is cut out of them, after resizing.
+    /// What they are cropped to, after resizing.
     pub crop: PerKey<Size>,
-    /// Where it is cut out.
+    /// Where they are cropped.
     pub crop_place: CropPlace,
 }
 
@@ -40,7 +41,7 @@ pub enum PerKey<T> {
     Keys(Vec<(String, T)>),
 }
 
-/// Where a part is cut out of an image.
+/// Where an image is cropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CropPlace {
     /// In the middle.
@@ -50,7 +51,7 @@ pub enum CropPlace {
     Random,
 }
 
-/// The numbers of an image.
+/// The dtype of images.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ImageDtype {
     /// 0 to 255, as stored.
@@ -107,12 +108,13 @@ impl<T: Copy> PerKey<T> {
 
 impl ImageOptions {
     /// What becomes of frames of a type under a key.
-    pub(crate) fn form(&self, key: &str, ty: &ValueType) -> Result<Form> {
-        let Some((stored, channels)) = image_size(ty) else {
+    pub(crate) fn form(&self, key: &str, kind: Kind, ty: &ValueType) -> Result<Form> {
+        let filter = Filter::of(kind, ty);
+        let Some(pixels) = filter.pixels(ty) else {
             for request in [&self.size, &self.crop] {
                 if request.keys().any(|name| name == key) {
                     return Err(invalid(format!(
-                        "`{key}` is {ty}, not an image of bytes; leave it out of those to resize or crop"
+                        "`{key}` is {ty}, not an image or depth; it cannot be resized or cropped"
                     )));
                 }
             }
@@ -127,15 +129,18 @@ impl ImageOptions {
             CropPlace::Centre => (crop, None),
             CropPlace::Random => (None, crop),
         };
-        let fit = Fit { size, centre };
+        let fit = Fit {
+            size,
+            centre,
+            filter,
+        };
         let refused = |what: String| invalid(format!("`{key}`: {what}"));
         fit.reduce(ty).map_err(refused)?;
-        let whole = size.unwrap_or(stored);
+        let whole = size.unwrap_or(pixels.size);
         if let Some(cut) = cut {
             check_cut(cut, whole).map_err(refused)?;
         }
-        let Size { height, width } = crop.unwrap_or(whole);
-        let ty = ValueType::new(Dtype::U8, &[height, width, channels]);
+        let ty = ValueType::new(ty.dtype(), &pixels.shape(crop.unwrap_or(whole)));
         Ok(Form {
             fit,
             cut,
@@ -160,7 +165,7 @@ impl ImageOptions {
         let number = match self.number {
             ImageDtype::U8 if normal.is_some() => {
                 return Err(invalid(format!(
-                    "`{key}` is to be normalised, which bytes cannot be; ask for float32, float16 or bfloat16"
+                    "`{key}` cannot be normalised as uint8; request float32, float16 or bfloat16"
                 )));
             }
             ImageDtype::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
@@ -193,7 +198,7 @@ impl ImageOptions {
             if !keys.clone().any(|known| known == key) {
                 let keys: Vec<_> = keys.collect();
                 return Err(invalid(format!(
-                    "no key `{key}` to {what}; there are {}",
+                    "cannot {what} `{key}`: there is no such key; there are {}",
                     keys.join(", ")
                 )));
             }
@@ -212,25 +217,30 @@ fn per_channel(key: &str, channels: usize, normal: &Normal) -> Result<(Vec<f32>,
         && scale.iter().all(|one| one.is_normal() && *one > 0.0);
     if !is_right {
         return Err(invalid(format!(
-            "`{key}` has {channels} channels; give each a finite mean and a deviation above 0"
+            "`{key}` has {channels} channels; give each a finite mean and a std above 0"
         )));
     }
     Ok((offset, scale))
 }
 
 fn elements(key: &str, ty: &ValueType, normal: &Normal) -> Result<Convert> {
-    let Normal { offset, scale } = normal;
+    // One number for all elements, as depth has it, stands for each.
+    let each = |numbers: &[f64]| match numbers {
+        [one] => vec![*one; ty.elements()],
+        _ => numbers.to_vec(),
+    };
+    let (offset, scale) = (each(&normal.offset), each(&normal.scale));
     let is_right = offset.len() == ty.elements()
         && scale.len() == ty.elements()
         && offset.iter().all(|one| one.is_finite())
         && scale.iter().all(|one| one.is_normal() && *one > 0.0);
     if !is_right {
         return Err(invalid(format!(
-            "`{key}` is {ty}; give each of its {} elements a finite mean and a deviation above 0",
+            "`{key}` is {ty}; give each of its {} elements a finite mean and a std above 0",
             ty.elements()
         )));
     }
-    let elements = Elements::new(ty.dtype(), offset.clone(), scale.clone());
+    let elements = Elements::new(ty.dtype(), offset, scale);
     Ok(Convert::Elements(elements))
 }
 
@@ -238,6 +248,8 @@ fn elements(key: &str, ty: &ValueType, normal: &Normal) -> Result<Convert> {
 mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
+
+    use kino_codec::Dtype;
 
     use super::super::convert::Part;
     use super::*;
@@ -263,7 +275,7 @@ mod tests {
     }
 
     fn naive(frame: &[u8], part: Part, images: &ImageOptions, normal: Option<&Normal>) -> Vec<u8> {
-        let (pixels, channels) = (part.size.height * part.size.width, part.channels);
+        let (pixels, channels) = (part.size.height * part.size.width, part.pixel_bytes);
         let place = |place: usize| {
             let (pixel, channel) = match images.layout {
                 Layout::Hwc => (place / channels, place % channels),
@@ -306,11 +318,11 @@ mod tests {
                 ..ImageOptions::default()
             };
             let ty = rgb(height, width, channels);
-            let form = images.form("cam", &ty).unwrap();
+            let form = images.form("cam", Kind::Vector, &ty).unwrap();
             let convert = images.convert("cam", &form, normal.as_ref()).unwrap();
             let frame = noise(ty.elements(), seed);
             let size = if is_cut { cut } else { Size { height, width } };
-            let part = Part { top, left, size, columns: width, channels };
+            let part = Part { top, left, size, columns: width, pixel_bytes: channels };
             let mut place = vec![0xa5; convert.bytes(&form.ty)];
             convert.put(&frame, is_cut.then_some(part), &mut place);
             prop_assert_eq!(place, naive(&frame, part, &images, normal.as_ref()));
@@ -323,7 +335,7 @@ mod tests {
             let normal = Normal { offset: vec![0.5, -1e3, 0.0], scale: vec![2.0, 1e-3, 1e30] };
             let ty = ValueType::new(Dtype::F64, &[3]).unwrap();
             let images = ImageOptions { number: ImageDtype::F16, layout: Layout::Chw, ..ImageOptions::default() };
-            let form = images.form("joints", &ty).unwrap();
+            let form = images.form("joints", Kind::Vector, &ty).unwrap();
             let convert = images.convert("joints", &form, Some(&normal)).unwrap();
             let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             let mut place = vec![0; convert.bytes(&ty)];
@@ -349,7 +361,7 @@ mod tests {
                     number: kind,
                     ..ImageOptions::default()
                 };
-                let form = images.form("cam", &rgb(16, 16, 1)).unwrap();
+                let form = images.form("cam", Kind::Vector, &rgb(16, 16, 1)).unwrap();
                 let convert = images.convert("cam", &form, normal).unwrap();
                 let mut place = vec![0; convert.bytes(&form.ty)];
                 convert.put(&frame, None, &mut place);
@@ -382,7 +394,9 @@ mod tests {
         ];
         for (dtype, frame) in cases {
             let ty = ValueType::new(dtype, &[1]).unwrap();
-            let form = ImageOptions::default().form("x", &ty).unwrap();
+            let form = ImageOptions::default()
+                .form("x", Kind::Vector, &ty)
+                .unwrap();
             let convert = ImageOptions::default().convert("x", &form, Some(&normal));
             let mut place = [0; 4];
             convert.unwrap().put(&frame, None, &mut place);
@@ -392,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_of_bytes_stays_as_it_is() {
+    fn what_has_no_pixels_stays_as_it_is() {
         let size = Size {
             height: 1,
             width: 1,
@@ -410,7 +424,7 @@ mod tests {
             (Dtype::U16, vec![2, 2, 1]),
         ] {
             let ty = ValueType::new(dtype, &shape).unwrap();
-            let form = images.form("depth", &ty).unwrap();
+            let form = images.form("depth", Kind::Vector, &ty).unwrap();
             let convert = images.convert("depth", &form, None).unwrap();
             assert!(matches!(convert, Convert::Copy), "{ty}");
             assert_eq!((&form.ty, form.fit, form.cut), (&ty, Fit::default(), None));
@@ -421,12 +435,45 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn depth_is_cropped_at_random_and_becomes_float32_row_by_row(
+            (height, width) in (1..12_usize, 1..12_usize), at: (u16, u16, u16, u16), is_normal: bool, seed: u64,
+        ) {
+            let ty = ValueType::new(Dtype::F64, &[height, width]).unwrap();
+            let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
+            let (top, left) = (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1));
+            let images = ImageOptions { crop: PerKey::All(cut), crop_place: CropPlace::Random, ..ImageOptions::default() };
+            let form = images.form("depth", Kind::Depth, &ty).unwrap();
+            prop_assert_eq!((form.ty.shape(), form.cut), (&[cut.height, cut.width][..], Some(cut)));
+            let normal = Normal { offset: vec![0.25], scale: vec![3.0] };
+            let convert = match is_normal {
+                true => images.convert("depth", &form, Some(&normal)).unwrap(),
+                false => Convert::ToFloat32(Dtype::F64),
+            };
+            let values: Vec<f64> = noise(height * width, seed | 1).iter().map(|&byte| f64::from(byte) / 7.0).collect();
+            let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let part = Part { top, left, size: cut, columns: width, pixel_bytes: 8 };
+            let mut place = vec![0xa5; convert.bytes(&form.ty)];
+            convert.put(&frame, Some(part), &mut place);
+            let mut wanted = Vec::new();
+            for y in top..top + cut.height {
+                for x in left..left + cut.width {
+                    let value = values[y * width + x];
+                    let value = if is_normal { (value - 0.25) / 3.0 } else { value };
+                    wanted.extend(to_f32(value).to_le_bytes());
+                }
+            }
+            prop_assert_eq!(place, wanted);
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
         let (image, vector) = (rgb(8, 6, 3), ValueType::new(Dtype::F32, &[7]).unwrap());
         let refused =
             |images: &ImageOptions, ty: &ValueType, normal: Option<Normal>, says: &str| {
-                let form = images.form("cam", ty);
+                let form = images.form("cam", Kind::Vector, ty);
                 let error = form.and_then(|form| images.convert("cam", &form, normal.as_ref()));
                 let error = error.unwrap_err().to_string();
                 assert!(error.contains(says) && error.contains("`cam`"), "{error}");
@@ -437,7 +484,7 @@ mod tests {
             ..ImageOptions::default()
         };
         let right = normal(vec![0.5; 3], vec![1.0; 3]);
-        refused(&ImageOptions::default(), &image, right, "ask for float32");
+        refused(&ImageOptions::default(), &image, right, "request float32");
         for (offset, scale) in [
             (vec![0.5], vec![1.0]),
             (vec![0.5; 3], vec![0.0; 3]),
@@ -451,7 +498,9 @@ mod tests {
                 normal(offset.clone(), scale.clone()),
                 "3 channels",
             );
-            refused(&floats, &vector, normal(offset, scale), "7 elements");
+            if offset.len() > 1 {
+                refused(&floats, &vector, normal(offset, scale), "7 elements");
+            }
         }
         let (height, width) = (9, 6);
         let request = PerKey::Keys(vec![("cam".to_owned(), Size { height, width })]);
@@ -462,8 +511,8 @@ mod tests {
                 crop_place,
                 ..ImageOptions::default()
             };
-            refused(&images, &image, None, "nearest legal value 8 × 6");
-            refused(&images, &vector, None, "not an image");
+            refused(&images, &image, None, "the nearest valid size is 8 × 6");
+            refused(&images, &vector, None, "not an image or depth");
         }
     }
 }

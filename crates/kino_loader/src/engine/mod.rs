@@ -67,7 +67,7 @@ pub use image::{CropPlace, ImageDtype, ImageOptions, Normal, PerKey};
 pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
-pub use options::{LoaderOptions, OnError};
+pub use options::{FloatDtype, LoaderOptions, OnError};
 pub use resize::Size;
 pub use trial::Trial;
 pub use watch::Watch;

@@ -36,8 +36,10 @@ pub struct LoaderOptions {
     pub depth: Option<usize>,
     /// How images are wanted.
     pub images: ImageOptions,
-    /// What keys are normalised with; images have to be floats, all else becomes float32.
+    /// What keys are normalised with; images must be floats, everything else becomes float32.
     pub normal: Vec<(String, Normal)>,
+    /// What float64 and float16 streams become in a batch; as they are stored if `None`. Integers stay integers.
+    pub dtype: Option<FloatDtype>,
     /// What happens to a sample that cannot be read.
     pub on_error: OnError,
     /// How much is measured.
@@ -46,6 +48,13 @@ pub struct LoaderOptions {
     pub is_traced: bool,
     /// How a run that is only measured differs; not at all for training.
     pub trial: Trial,
+}
+
+/// The dtype of floats that are not images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FloatDtype {
+    /// Single precision, rounded to nearest.
+    F32,
 }
 
 /// What happens to a sample that cannot be read.
@@ -73,6 +82,7 @@ impl Default for LoaderOptions {
             depth: None,
             images: ImageOptions::default(),
             normal: Vec::new(),
+            dtype: None,
             on_error: OnError::Raise,
             metering: Metering::Full,
             is_traced: false,
