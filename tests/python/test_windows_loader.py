@@ -35,7 +35,7 @@ def nearest(frames, height, width):
 
 
 def first_batch(dataset, **options):
-    request = {name: 0 for name in dataset.streams}
+    request = dict.fromkeys(dataset.streams, 0)
     with kinograph.numpy.Loader(
         dataset, windows=request, batch_size=12, include=["frame"], **options
     ) as loader:
