@@ -46,6 +46,7 @@ from kinograph._errors import (
 from kinograph._export import export
 from kinograph._gc import gc
 from kinograph._lengths import LengthOrder
+from kinograph._loader_options import Images
 from kinograph._order import Order, Source
 from kinograph._pack import pack
 from kinograph._profile import Profile, profile
@@ -62,6 +63,7 @@ __all__ = [
     "CorruptDataError",
     "Dataset",
     "Episode",
+    "Images",
     "InvalidArgumentError",
     "KinographError",
     "KinographWarning",

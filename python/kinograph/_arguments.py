@@ -90,7 +90,8 @@ def to_list(name: str, value: object, what: str) -> list[object]:
 
 
 def said_twice(request: Iterable[str]) -> InvalidArgumentError:
-    """Refuse words of a request beside windows that were made by one."""
+    """Refuse options of a request beside samples that were already made by one."""
+    names = ", ".join(f"`{name}`" for name in request)
     return InvalidArgumentError(
-        f"the windows are there already; say {', '.join(request)} where they are made"
+        f"{names} cannot be combined with existing samples; pass {names} to `ds.samples(...)`"
     )

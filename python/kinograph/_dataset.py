@@ -15,25 +15,25 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import said_twice, to_whole, to_word
+from kinograph._arguments import said_twice, to_list, to_whole, to_word
 from kinograph._episode import Episode, rates_text
 from kinograph._errors import InvalidArgumentError, KinographError, NotFoundError
 from kinograph._order import LastBatch, Order, Source
 from kinograph._requests import (
-    check_words,
+    check_options,
     lerobot_request,
     robomimic_request,
     to_request,
     to_selection,
 )
-from kinograph._samples import Masks, Samples, WindowSpec
+from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
 from kinograph._stream import is_number, to_dtype
 from kinograph._table import EpisodeTable
 
 _Value = TypeVar("_Value")
 
-# How far a time may lie from a frame in LeRobot's words; its own default.
+# How far a time may lie from a frame in `delta_timestamps`; LeRobot's own default.
 TOLERANCE_S = 1e-4
 
 
@@ -136,9 +136,10 @@ class Dataset:
         windows: Mapping[str, WindowSpec] | None = None,
         *,
         anchor: str | float | None = None,
-        drop_first: int = 0,
-        drop_last: int = 0,
+        skip_first: int = 0,
+        skip_last: int = 0,
         masks: Masks = "is_pad",
+        include: Sequence[Include] = (),
         delta_timestamps: Mapping[str, Sequence[float]] | None = None,
         tolerance_s: float = TOLERANCE_S,
         seq_length: int | None = None,
@@ -150,39 +151,50 @@ class Dataset:
         keys: Sequence[str] | None = None,
         split: str | Sequence[str] | None = None,
         episodes: Iterable[int | str] | None = None,
-        filter: str | None = None,  # noqa: A002 (the word of the episode table)
+        filter: str | None = None,  # noqa: A002 (the name users look for)
     ) -> Samples:
-        """Say what a training sample is; gives the list of all samples, of which each is read when asked for.
+        """Describe a training sample; returns the list of all samples, each read when it is indexed.
 
-        In seconds around the anchor (floats), in steps of it (whole numbers, such as a ``range``), or as a
-        :class:`Window` that says more:
+        In seconds around the anchor (floats), in frames of the stream from its frame at the anchor (integers, such as a
+        ``range``), or as a :class:`Window` that says more. A single number gives one frame without a time axis:
 
-        >>> samples = ds.samples({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
+        >>> samples = ds.samples({"obs/agentview_image": [-0.05, 0.0], "obs/joints": 0, "actions": range(8)})
         >>> sample = samples[0]
         >>> sample["obs/agentview_image"].shape, sample["obs/agentview_image_is_pad"]
         ((2, 32, 24, 3), array([ True, False]))
+        >>> sample["obs/joints"].shape, sample["actions"].shape
+        ((7,), (8, 7))
 
-        ``anchor`` is the stream whose frames are the samples (by default that of the first window with steps, or
-        else with seconds), a rate in Hz, or ``"episode"`` for whole episodes:
+        ``anchor`` is the stream whose frames are the samples, a rate in Hz, or ``"episode"`` for whole episodes. By default
+        it is the clock that the requested streams share; streams with different clocks need one.
 
         >>> len(ds.samples({"actions": kinograph.Window(whole=True)}))
         2
 
-        In LeRobot's words, or in robomimic's; ``keys`` are the streams that are wanted:
+        With LeRobot's options, or with robomimic's; ``keys`` are the requested streams:
 
         >>> samples = ds.samples(delta_timestamps={"actions": [0.0, 0.05]}, keys=["obs/joints", "actions"])
         >>> samples = ds.samples(seq_length=10, frame_stack=2, keys=["obs/joints", "actions"], masks="pad_mask")
         >>> samples[0]["pad_mask"].shape
         (11, 1)
 
-        ``split``, ``episodes`` and ``filter`` choose the episodes:
+        ``include`` adds where a sample comes from: ``"task"``, ``"episode"`` (its id, and ``episode_index``), ``"frame"``
+        (which anchor of the episode) and ``"sample"`` (its index):
 
-        >>> len(ds.samples({"actions": [0.0]}, split="train", filter="frames >= 20"))
+        >>> samples = ds.samples({"actions": [0]}, include=["task", "episode", "frame"])
+        >>> sample = samples[41]
+        >>> sample["task"], sample["episode"], int(sample["episode_index"]), int(sample["frame"])
+        ('lift the cube', 'demo_1', 1, 1)
+
+        ``split``, ``episodes`` and ``filter`` select the episodes; ``skip_first`` and ``skip_last`` skip anchors at the ends
+        of each:
+
+        >>> len(ds.samples({"actions": [0.0]}, split="train", filter="frames >= 20 and has('actions')"))
         40
 
-        What cannot be served is refused here, with the stream, the value and the nearest legal one.
+        What cannot be served is refused here, with the stream, the value and what would be valid.
         """
-        check_words(
+        check_options(
             {
                 "windows": windows is not None,
                 "delta_timestamps": delta_timestamps is not None,
@@ -202,13 +214,13 @@ class Dataset:
         if delta_timestamps is not None:
             if not (anchor is None or isinstance(anchor, str)):
                 raise InvalidArgumentError(
-                    f"anchor {anchor!r}; `delta_timestamps` count the frames of a stream"
+                    f"anchor is {anchor!r}; `delta_timestamps` need the name of a stream"
                 )
             request = lerobot_request(
                 self, delta_timestamps, keys, anchor=anchor, tolerance_s=tolerance_s
             )
         elif seq_length is not None:
-            words = {
+            options = {
                 "seq_length": seq_length,
                 "frame_stack": frame_stack,
                 "pad_seq_length": pad_seq_length,
@@ -216,13 +228,17 @@ class Dataset:
                 "next_obs": next_obs,
                 "goal": goal,
             }
-            request = robomimic_request(self, keys, words)
+            request = robomimic_request(self, keys, options)
         else:
             request = to_request(self, windows, anchor)
         request |= {
-            "drop_first": to_whole("drop_first", drop_first),
-            "drop_last": to_whole("drop_last", drop_last),
+            "skip_first": to_whole("skip_first", skip_first),
+            "skip_last": to_whole("skip_last", skip_last),
             "masks": to_word("masks", masks, get_args(Masks)),
+            "include": [
+                to_word("include", name, get_args(Include))
+                for name in to_list("include", include, "names")
+            ],
         }
         return Samples(self, request, to_selection(self, split, episodes, filter))
 
@@ -236,9 +252,9 @@ class Dataset:
         last_batch: LastBatch | None = None,
         drop_last: bool | None = None,
         episode_weights: Sequence[float] | None = None,
-        **request: Any,  # noqa: ANN401 (the words of `windows`)
+        **request: Any,  # noqa: ANN401 (the options of `samples`)
     ) -> Order:
-        """Say which sample comes when; takes the words of :meth:`samples`, or samples that exist already.
+        """Return the order of the samples; takes the options of :meth:`samples`, or existing samples.
 
         >>> order = ds.order({"actions": range(8)}, batch_size=16, seed=7, split="train")
         >>> order.batch(0, rank=0, world_size=2).shape

@@ -12,25 +12,28 @@ What is a sample is said as in ``ds.samples``, which one comes when as in ``ds.o
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import LAST_INDEX, said_twice, to_list, to_whole, to_word
+from kinograph._arguments import LAST_INDEX, said_twice, to_bytes, to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader_options import (
     Images,
     OnError,
+    VectorDtype,
     check_names,
+    dtype_name,
     global_batch,
     to_count,
     to_cpu,
@@ -41,8 +44,11 @@ from kinograph._measured import Measured
 from kinograph._normalize import Normalize, Scale, to_scales
 from kinograph._order import LastBatch, Order, Source
 from kinograph._quality import ShuffleQuality, find_quality
-from kinograph._samples import Samples
+from kinograph._samples import Include, Masks, Samples, WindowSpec
 from kinograph._shuffle import ShuffleSpec
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # A batch by key: arrays, or lists of text.
 _Array = TypeVar("_Array")
@@ -76,7 +82,9 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         # `inspect` would take the signature of `__new__`.
-        cls.__signature__ = inspect.signature(cls.__init__)  # type: ignore[attr-defined]
+        signature = inspect.signature(cls.__init__)
+        without_self = list(signature.parameters.values())[1:]
+        cls.__signature__ = signature.replace(parameters=without_self)  # type: ignore[attr-defined]
 
     def __init__(  # noqa: PLR0913 (each is a keyword of its own)
         self,
@@ -88,7 +96,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         frame_stack: int | None = None,
         anchor: str | float | None = None,
         keys: Sequence[str] | None = None,
-        include: Sequence[Extra] | None = None,
+        include: Sequence[Include] | None = None,
         masks: Masks | None = None,
         split: str | Sequence[str] | None = None,
         episodes: Iterable[int | str] | None = None,
@@ -144,7 +152,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
         :param images: Size, crop, layout and dtype of images: :class:`kinograph.Images`
         :param normalize: Normalize by the dataset's statistics: "mean_std" or "min_max" for all floats, or a dict by key; the result is float32
-        :param dtype: The dtype of float64 vectors: "float32" halves them, None keeps them
+        :param dtype: The dtype of float64 and float16 vectors: "float32", or None to keep them as stored
 
         How the loader works:
 
@@ -188,7 +196,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
         self._scales = to_scales(
             self._order.sources, normalize, are_cameras_floats=image_options.dtype != "uint8"
         )
-        self._options = {
+        self._options: dict[str, Any] = {
             "rank": self._rank,
             "world_size": self._world_size,
             "uneven": bool(uneven),

@@ -12,14 +12,14 @@ import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from kinograph import _core
-from kinograph._arguments import U64, to_number, to_whole, to_word
+from kinograph._arguments import to_number, to_whole, to_word
 from kinograph._errors import InvalidArgumentError
 from kinograph._stream import is_number
 
 Layout: TypeAlias = Literal["hwc", "chw"]
 ImageDtype: TypeAlias = Literal["uint8", "float32", "float16", "bfloat16"]
 OnError: TypeAlias = Literal["raise", "skip"]
+VectorDtype: TypeAlias = Literal["float32"]
 
 # Height and width of all cameras, or by key.
 Size: TypeAlias = "tuple[int, int] | Mapping[str, tuple[int, int]]"
@@ -175,7 +175,7 @@ _FOREIGN = {
 
 def check_names(owner: type, names: Iterable[str]) -> None:
     """Refuse a keyword that the owner's ``__init__`` does not have, with what to use instead."""
-    known = [name for name in inspect.signature(owner.__init__).parameters if name != "self"]
+    known = [name for name in inspect.signature(owner).parameters]
     for name in names:
         if name not in known:
             raise unknown_option(f"{owner.__module__}.{owner.__qualname__}", name, known)

@@ -1,8 +1,8 @@
 """Normalisation: what is subtracted from each key, and what it is divided by.
 
-    "mean_std"              mean 0 and deviation 1
-    "min_max"               from -1 to 1
-    (means, deviations)     the caller's own numbers
+    "mean_std"         mean 0 and std 1
+    "min_max"          from -1 to 1
+    (means, stds)      given values
 
 All come down to ``(value - offset) / scale``, which a policy undoes with ``value * scale + offset``.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["mean_std", "min_max"]
 
-# One method for all, or a method or numbers by key.
+# One method for all keys, or a method or values by key.
 Normalize: TypeAlias = "Method | Mapping[str, Method | tuple[Any, Any]]"
 
 # What does not move is only shifted, so that noise is not blown up; the numbers of robomimic.
@@ -57,7 +57,7 @@ def to_scales(
         ]
         if not keys:
             raise InvalidArgumentError(
-                f"normalize is {method!r}, and no key has floats; name the keys, or ask for cameras as float32"
+                f"normalize is {method!r}, but no key is a float; name the keys, or request images as float32"
             )
         normalize = cast("Mapping[str, Method]", dict.fromkeys(keys, method))
     if not isinstance(normalize, Mapping):
@@ -69,16 +69,18 @@ def to_scales(
 
 def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[str, str]) -> Scale:
     if key not in streams:
-        raise InvalidArgumentError(f"no key `{key}` to normalise; there are {', '.join(streams)}")
+        raise InvalidArgumentError(
+            f"normalize: there is no key `{key}`; there are {', '.join(streams)}"
+        )
     place = f"normalize of `{key}`"
     stream = sources[0].samples.dataset.streams[streams[key]]
     if stream.dtype is None:
-        raise InvalidArgumentError(f"{place}: it is text, which has no numbers")
+        raise InvalidArgumentError(f"{place}: it is text, which cannot be normalised")
     if isinstance(how, tuple | list) and len(how) == 2:
         return Scale(*(_to_numbers(place, numbers, stream) for numbers in how))
     if not isinstance(how, str):
         raise InvalidArgumentError(
-            f"{place} is {how!r}; give one of {', '.join(get_args(Method))}, or (means, deviations)"
+            f"{place} is {how!r}; give one of {', '.join(get_args(Method))}, or (means, stds)"
         )
     method = to_word(place, how, get_args(Method))
     mean, std, least, most = _union(key, sources)
@@ -111,7 +113,7 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
     stats = list(parts.values())
     if len({part.mean.shape for part in stats}) > 1:
         raise InvalidArgumentError(
-            f"normalize of `{key}`: the datasets of the mixture have other shapes of it; give (means, deviations)"
+            f"normalize of `{key}`: its shape differs between the datasets of the mixture; give (means, stds)"
         )
     counts = np.stack([part.count for part in stats]).astype(np.float64)
     # What has no finite value has no mean either, and no weight.
@@ -129,16 +131,18 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
 
 
 def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArray[np.float64]:
-    """Take a number per channel of a camera, or per element; one number stands for all."""
+    """Take a value per channel of an image, or per element; one value stands for all."""
     shape = stream.shape[-1:] if _is_camera(stream) else stream.shape
     what = "channels" if _is_camera(stream) else "elements"
     try:
-        array: npt.NDArray[np.float64] = np.broadcast_to(
-            np.asarray(numbers, dtype=np.float64), shape
-        ).copy()
+        values = np.asarray(numbers, dtype=np.float64)
+        if stream.kind == "depth" and values.size == 1:
+            # Depth may be resized: one value fits every size.
+            return values.reshape(1)
+        array: npt.NDArray[np.float64] = np.broadcast_to(values, shape).copy()
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"{place}: {numbers!r} are no numbers of {math.prod(shape)} {what}"
+            f"{place}: {numbers!r} does not fit {math.prod(shape)} {what}"
         ) from None
     return array
 

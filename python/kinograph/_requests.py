@@ -1,4 +1,4 @@
-"""How requests are written: Python's words, robomimic's and LeRobot's become those of the core."""
+"""From the options of ``ds.samples`` to the request that the core reads: Kinograph's own, robomimic's and LeRobot's."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ def to_request(
     windows: Mapping[str, WindowSpec] | None,
     anchor: str | float | None,
 ) -> dict[str, Any]:
-    """Write a request of ``ds.samples({...})`` in the core's words."""
+    """Turn ``ds.samples({...})`` into a request."""
     if not (windows is None or isinstance(windows, Mapping)):
         raise InvalidArgumentError(
-            f"windows is {windows!r}; give a dict of moments by stream, such as {{'actions': range(8)}}"
+            f"windows is {windows!r}; give a dict of offsets by stream, such as {{'actions': range(8)}}"
         )
     if not windows:
         raise InvalidArgumentError(
-            f"no windows are asked for; name streams, such as {{{next(iter(dataset.streams), 'actions')!r}: [0.0]}}"
+            f"windows is empty; request streams, such as {{{next(iter(dataset.streams), 'actions')!r}: [0.0]}}"
         )
     requests = [_to_window(key, request)._to_json(key) for key, request in windows.items()]
     if anchor is None:
-        place: Any = _default_anchor(requests)
+        # The clock that the streams share; the core finds it, or asks.
+        place: Any = "shared"
     elif anchor == "episode":
         place = "episode"
     elif isinstance(anchor, str):
@@ -50,26 +51,28 @@ def to_request(
 def robomimic_request(
     dataset: Dataset,
     keys: Sequence[str] | None,
-    words: dict[str, Any],
+    given: dict[str, Any],
 ) -> dict[str, Any]:
-    """Write robomimic's words in the core's: ``obs/…`` keys, and the others, of which the first is the anchor."""
+    """Turn robomimic's options into a request: ``obs/…`` keys, and the others, of which the first is the anchor."""
     names = _to_names(dataset, keys)
     names = [name for name in names if not name.startswith("next_obs/")]
     others = [name for name in names if not name.startswith("obs/")]
     # The anchor is the actions, wherever they stand in the list; a recording without them has its own first key.
     others.sort(key=lambda name: name != "actions")
-    words = {
+    options = {
         "dataset_keys": others,
         "obs_keys": [name.removeprefix("obs/") for name in names if name.startswith("obs/")],
-        "seq_length": to_whole("seq_length", words["seq_length"], least=1),
-        "frame_stack": to_whole("frame_stack", words["frame_stack"], least=1),
-        "before": "edge" if words["pad_frame_stack"] else "drop",
-        "after": "edge" if words["pad_seq_length"] else "drop",
+        "seq_length": to_whole("seq_length", given["seq_length"], least=1),
+        "frame_stack": to_whole("frame_stack", given["frame_stack"], least=1),
+        "before": "edge" if given["pad_frame_stack"] else "drop",
+        "after": "edge" if given["pad_seq_length"] else "drop",
         "masks": "off",
-        "goal": "last" if words["goal"] else "none",
-        "next_obs": "load" if words["next_obs"] else "leave",
+        "goal": "last" if given["goal"] else "none",
+        "next_obs": "load" if given["next_obs"] else "leave",
     }
-    request: dict[str, Any] = json.loads(_core.robomimic_request(dataset._core, json.dumps(words)))
+    request: dict[str, Any] = json.loads(
+        _core.robomimic_request(dataset._core, json.dumps(options))
+    )
     return request
 
 
@@ -81,30 +84,21 @@ def lerobot_request(
     anchor: str | None,
     tolerance_s: float,
 ) -> dict[str, Any]:
-    """Write LeRobot's ``delta_timestamps`` in the core's words."""
+    """Turn LeRobot's ``delta_timestamps`` into a request."""
     if not isinstance(delta_timestamps, Mapping):
         raise InvalidArgumentError(
             f"delta_timestamps is {delta_timestamps!r}; give a dict of seconds by stream"
         )
-    names = _to_names(dataset, keys)
-    stream = anchor or next(iter(delta_timestamps), names[0])
-    # Also says which streams there are, if this is none of them.
-    rate = dataset[0][dataset.streams[stream].name].rate_hz
-    if rate is None:
-        raise InvalidArgumentError(
-            f"`{stream}` has times of its own and no rate; ask with `windows={{...}}` in seconds, which needs none"
-        )
-    words = {
-        "anchor": stream,
-        "keys": names,
+    options = {
+        "anchor": anchor,
+        "keys": _to_names(dataset, keys),
         "delta_timestamps": [
             (key, _to_seconds(f"delta_timestamps of `{key}`", deltas))
             for key, deltas in delta_timestamps.items()
         ],
-        "fps": rate,
         "tolerance_s": to_number("tolerance_s", tolerance_s),
     }
-    request: dict[str, Any] = json.loads(_core.lerobot_request(json.dumps(words)))
+    request: dict[str, Any] = json.loads(_core.lerobot_request(dataset._core, json.dumps(options)))
     return request
 
 
@@ -114,12 +108,12 @@ def to_selection(
     episodes: Iterable[int | str] | None,
     conditions: str | None,
 ) -> dict[str, Any]:
-    """Write a choice of episodes in the core's words."""
+    """Turn the choice of episodes into a selection."""
     splits = [split] if isinstance(split, str) else split
     if splits is not None:
         splits = [str(name) for name in to_list("split", splits, "names")]
         if not splits:
-            raise InvalidArgumentError("split is an empty list; leave it out to take all episodes")
+            raise InvalidArgumentError("split is an empty list; omit it to select all episodes")
     if not (conditions is None or isinstance(conditions, str)):
         raise InvalidArgumentError(
             f"filter is {conditions!r}; give conditions as text, such as 'success and frames >= 100'"
@@ -131,7 +125,7 @@ def to_selection(
     }
 
 
-# Which way of saying what a sample is takes which words; all others are robomimic's.
+# Which options go with which description of a sample; all others are robomimic's.
 _WAYS = {
     "anchor": ("windows", "delta_timestamps"),
     "keys": ("delta_timestamps", "seq_length"),
@@ -139,51 +133,53 @@ _WAYS = {
 }
 
 
-def check_words(ways: Mapping[str, bool], words: Mapping[str, bool]) -> None:
-    """Refuse a sample that is described in two ways or in none, and words that would mean nothing in that way."""
-    given = [way for way, said in ways.items() if said]
+def check_options(ways: Mapping[str, bool], options: Mapping[str, bool]) -> None:
+    """Refuse a sample that is described in two ways or in none, and options that do not go with that way."""
+    given = [way for way, is_given in ways.items() if is_given]
     if len(given) != 1:
         raise InvalidArgumentError(
-            "say once what a sample is: by `windows`, by `delta_timestamps` or by `seq_length`"
+            "give exactly one of `windows=`, `delta_timestamps=` or `seq_length=`"
         )
     (way,) = given
-    for word, said in words.items():
-        takers = _WAYS.get(word, ("seq_length",))
-        if said and way not in takers:
+    for option, is_given in options.items():
+        takers = _WAYS.get(option, ("seq_length",))
+        if is_given and way not in takers:
             raise InvalidArgumentError(
-                f"`{word}` goes with {' or '.join(f'`{taker}`' for taker in takers)}, not with `{way}`"
+                f"`{option}` goes with {' or '.join(f'`{taker}`' for taker in takers)}, not with `{way}`"
             )
 
 
 def _to_window(key: str, request: WindowSpec) -> Window:
     if isinstance(request, Window):
         return request
+    # As in `stream[10:20]` and `stream[0.5:1.0]`: integers count frames, floats are seconds.
+    if is_number(request):
+        return Window(steps=[operator.index(request)], single=True)
+    if isinstance(request, float | np.floating):
+        return Window(seconds=[float(request)], single=True)
     if isinstance(request, Sequence | np.ndarray) and not isinstance(request, str):
-        # As in `stream[10:20]` and `stream[0.5:1.0]`: whole numbers count, floats are seconds.
-        moments = list(request)
-        if all(is_number(moment) for moment in moments):
-            return Window(steps=moments)
-        return Window(seconds=_to_seconds(f"window `{key}`", moments))
+        offsets = list(request)
+        are_steps = [is_number(offset) for offset in offsets]
+        if all(are_steps):
+            return Window(steps=offsets)
+        seconds = _to_seconds(f"window `{key}`", offsets)
+        if any(are_steps):
+            raise InvalidArgumentError(
+                f"window `{key}` mixes integers, which count frames, and floats, which are seconds: {offsets!r}; "
+                f"write {seconds!r} for seconds"
+            )
+        return Window(seconds=seconds)
     raise InvalidArgumentError(
-        f"window `{key}` is {request!r}; give a list of seconds (floats), a range of steps, or a kinograph.Window"
+        f"window `{key}` is {request!r}; give a list of seconds (floats), a range of frames, or a kinograph.Window"
     )
-
-
-def _default_anchor(requests: list[dict[str, Any]]) -> Any:  # noqa: ANN401 (a value of JSON)
-    """Take the stream whose frames the steps count: `{"camera": [-0.1, 0.0], "action": range(8)}` means actions."""
-    for kind in ("steps", "times_ns"):
-        for request in requests:
-            if kind in request["at"]:
-                return {"stream": request["stream"]}
-    return "episode"
 
 
 def _refuse_steps(requests: list[dict[str, Any]]) -> None:
     for request in requests:
         if "steps" in request["at"]:
             raise InvalidArgumentError(
-                f"window `{request['key']}` has steps such as {request['at']['steps'][:1]}, but the anchor is the episode, which has no "
-                "neighbours; give seconds (floats), or Window(whole=True) or Window(last=True)"
+                f"window `{request['key']}` has steps such as {request['at']['steps'][:1]}, but the anchor is the episode; "
+                "give seconds (floats), or Window(whole=True) or Window(last=True)"
             )
 
 
@@ -192,14 +188,14 @@ def _to_names(dataset: Dataset, keys: Sequence[str] | None) -> list[str]:
         return list(dataset.streams)
     names = [str(key) for key in to_list("keys", keys, "streams")]
     if not names:
-        raise InvalidArgumentError("keys is an empty list; leave it out to take all streams")
+        raise InvalidArgumentError("keys is an empty list; omit it to request all streams")
     return names
 
 
 def _to_rows(dataset: Dataset, episodes: Iterable[int | str]) -> list[int | str]:
-    """Take rows, which may count from the end, or ids."""
+    """Take indices, which may count from the end, or ids."""
     rows: list[int | str] = []
-    for episode in to_list("episodes", episodes, "places or ids"):
+    for episode in to_list("episodes", episodes, "indices or ids"):
         if isinstance(episode, str):
             rows.append(episode)
         elif is_number(episode) and -len(dataset) <= operator.index(episode) < len(dataset):
@@ -207,7 +203,7 @@ def _to_rows(dataset: Dataset, episodes: Iterable[int | str]) -> list[int | str]
         elif is_number(episode):
             raise NotFoundError(f"no episode {episode}; the dataset has {len(dataset)}")
         else:
-            raise InvalidArgumentError(f"episodes has {episode!r}; give places or ids")
+            raise InvalidArgumentError(f"episodes has {episode!r}; give indices or ids")
     return rows
 
 

@@ -48,18 +48,18 @@ def _to_newer() -> inspect.Signature:
 _NEWER = _to_newer()
 
 
-def is_newer(arguments: tuple[Any, ...], words: Mapping[str, Any]) -> bool:
+def is_newer(arguments: tuple[Any, ...], options: Mapping[str, Any]) -> bool:
     """Tell which version's arguments these are: the fourth by place is a number in the older one, and keys in the newer."""
-    if any(word in words for word in ("action_keys", "action_config", "lang", "demo_limit")):
+    if any(name in options for name in ("action_keys", "action_config", "lang", "demo_limit")):
         return True
     return len(arguments) > 1 and not is_number(arguments[1])
 
 
-def to_words(newer: bool, arguments: tuple[Any, ...], words: Mapping[str, Any]) -> dict[str, Any]:
-    """Give every argument its name, and those that were left out their defaults."""
+def to_named(newer: bool, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Give every argument its name, and missing ones their defaults."""
     signature = _NEWER if newer else _OLDER
     try:
-        bound = signature.bind(*arguments, **words)
+        bound = signature.bind(*arguments, **options)
     except TypeError as error:
         names = ", ".join(signature.parameters)
         raise TypeError(f"SequenceDataset: {error}; it takes {names}") from None

@@ -1,10 +1,10 @@
 """Samples: which frames of which streams are one training sample.
 
-    ds.samples({"wrist": [-0.1, 0.0], "actions": range(50)})     seconds (floats), or steps of the anchor (whole numbers)
-    ds.samples(delta_timestamps={"wrist": [-0.1, 0.0]})          LeRobot's words
-    ds.samples(seq_length=10, frame_stack=2)                     robomimic's words
+    ds.samples({"wrist": [-0.1, 0.0], "actions": range(50)})     seconds (floats), or frames of the stream (integers)
+    ds.samples(delta_timestamps={"wrist": [-0.1, 0.0]})          LeRobot's options
+    ds.samples(seq_length=10, frame_stack=2)                     robomimic's options
 
-Frames and nanoseconds are whole numbers throughout; ``docs/reference/samples.md`` says what each word means exactly.
+Frames and nanoseconds are integers throughout; ``docs/reference/samples.md`` has the exact rules.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 Pad: TypeAlias = Literal["edge", "zero", "drop"]
 Resolve: TypeAlias = Literal["nearest", "hold", "linear", "slerp"]
 Masks: TypeAlias = Literal["is_pad", "pad_mask", "octo", "act", "off"]
+Include: TypeAlias = Literal["task", "episode", "frame", "sample"]
 
 # What a key of a sample holds: an array, or text.
 Field: TypeAlias = Any
@@ -47,18 +48,19 @@ Field: TypeAlias = Any
 class Window:
     """The frames of one stream around the anchor.
 
-    Give ``steps`` of the anchor or ``seconds`` around it; ``whole=True`` is every frame of the episode and
-    ``last=True`` the last one, such as a goal.
+    Give ``steps``, which count the stream's own frames from its frame at the anchor, or ``seconds`` around the anchor;
+    ``whole=True`` is every frame of the episode and ``last=True`` the last one, such as a goal.
 
     >>> joints = kinograph.Window(stream="obs/joints", seconds=[-0.1, -0.05, 0.0], resolve="linear")
     >>> goal = kinograph.Window(stream="obs/agentview_image", last=True)
     >>> ds.samples({"joints": joints, "goal": goal, "actions": range(8)})[0]["goal"].shape
     (32, 24, 3)
 
-    ``latency_s`` is how late the stream is stamped: a value captured at t carries the stamp t + latency.
-    ``pad`` is what happens past an end of the episode, or ``(before, after)`` if the two differ; ``"drop"`` leaves
-    the anchor out. A value further than ``max_staleness_s`` from its frame counts as missing in the same way.
-    ``single=True`` gives one frame without an axis of time.
+    ``resolve`` says which frame stands for a time: ``"nearest"``, ``"hold"`` (the last one at or before it, the default
+    for text), or ``"linear"`` and ``"slerp"``, which interpolate. ``latency_s`` is how late the stream is stamped: a value
+    captured at t has the timestamp t + latency. ``pad`` is what happens past the stream's ends, or ``(before, after)`` if
+    the two differ; ``"drop"`` skips the sample. A frame further than ``max_staleness_s`` from its time counts as missing
+    in the same way. ``single=True`` gives one frame without a time axis.
     """
 
     stream: str | None = None
@@ -66,79 +68,90 @@ class Window:
     seconds: Iterable[float] | None = None
     whole: bool = False
     last: bool = False
-    resolve: Resolve = "nearest"
+    resolve: Resolve | None = None
     max_staleness_s: float | None = None
     latency_s: float = 0.0
     pad: Pad | tuple[Pad, Pad] = "edge"
     single: bool = False
 
     def __post_init__(self) -> None:
-        # What can be walked through only once would be empty for the second request.
+        # What can be iterated only once would be empty for the second request.
         for name in ("steps", "seconds"):
-            moments = getattr(self, name)
-            if moments is not None:
-                object.__setattr__(self, name, tuple(to_list(name, moments, "numbers")))
+            offsets = getattr(self, name)
+            if offsets is not None:
+                object.__setattr__(
+                    self, name, tuple(to_list(f"Window: {name}", offsets, "numbers"))
+                )
         if not (self.stream is None or isinstance(self.stream, str)):
-            raise InvalidArgumentError(f"stream is {self.stream!r}; give a name")
+            raise InvalidArgumentError(f"Window: stream is {self.stream!r}; give a name")
+        # All of it is checked here, where the mistake is.
+        self._to_json("")
+        if self.steps is not None and self.resolve in ("linear", "slerp"):
+            raise InvalidArgumentError(
+                f"Window: resolve={self.resolve!r} interpolates between frames, but steps count frames; give seconds=[...]"
+            )
+        count = len(list(self.steps or self.seconds or ()))
+        if self.single and (self.whole or count > 1):
+            what = "every frame" if self.whole else f"{count} offsets"
+            raise InvalidArgumentError(f"Window: single=True gives one frame, but it has {what}")
 
     def _to_json(self, key: str) -> dict[str, Any]:
-        place = f"window `{key}`"
-        before, after = self._pads(place)
+        before, after = self._pads()
         limit = self.max_staleness_s
-        limit_ns = None if limit is None else _to_ns(f"{place}: max_staleness_s", limit)
+        limit_ns = None if limit is None else _to_ns("Window: max_staleness_s", limit)
         if limit_ns is not None and limit_ns < 0:
-            raise InvalidArgumentError(
-                f"{place}: max_staleness_s is {limit}; nearest legal value 0"
-            )
-        resolve = to_word(f"{place}: resolve", self.resolve, get_args(Resolve))
+            raise InvalidArgumentError(f"Window: max_staleness_s is {limit}; it must be 0 or more")
+        resolve = "auto"
+        if self.resolve is not None:
+            resolve = to_word("Window: resolve", self.resolve, get_args(Resolve))
         return {
             "key": key,
             "stream": key if self.stream is None else self.stream,
-            "at": self._at(key),
+            "at": self._at(),
             "resolve": {resolve: {"max_staleness_ns": limit_ns}},
-            "latency_ns": _to_ns(f"{place}: latency_s", self.latency_s),
+            "latency_ns": _to_ns("Window: latency_s", self.latency_s),
             "before": before,
             "after": after,
             "stack": "single" if self.single or self.last else "stacked",
         }
 
-    def _pads(self, place: str) -> tuple[str, ...]:
+    def _pads(self) -> tuple[str, ...]:
         pads = (self.pad, self.pad) if isinstance(self.pad, str) else self.pad
         if not (isinstance(pads, tuple | list) and len(pads) == 2):
             raise InvalidArgumentError(
-                f"{place}: pad is {pads!r}; give one of {', '.join(get_args(Pad))}, or a pair (before, after)"
+                f"Window: pad is {pads!r}; use one of {', '.join(get_args(Pad))}, or a pair (before, after)"
             )
-        return tuple(to_word(f"{place}: pad", pad, get_args(Pad)) for pad in pads)
+        return tuple(to_word("Window: pad", pad, get_args(Pad)) for pad in pads)
 
-    def _at(self, key: str) -> Any:  # noqa: ANN401 (a value of JSON)
+    def _at(self) -> Any:  # noqa: ANN401 (a value of JSON)
         given = [
             name
-            for name, there in (
+            for name, is_given in (
                 ("steps", self.steps is not None),
                 ("seconds", self.seconds is not None),
                 ("whole", self.whole),
                 ("last", self.last),
             )
-            if there
+            if is_given
         ]
         if len(given) != 1:
             what = " and ".join(given) or "nothing"
             raise InvalidArgumentError(
-                f"window `{key}` is given {what}; give exactly one of steps, seconds, whole and last"
+                f"Window: got {what}; give exactly one of steps, seconds, whole and last"
             )
         if self.steps is not None:
-            return {"steps": [_to_step(key, step) for step in self.steps]}
+            return {"steps": [_to_step(step) for step in self.steps]}
         if self.seconds is not None:
-            return {"times_ns": [_to_ns(f"window `{key}`", second) for second in self.seconds]}
+            return {"times_ns": [_to_ns("Window: seconds", second) for second in self.seconds]}
         return "all" if self.whole else "last"
 
 
 # How a window may be written in `ds.samples({...})`.
-WindowSpec: TypeAlias = "Window | range | Sequence[float] | npt.NDArray[Any]"
+WindowSpec: TypeAlias = "Window | range | Sequence[float] | npt.NDArray[Any] | float"
 
 
 class Place(NamedTuple):
-    """Where a sample lies: the episode's place in the dataset, and its anchor there."""
+    """Where a sample comes from: the index of its episode in the dataset, and which of its anchors it is."""
 
     episode: int
     anchor: int
@@ -180,20 +193,20 @@ class Samples(Sequence[dict[str, Field]]):
 
     @property
     def episodes(self) -> npt.NDArray[np.int64]:
-        """The places in the dataset of the episodes that were chosen."""
+        """The indices in the dataset of the selected episodes."""
         return self._core.episodes()
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """How many samples each chosen episode has."""
+        """How many samples each selected episode has."""
         return self._core.counts()
 
     def locate(self, index: SupportsIndex) -> Place:
-        """Tell which anchor of which episode a sample belongs to; reads nothing."""
+        """Return which anchor of which episode a sample belongs to; reads no frames."""
         return Place(*self._core.locate(self._position(index)))
 
     def frames(self, index: SupportsIndex) -> dict[str, npt.NDArray[np.int64]]:
-        """Tell which frames of each stream a sample is made of, -1 for zeros; interpolation also uses the frame after."""
+        """Return which frames of each stream a sample is made of, -1 for zeros; interpolation also uses the next frame."""
         return self._core.frames(self._position(index))
 
     def __len__(self) -> int:
@@ -235,7 +248,7 @@ class Samples(Sequence[dict[str, Field]]):
     def _position(self, index: SupportsIndex) -> int:
         if not is_number(index):
             raise InvalidArgumentError(
-                f"samples are found by a number or a slice, not by {index!r}"
+                f"samples are indexed by an integer or a slice, not by {index!r}"
             )
         position = operator.index(index)
         if not -len(self) <= position < len(self):
@@ -243,20 +256,20 @@ class Samples(Sequence[dict[str, Field]]):
         return position % len(self)
 
 
-def _to_step(key: str, step: object) -> int:
+def _to_step(step: object) -> int:
     if not is_number(step):
         raise InvalidArgumentError(
-            f"window `{key}`: step {step!r} is no whole number; seconds go into `seconds`"
+            f"Window: steps has {step!r}, which is not an integer; give `seconds` for times"
         )
     limit = (1 << 31) - 1
-    return to_whole(f"window `{key}`: a step", step, least=-limit, most=limit)
+    return to_whole("Window: a step", step, least=-limit, most=limit)
 
 
 def _to_ns(place: str, seconds: object) -> int:
     """Seconds as whole nanoseconds, to the nearest."""
     number = to_number(place, seconds)
     if not abs(number) < 1e9:
-        raise InvalidArgumentError(f"{place}: {number} s is no time that a window can have")
+        raise InvalidArgumentError(f"{place}: {number} s is out of range; give less than 1e9 s")
     return round(number * 1e9)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from kinograph._arguments import to_bytes, to_number, to_whole
 from kinograph._errors import InvalidArgumentError
 
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shuffle:
     """Shuffle the samples of some episodes at a time, so that only these must be held decoded.

@@ -87,6 +87,15 @@ class Stream:
         return self._core.rate_hz()
 
     @property
+    def times_s(self) -> npt.NDArray[np.float64]:
+        """When each frame was taken, in seconds from the start of the episode.
+
+        >>> ds[0]["actions"].times_s[:3]
+        array([0.  , 0.05, 0.1 ])
+        """
+        return (self.timestamps_ns - self._episode.start_ns) / 1e9
+
+    @property
     def timestamps_ns(self) -> npt.NDArray[np.int64]:
         """When each frame was taken, in nanoseconds; the episode starts at ``episode.start_ns``.
 

@@ -1,4 +1,4 @@
-"""LeRobot's ``LeRobotDataset`` on a dataset of this library: the same words, attributes and items.
+"""LeRobot's ``LeRobotDataset`` on a dataset of this library: the same options, attributes and items.
 
     from kinograph.lerobot import LeRobotDataset     # was: from lerobot.datasets.lerobot_dataset import LeRobotDataset
 
@@ -87,12 +87,14 @@ class LeRobotDataset:
         self.return_uint8 = bool(return_uint8)
         self.episodes = self._to_episodes(episodes, episode_filter)
         self._samples = self._to_samples()
-        steps = self._samples.request["windows"]
         #: The steps of every key of ``delta_timestamps``.
         self.delta_indices = (
             None
             if delta_timestamps is None
-            else {w["key"]: w["at"]["steps"] for w in steps if w["key"] in delta_timestamps}
+            else {
+                key: [round(delta * self.fps) for delta in deltas]
+                for key, deltas in delta_timestamps.items()
+            }
         )
         self._kinds = {key: stream.kind for key, stream in self.meta.streams.items()}
         self._shapes = {key: stream.shape for key, stream in self.meta.streams.items()}

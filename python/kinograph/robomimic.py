@@ -29,7 +29,7 @@ from kinograph._arguments import to_list, to_whole, to_word
 from kinograph._dataset import Dataset
 from kinograph._errors import InvalidArgumentError, NotFoundError
 from kinograph._frame_cache import FrameCache
-from kinograph._robomimic_options import is_newer, to_words
+from kinograph._robomimic_options import is_newer, to_named
 from kinograph._samples import Samples
 from kinograph._scales import merged_stats, to_scale
 from kinograph._stream import is_number
@@ -64,10 +64,10 @@ class SequenceDataset:
         hdf5_path: str | os.PathLike[str] | Dataset,
         obs_keys: Sequence[str],
         *arguments: Any,  # noqa: ANN401 (robomimic's, of either version)
-        **words: Any,  # noqa: ANN401
+        **options: Any,  # noqa: ANN401
     ) -> None:
-        self._is_newer = is_newer(arguments, words)
-        self._take(to_words(self._is_newer, (hdf5_path, obs_keys, *arguments), words))
+        self._is_newer = is_newer(arguments, options)
+        self._take(to_named(self._is_newer, (hdf5_path, obs_keys, *arguments), options))
         self._dataset = _to_dataset(hdf5_path)
         #: The demonstrations by id, in the order of their numbers.
         self.demos = _to_demos(self._dataset, self.filter_by_attribute, self.demo_limit)
@@ -80,25 +80,25 @@ class SequenceDataset:
         self.obs_normalization_stats = self._to_obs_stats() if self.hdf5_normalize_obs else None
         self.action_normalization_stats: dict[str, dict[str, Array]] | None = None
 
-    def _take(self, words: Mapping[str, Any]) -> None:
+    def _take(self, options: Mapping[str, Any]) -> None:
         """Take the arguments under the names that robomimic's code reads."""
-        given = words.get
-        self.hdf5_path = words["hdf5_path"]
-        self.obs_keys = _to_keys("obs_keys", words["obs_keys"])
-        self.dataset_keys = _to_keys("dataset_keys", words["dataset_keys"])
+        given = options.get
+        self.hdf5_path = options["hdf5_path"]
+        self.obs_keys = _to_keys("obs_keys", options["obs_keys"])
+        self.dataset_keys = _to_keys("dataset_keys", options["dataset_keys"])
         self.action_keys = _to_keys("action_keys", given("action_keys") or ())
         self.action_config = dict(given("action_config") or {})
-        self.n_frame_stack = to_whole("frame_stack", words["frame_stack"], least=1)
-        self.seq_length = to_whole("seq_length", words["seq_length"], least=1)
-        self.pad_frame_stack = bool(words["pad_frame_stack"])
-        self.pad_seq_length = bool(words["pad_seq_length"])
-        self.get_pad_mask = bool(words["get_pad_mask"])
-        self.goal_mode = words["goal_mode"]
-        self.hdf5_cache_mode = words["hdf5_cache_mode"]
-        self.hdf5_use_swmr = words["hdf5_use_swmr"]
-        self.hdf5_normalize_obs = bool(words["hdf5_normalize_obs"])
-        self.filter_by_attribute = words["filter_by_attribute"]
-        self.load_next_obs = bool(words["load_next_obs"])
+        self.n_frame_stack = to_whole("frame_stack", options["frame_stack"], least=1)
+        self.seq_length = to_whole("seq_length", options["seq_length"], least=1)
+        self.pad_frame_stack = bool(options["pad_frame_stack"])
+        self.pad_seq_length = bool(options["pad_seq_length"])
+        self.get_pad_mask = bool(options["get_pad_mask"])
+        self.goal_mode = options["goal_mode"]
+        self.hdf5_cache_mode = options["hdf5_cache_mode"]
+        self.hdf5_use_swmr = options["hdf5_use_swmr"]
+        self.hdf5_normalize_obs = bool(options["hdf5_normalize_obs"])
+        self.filter_by_attribute = options["filter_by_attribute"]
+        self.load_next_obs = bool(options["load_next_obs"])
         self.lang = given("lang")
         self.demo_limit = given("demo_limit")
         if self.goal_mode is not None:

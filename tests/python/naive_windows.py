@@ -3,17 +3,18 @@
 episode    {stream: Stream(times_ns, values, clock, period_ns)}
 request    the JSON form, as a dict:
            {"anchor": {"stream": "actions"} | {"rate_hz": 30.0} | "episode",
-            "drop_first": 0, "drop_last": 0,
+            "skip_first": 0, "skip_last": 0,
             "windows": [{"key": "joints", "stream": "obs/joints",
                          "at": {"steps": [-1, 0]} | {"times_ns": [0, 20000000]} | "all" | "last",
-                         "resolve": {"nearest" | "hold" | "linear" | "slerp": {"max_staleness_ns": None}},
+                         "resolve": {"auto" | "nearest" | "hold" | "linear" | "slerp": {"max_staleness_ns": None}},
                          "latency_ns": 0, "before": "edge" | "zero" | "drop", "after": "edge" | "zero" | "drop",
                          "stack": "stacked" | "single"}],
             "masks": "is_pad" | "pad_mask" | "octo" | "act" | "off"}
 sample     {key: array, mask: array}; text is a list of str, one str where the window is single
 
 For every offset of every window of every anchor, all frames of the stream are looked at. Times are Python's integers.
-Of a window, only key, stream and at are needed; the defaults are nearest without a limit, no latency, edge, stacked.
+Of a window, only key, stream and at are needed; the defaults are auto without a limit (hold for text, nearest for all
+else), no latency, edge, stacked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -87,8 +88,8 @@ def samples(episodes: Sequence[Episode], request: Mapping[str, Any]) -> list[dic
 def eligible(episode: Episode, request: Mapping[str, Any]) -> list[int]:
     """List the anchors of an episode that are samples."""
     count = len(anchor_times(episode, request))
-    first = request.get("drop_first", 0)
-    end = count - request.get("drop_last", 0)
+    first = request.get("skip_first", 0)
+    end = count - request.get("skip_last", 0)
     return [
         anchor
         for anchor in range(first, end)
@@ -152,22 +153,25 @@ def find_all(
         return [real(last)]
     if "from_end" in at:
         return [real(max(0, last - at["from_end"]))]
-    times = anchor_times(episode, request)
+    now = anchor_times(episode, request)[anchor] + window.get("latency_ns", 0)
+    resolve = window.get("resolve")
     if "times_ns" in at:
-        targets = [(times[anchor] + offset, REAL) for offset in at["times_ns"]]
-    elif is_on_anchors_clock(episode, request, window):
+        return [find(stream, now + offset, resolve) for offset in at["times_ns"]]
+    if is_on_anchors_clock(episode, request, window):
         return [find_step(anchor + step, last) for step in at["steps"]]
-    else:
-        steps = [find_step(anchor + step, len(times) - 1) for step in at["steps"]]
-        targets = [(times[step.frame], step.state) for step in steps]
-    found_all = []
-    for time, state in targets:
-        found = find(stream, time + window.get("latency_ns", 0), window.get("resolve"))
-        if state != REAL:
-            # There is no such anchor, however good a frame there is at the edge.
-            found = found._replace(state=state, side=state)
-        found_all.append(found)
-    return found_all
+    return [count_from(stream, find(stream, now, resolve), step) for step in at["steps"]]
+
+
+def count_from(stream: Stream, here: Found, step: int) -> Found:
+    """Count frames of a stream from the one that it has at the anchor.
+
+    Where it has none there, what stands for that one stands for all; so does the one frame of a constant.
+    """
+    if here.state in (BEFORE, AFTER) or is_constant(stream):
+        return here
+    there = find_step(here.frame + step, len(stream.times_ns) - 1)
+    # If the frame at the anchor is stale, so are its neighbours.
+    return there if there.state != REAL else here._replace(frame=there.frame)
 
 
 def real(frame: int) -> Found:
@@ -177,7 +181,7 @@ def real(frame: int) -> Found:
 def is_on_anchors_clock(
     episode: Episode, request: Mapping[str, Any], window: Mapping[str, Any]
 ) -> bool:
-    """Tell whether a step of this window is a frame of its stream, without any time."""
+    """Tell whether the anchor's own number is the frame at the anchor, without any time."""
     anchor = request["anchor"]
     return (
         isinstance(anchor, Mapping)
@@ -198,7 +202,9 @@ def find_step(step: int, last: int) -> Found:
 
 def find(stream: Stream, time: int, resolve: Mapping[str, Any] | None) -> Found:
     """Find what a stream has at a time."""
-    ((mode, options),) = (resolve or {"nearest": {}}).items()
+    ((mode, options),) = (resolve or {"auto": {}}).items()
+    if mode == "auto":
+        mode = "hold" if is_text(stream) else "nearest"
     limit = (options or {}).get("max_staleness_ns")
     times = stream.times_ns
     if is_before(stream, time, mode, limit):

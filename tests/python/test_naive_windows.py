@@ -53,11 +53,63 @@ def test_steps_on_the_anchors_clock_are_frames():
     assert first["also_slow_is_pad"].tolist() == [True, True, False, False]
 
 
-def test_steps_on_another_clock_are_frames_at_the_anchors_time():
-    at_200_ms = naive_windows.samples([EPISODE], request(window("fast", steps(-1, 0, 1, 3))))[2]
-    # 100 ms lies nearest to the frame at 80 (as near as 120, and earlier); 300 ms to the one at 280.
-    assert at_200_ms["fast"].tolist() == [2, 5, 7, 10]
-    assert at_200_ms["fast_is_pad"].tolist() == [False, False, False, True]
+def test_steps_on_another_clock_count_frames_from_the_one_at_the_anchor():
+    found = naive_windows.samples([EPISODE], request(window("fast", steps(-3, 0, 1, 3))))
+    # The anchor at 100 ms is as near to the frame at 80 as to that at 120, which is later; 300 ms is nearest to 280.
+    assert [sample["fast"].tolist() for sample in found] == [
+        [0, 0, 1, 3],
+        [0, 2, 3, 5],
+        [2, 5, 6, 8],
+        [4, 7, 8, 10],
+        [7, 10, 10, 10],
+    ]
+    padded = [sample["fast_is_pad"].tolist() for sample in found]
+    assert padded[:2] == [[True, False, False, False]] * 2
+    assert padded[2:] == [[False] * 4, [False] * 4, [False, False, True, True]]
+    held = window("fast", steps(-1, 0, 1), resolve={"hold": {}})
+    assert naive_windows.samples([EPISODE], request(held))[3]["fast"].tolist() == [6, 7, 8]
+
+
+def test_where_a_stream_has_no_frame_at_the_anchor_every_step_is_padding():
+    late = {"slow": EPISODE["slow"], "late": regular(10.0, 180 * MS, np.arange(2) + 1.0)}
+    found = naive_windows.samples([late], request(window("late", steps(-1, 0, 1))))
+    # Frames at 180 and 280 ms stand for 130 to 330 ms; the anchors are at 0, 100, … 400 ms.
+    assert [sample["late"].tolist() for sample in found] == [
+        [1, 1, 1],
+        [1, 1, 1],
+        [1, 1, 2],
+        [1, 2, 2],
+        [2, 2, 2],
+    ]
+    assert [sample["late_is_pad"].tolist() for sample in found] == [
+        [True] * 3,
+        [True] * 3,
+        [True, False, False],
+        [False, False, True],
+        [True] * 3,
+    ]
+    stale = window("fast", steps(-1, 0), resolve={"nearest": {"max_staleness_ns": 10 * MS}})
+    found = naive_windows.samples([EPISODE], request(stale))
+    assert [sample["fast_is_pad"].tolist() for sample in found] == [
+        [True, False],
+        [True, True],
+        [False, False],
+        [True, True],
+        [False, False],
+    ]
+    assert found[1]["fast"].tolist() == [1, 2]
+
+
+def test_a_constant_is_the_same_at_every_step():
+    constant = {"slow": EPISODE["slow"], "once": explicit([50 * MS], ["tidy up"])}
+    for sample in naive_windows.samples([constant], request(window("once", steps(-1, 0, 1)))):
+        assert sample["once"] == ["tidy up"] * 3
+        assert not sample["once_is_pad"].any()
+
+
+def test_text_is_held_by_default():
+    found = naive_windows.samples([EPISODE], request(window("text", steps(0))))
+    assert [sample["text"] for sample in found] == [["first"], ["first"], *[["second"]] * 3]
 
 
 def test_times_are_resolved_on_each_streams_clock():
@@ -192,12 +244,12 @@ def test_what_is_stale_is_padded_on_the_side_of_the_frame():
     assert [s["slow"][0] for s in naive_windows.samples([EPISODE], request(earlier))] == [0.0] * 5
 
 
-def test_dropped_anchors_are_still_reached_by_steps():
-    some = request(window("slow", steps(-1, 1)), drop_first=1, drop_last=2)
+def test_skipped_anchors_are_still_reached_by_steps():
+    some = request(window("slow", steps(-1, 1)), skip_first=1, skip_last=2)
     samples = naive_windows.samples([EPISODE], some)
     assert [sample["slow"].tolist() for sample in samples] == [[0.0, 20.0], [10.0, 30.0]]
     assert not any(sample["slow_is_pad"].any() for sample in samples)
-    assert naive_windows.samples([EPISODE], some | {"drop_first": 4}) == []
+    assert naive_windows.samples([EPISODE], some | {"skip_first": 4}) == []
 
 
 def test_a_rate_makes_anchors_from_the_first_time_to_the_last():

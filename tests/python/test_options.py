@@ -132,8 +132,6 @@ def test_dtypes_of_the_frameworks_are_understood(dtype):
         torch = pytest.importorskip("torch")
         value = torch.float32
     else:
-        import numpy as np
-
         value = np.float32 if dtype.startswith("np") else dtype
     assert kinograph.Images(dtype=value).dtype == "float32"
 

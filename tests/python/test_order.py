@@ -545,7 +545,7 @@ def test_filtered_windows_have_an_order_of_their_own(ds):
         seed=1,
         split="train",
         filter="frames >= 12",
-        drop_first=1,
+        skip_first=1,
     )
     rows = [row for row, frames in enumerate(LENGTHS) if row % 3 and frames >= 12]
     windows = order.sources[0].samples
@@ -561,7 +561,9 @@ def test_an_order_takes_windows_or_the_words_of_windows(ds, windows):
     made = ds.order({"action": range(3)}, batch_size=8, seed=1)
     assert made.id == ds.order(windows, batch_size=8, seed=1).id
     assert made.id != ds.order({"action": range(4)}, batch_size=8, seed=1).id
-    with pytest.raises(kinograph.InvalidArgumentError, match="say split where they are made"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="`split` cannot be combined with existing samples"
+    ):
         ds.order(windows, batch_size=8, split="train")
 
 

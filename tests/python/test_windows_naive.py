@@ -122,8 +122,8 @@ def random_request(rng, episode, anchors=None):
     windows = [random_window(rng, episode, anchor, number) for number in range(rng.integers(1, 5))]
     request = {"anchor": anchor, "windows": windows, "masks": random_masks(rng, anchor, windows)}
     if anchor != "episode" and rng.random() < 0.3:
-        request["drop_first"] = int(rng.integers(0, 4))
-        request["drop_last"] = int(rng.integers(0, 4))
+        request["skip_first"] = int(rng.integers(0, 4))
+        request["skip_last"] = int(rng.integers(0, 4))
     return request
 
 
@@ -136,7 +136,8 @@ def random_window(rng, episode, anchor, number):
     at = random_offsets(rng, anchor, episode, name)
     window = {"key": f"{name}.{number}", "stream": name, "at": at}
     if rng.random() < 0.8:
-        window["resolve"] = random_resolve(rng, name, episode[name])
+        is_steps = isinstance(at, dict) and "steps" in at
+        window["resolve"] = random_resolve(rng, name, episode[name], blends=not is_steps)
     # Frames that are taken by number have no latency.
     if not isinstance(at, str) and rng.random() < 0.2:
         window["latency_ns"] = int(rng.integers(1, 80 * MS))
@@ -180,11 +181,11 @@ def exact_offsets(rng, anchor, episode, times, count):
     return offsets
 
 
-def random_resolve(rng, name, stream):
-    modes = ["nearest", "hold"]
-    if getattr(stream.values, "dtype", np.dtype(np.int8)).kind == "f":
+def random_resolve(rng, name, stream, *, blends):
+    modes = ["nearest", "hold", "auto"]
+    if blends and getattr(stream.values, "dtype", np.dtype(np.int8)).kind == "f":
         modes.append("linear")
-    if name.endswith("quat"):
+    if blends and name.endswith("quat"):
         modes += ["slerp", "slerp"]
     limit = None if rng.random() < 0.6 else int(rng.integers(0, 10 ** rng.integers(5, 9)))
     if limit is not None and rng.random() < 0.5:

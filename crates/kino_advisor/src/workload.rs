@@ -3,23 +3,19 @@
 //! ```text
 //! nothing given            every stream, the frame at the anchor
 //! wrist = -9..1            ten frames of `wrist`, the last at the anchor
-//! anchor                   `actions` or `action`; else the vector stream with the most frames
+//! anchor                   the clock that the streams share; if they have several, `actions`, `action` or the longest vector
 //! ```
 
 use std::ops::Range;
 
 use kino_dataset::{
-    Anchor, At, Dataset, Kind, MaskDialect, Request, Resolve, Samples, Selection, StreamSummary,
-    Window,
+    ACTIONS, At, Dataset, Kind, Request, Samples, Selection, StreamSummary, Window, shared_anchor,
 };
 use kino_loader::{LoaderOptions, Order, Settings, Source};
 use serde_json::{Value, json};
 
 use crate::doctor::Subject;
 use crate::error::{Result, invalid};
-
-/// Names of the stream that a policy learns to predict.
-const ACTIONS: [&str; 2] = ["actions", "action"];
 
 /// What a training loop asks for.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -53,8 +49,6 @@ impl Workload {
 
     fn request(&self, dataset: &Dataset) -> Result<Request> {
         let streams = &dataset.manifest().streams;
-        let anchor = anchor(streams)
-            .ok_or_else(|| invalid(format!("{} has no stream", dataset.path().display())))?;
         let every = || {
             streams
                 .iter()
@@ -65,37 +59,23 @@ impl Workload {
             true => every(),
             false => self.windows.clone(),
         };
-        let window = |(name, steps): (String, Range<i32>)| {
-            let mut window = Window::new(&name, At::Steps(steps.collect()));
-            let is_text = |stream: &StreamSummary| stream.name == name && stream.kind == Kind::Text;
-            if streams.iter().any(is_text) {
-                // What was said last holds until something else is said.
-                window.resolve = Resolve::Hold {
-                    max_staleness_ns: None,
-                };
-            }
-            window
-        };
-        Ok(Request {
-            anchor: Anchor::Stream(anchor.to_owned()),
-            windows: asked.into_iter().map(window).collect(),
-            masks: MaskDialect::default(),
-            drop_first: 0,
-            drop_last: 0,
-        })
+        if asked.is_empty() {
+            let path = dataset.path().display();
+            return Err(invalid(format!("{path} has no stream to load")));
+        }
+        let window =
+            |(name, steps): (String, Range<i32>)| Window::new(&name, At::Steps(steps.collect()));
+        let windows: Vec<Window> = asked.into_iter().map(window).collect();
+        let anchor = shared_anchor(dataset, 0, &windows, &preferred(streams))?;
+        Ok(Request::new(anchor, windows))
     }
 }
 
-/// The stream whose frames are the anchors.
-fn anchor(streams: &[StreamSummary]) -> Option<&str> {
-    let named = ACTIONS.iter().find_map(|name| {
-        let mut found = streams.iter().filter(|stream| stream.name == *name);
-        found.next()
-    });
-    let longest = || {
-        let vectors = streams.iter().filter(|stream| stream.kind == Kind::Vector);
-        vectors.max_by_key(|stream| stream.frames)
-    };
-    let found = named.or_else(longest).or_else(|| streams.first());
-    found.map(|stream| stream.name.as_str())
+/// Whose frames are the samples where clocks differ: a command has to run on any dataset. Actions, or else the vector
+/// stream with the most frames.
+fn preferred(streams: &[StreamSummary]) -> Vec<&str> {
+    let vectors = streams.iter().filter(|stream| stream.kind == Kind::Vector);
+    let longest = vectors.max_by_key(|stream| stream.frames);
+    let longest = longest.or(streams.first()).map(|stream| &*stream.name);
+    ACTIONS.into_iter().chain(longest).collect()
 }

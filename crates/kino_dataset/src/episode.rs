@@ -81,6 +81,17 @@ impl Episode {
         self.inner.row
     }
 
+    /// The dataset it is part of.
+    pub(crate) fn dataset(&self) -> &Dataset {
+        &self.inner.dataset
+    }
+
+    /// Whether it has a frame of this stream.
+    pub(crate) fn has_frames(&self, name: &str) -> bool {
+        let position = self.streams().position(|stream| stream.name == name);
+        position.is_some_and(|position| self.inner.index.stream(position).frames > 0)
+    }
+
     /// Where its index says that pages lie.
     pub fn index(&self) -> &EpisodeIndex {
         &self.inner.index

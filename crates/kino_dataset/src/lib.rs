@@ -77,8 +77,9 @@ pub use table::{Column, EpisodeRow, EpisodeTable, Label};
 pub use usage::StreamUsage;
 pub use verify::{Damage, Level, Verified, verify, verify_while};
 pub use window::{
-    Anchor, Array, At, CountSource, EpisodeSamples, Goal, LeRobot, Located, Mask, MaskArray,
-    MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Polarity, Rate, Request, Resolve,
-    Robomimic, SAME_INSTANT_NS, Sample, SampleFrames, Samples, Stack, Window, WindowFrames,
+    ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
+    LeRobot, Located, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad,
+    Polarity, Rate, Request, Resolve, Robomimic, SAME_INSTANT_NS, Sample, SampleFrames, Samples,
+    Stack, Window, WindowFrames, shared_anchor,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

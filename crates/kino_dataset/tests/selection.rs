@@ -95,7 +95,7 @@ fn filters_keep_the_rows_for_which_every_condition_holds() {
         ("id >= 'ep-4'", &[4, 5]),
         ("episode == 3", &[3]),
     ] {
-        let rows = filter(text).rows(dataset.table()).unwrap();
+        let rows = filter(text).rows(&dataset).unwrap();
         assert_eq!(rows, expected, "{text}");
     }
 }
@@ -103,7 +103,7 @@ fn filters_keep_the_rows_for_which_every_condition_holds() {
 #[test]
 fn splits_lists_and_filters_are_joined_by_and() {
     let (_folder, dataset) = open();
-    let rows = |selection: &Selection| selection.rows(dataset.table()).unwrap();
+    let rows = |selection: &Selection| selection.rows(&dataset).unwrap();
     assert_eq!(rows(&Selection::default()), [0, 1, 2, 3, 4, 5]);
     assert_eq!(rows(&splits(&["train"])), [0, 1, 2, 3]);
     assert_eq!(rows(&splits(&["small", "valid"])), [3, 4, 5]);
@@ -147,7 +147,7 @@ fn a_wrong_selection_says_what_there_is() {
         ),
         (
             listed(Some(Episodes::Rows(vec![6]))),
-            "no episode 6; the dataset has 6, nearest legal value 5",
+            "no episode 6; the dataset has 6, the last is 5",
         ),
         (
             listed(Some(Episodes::Rows(vec![2, 2]))),
@@ -178,7 +178,7 @@ fn a_wrong_selection_says_what_there_is() {
             "leaves no episode of 6; the values there are: \"ana\", \"bo\", null in 1 episodes",
         ),
     ] {
-        let error = selection.rows(dataset.table()).unwrap_err().to_string();
+        let error = selection.rows(&dataset).unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     }
 }

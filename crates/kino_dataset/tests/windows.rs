@@ -20,8 +20,9 @@ mod naive;
 mod recording;
 
 use kino_dataset::{
-    Anchor, Array, At, CountSource, Dataset, LeRobot, MaskDialect, NextObs, Out, Pad, Rate,
-    Request, Resolve, Robomimic, SampleFrames, Samples, Selection, Stack, Window,
+    Anchor, Array, At, CountSource, Dataset, Include, LeRobot, MaskDialect, NextObs, Out, Pad,
+    Rate, Request, Resolve, Robomimic, SampleFrames, Samples, Selection, Stack, Window,
+    shared_anchor,
 };
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
 use recording::{open_even, open_many, open_mixed};
@@ -48,13 +49,7 @@ fn whole_episode(streams: &[&str]) -> Request {
 }
 
 fn request(anchor: Anchor, windows: Vec<Window>) -> Request {
-    Request {
-        anchor,
-        windows,
-        masks: MaskDialect::IsPad,
-        drop_first: 0,
-        drop_last: 0,
-    }
+    Request::new(anchor, windows)
 }
 
 fn stream(name: &str) -> Anchor {
@@ -124,18 +119,20 @@ fn windows_of(streams: &'static [&'static str]) -> impl Strategy<Value = Window>
     (
         proptest::sample::select(streams),
         offsets(),
-        (0..4, limit),
+        (0..5, limit),
         (pad(), pad()),
         latency,
         any::<bool>(),
     )
         .prop_map(
             |(name, at, (which, max_staleness_ns), pads, latency_ns, single)| {
-                let blends = matches!(name, "joints" | "force" | "pose");
+                let is_steps = matches!(at, At::Steps(_));
+                let blends = !is_steps && matches!(name, "joints" | "force" | "pose");
                 let resolve = match which {
                     0 => Resolve::Hold { max_staleness_ns },
                     1 if blends => Resolve::Linear { max_staleness_ns },
-                    2 if name == "pose" => Resolve::Slerp { max_staleness_ns },
+                    3 => Resolve::Auto { max_staleness_ns },
+                    2 if blends && name == "pose" => Resolve::Slerp { max_staleness_ns },
                     _ => Resolve::Nearest { max_staleness_ns },
                 };
                 let mut window = Window {
@@ -178,8 +175,15 @@ fn requests(
     streams: &'static [&'static str],
 ) -> impl Strategy<Value = Request> {
     let windows = proptest::collection::vec(windows_of(streams), 1..4);
-    (anchors, windows, 0..4_u32, 0..4_u32).prop_map(
-        |(anchor, mut windows, drop_first, drop_last)| {
+    let all = vec![
+        Include::Sample,
+        Include::Task,
+        Include::Frame,
+        Include::Episode,
+    ];
+    let include = proptest::sample::subsequence(all, 0..=4);
+    (anchors, windows, (0..4_u32, 0..4_u32), include).prop_map(
+        |(anchor, mut windows, (skip_first, skip_last), include)| {
             for (idx, window) in windows.iter_mut().enumerate() {
                 window.key = format!("{}-{idx}", window.stream);
                 if anchor == Anchor::Episode && matches!(window.at, At::Steps(_)) {
@@ -187,8 +191,9 @@ fn requests(
                 }
             }
             Request {
-                drop_first,
-                drop_last,
+                skip_first,
+                skip_last,
+                include,
                 ..request(anchor, windows)
             }
         },
@@ -224,7 +229,7 @@ fn a_request_on_one_clock_is_counted_by_the_table_alone() {
         ..steps("actions", 0..4, Pad::Drop)
     };
     let request = Request {
-        drop_first: 1,
+        skip_first: 1,
         ..request(
             stream("actions"),
             vec![chunk, steps("obs/state", -1..1, Pad::Edge)],
@@ -302,11 +307,11 @@ fn planning_uses_the_same_buffers_again() {
     }
     assert_eq!(places(&plan), before);
     let error = episode.plan(episode.len(), &mut plan).unwrap_err();
-    assert!(error.to_string().contains("samples, not"), "{error}");
+    assert!(error.to_string().contains("has no sample 17"), "{error}");
 }
 
 #[test]
-fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
+fn many_episodes_are_surveyed_on_all_cores_and_all_without_a_stream_are_named() {
     let (_folder, dataset) = open_many();
     let chunk = |name: &str| request(stream("x"), vec![steps(name, 0..3, Pad::Drop)]);
     let all = bind(&dataset, &chunk("y"));
@@ -322,11 +327,18 @@ fn many_episodes_are_surveyed_on_all_cores_and_the_first_bad_one_is_named() {
     }
     let error = Samples::bind(&dataset, chunk("z"), &Selection::default()).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .starts_with("episode `ep-0700` has no stream `z`"),
+        error.to_string().starts_with(
+            "2 episodes have no frames of stream `z`: `ep-0700`, `ep-1150`; skip them with the filter `has(\"z\")`"
+        ),
         "{error}"
     );
+    let with_z = Selection {
+        filter: Some("has(\"z\")".to_owned()),
+        ..Selection::default()
+    };
+    let found = Samples::bind(&dataset, chunk("z"), &with_z).unwrap();
+    let rows: Vec<u32> = (0..1200).filter(|row| ![700, 1150].contains(row)).collect();
+    assert_eq!(found.episodes(), rows);
 }
 
 #[test]
@@ -379,16 +391,19 @@ fn no_number_in_a_request_makes_planning_panic() {
                 ..Window::new(name, at.clone())
             };
             let max_staleness_ns = limit;
-            let windows = vec![
+            let mut windows = vec![
                 window("force", Resolve::Hold { max_staleness_ns }),
-                window("pose", Resolve::Slerp { max_staleness_ns }),
-                window("joints", Resolve::Linear { max_staleness_ns }),
                 window("camera", Resolve::Nearest { max_staleness_ns }),
             ];
+            if matches!(at, At::Times(_)) {
+                windows.push(window("pose", Resolve::Slerp { max_staleness_ns }));
+                windows.push(window("joints", Resolve::Linear { max_staleness_ns }));
+            }
+            let fields = windows.len();
             for anchor in [stream("force"), Anchor::Rate(Rate { num: 7, den: 3 })] {
                 let windows = bind(&dataset, &request(anchor, windows.clone()));
                 for index in 0..windows.len() {
-                    assert_eq!(windows.read(index).unwrap().fields.len(), 4);
+                    assert_eq!(windows.read(index).unwrap().fields.len(), fields);
                 }
             }
         }
@@ -489,13 +504,12 @@ fn robomimic_and_lerobot_requests_read_as_their_own_arithmetic_says() {
         check(&dataset, windows.request()).unwrap();
     }
     let asked = LeRobot {
-        anchor: "actions".to_owned(),
+        anchor: None,
         keys: vec!["obs/state".to_owned(), "actions".to_owned()],
         delta_timestamps: vec![("actions".to_owned(), vec![-0.05, 0.0, 0.1])],
-        fps: 20.0,
         tolerance_s: 1e-4,
     };
-    let request = asked.request().unwrap();
+    let request = asked.request(&dataset).unwrap();
     check(&dataset, &request).unwrap();
     let sample = bind(&dataset, &request).read(8).unwrap();
     assert_eq!(sample.masks[0].0, "actions_is_pad");
@@ -508,7 +522,7 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
     let (_folder, dataset) = open_mixed();
     let resolve = |name: &str, resolve| Window {
         resolve,
-        ..Window::new(name, At::Steps(vec![0]))
+        ..Window::new(name, At::Times(vec![0]))
     };
     let linear = Resolve::Linear {
         max_staleness_ns: None,
@@ -521,8 +535,8 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
         ..Window::new("camera", At::Times(vec![3_600_000_000_000]))
     };
     let dropped = Request {
-        drop_first: 1000,
-        drop_last: 7,
+        skip_first: 1000,
+        skip_last: 7,
         ..request(stream("actions"), vec![Window::new("actions", At::Last)])
     };
     let cases = [
@@ -536,28 +550,54 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
         ),
         (
             request(stream("actions"), vec![resolve("camera", linear)]),
-            "window `camera`: `linear` needs floating-point numbers, the stream holds uint8; use `nearest` or `hold`",
+            "window `camera`: `linear` needs a float dtype, but the stream is uint8; use `nearest` or `hold`",
         ),
         (
             request(stream("actions"), vec![resolve("words", slerp)]),
-            "window `words`: `slerp` needs floating-point numbers, the stream holds text",
+            "window `words`: `slerp` needs a float dtype, but the stream is text",
         ),
         (
             request(stream("actions"), vec![resolve("joints", slerp)]),
-            "`slerp` needs quaternions, a last axis of 4, the stream has shape [3]",
+            "`slerp` needs quaternions (a last axis of 4), but the stream has shape [3]",
         ),
         (
             request(stream("actions"), vec![far]),
-            "no sample is left in 2 episodes: window `camera` drops anchors at the ends",
+            "no sample is left in 2 episodes: window `camera` drops the anchors near the ends",
         ),
-        (dropped, "drop_first 1000 and drop_last 7 leave nothing"),
+        (
+            request(
+                stream("actions"),
+                vec![Window {
+                    resolve: linear,
+                    ..Window::new("joints", At::Steps(vec![-1, 0]))
+                }],
+            ),
+            "window `joints`: `linear` interpolates between frames, but steps count frames; give times in seconds",
+        ),
+        (
+            Request {
+                include: vec![Include::Task],
+                ..request(
+                    stream("actions"),
+                    vec![Window {
+                        key: "task".to_owned(),
+                        ..Window::new("words", At::Last)
+                    }],
+                )
+            },
+            "`include` adds the key `task`, which a window or a mask has already",
+        ),
+        (
+            dropped,
+            "`skip_first=1000` and `skip_last=7` skip every anchor",
+        ),
         (
             request(stream("actions"), vec![Window::new("rare", At::Last)]),
-            "episode `b` has no stream `rare`, which the request needs; leave the episode out, by the filter `id != \"b\"`",
+            "episode `b` has no frames of stream `rare`; skip them with the filter `has(\"rare\")`",
         ),
         (
             request(stream("actions"), vec![Window::new("empty", At::Last)]),
-            "episode `a` has no frames in stream `empty`",
+            "2 episodes have no frames of stream `empty`: `a`, `b`; skip",
         ),
     ];
     for (request, says) in cases {
@@ -566,14 +606,128 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
     }
     // With the episode left out the stream can be asked for.
     let only_a = Selection {
-        filter: Some("id != \"b\"".to_owned()),
+        filter: Some("has(\"rare\") and not has(\"empty\")".to_owned()),
         ..Selection::default()
     };
     let rare = request(stream("actions"), vec![Window::new("rare", At::Last)]);
     let windows = Samples::bind(&dataset, rare, &only_a).unwrap();
     assert_eq!(windows.episodes(), [0]);
     let error = windows.episode(1).unwrap_err().to_string();
-    assert_eq!(error, "1 episodes are selected, not 1");
+    assert_eq!(error, "no selected episode 1; 1 are selected");
     let error = windows.locate(u64::MAX).unwrap_err().to_string();
     assert!(error.contains("the last is"), "{error}");
+}
+
+#[test]
+fn steps_count_the_frames_of_their_own_stream() {
+    let (_folder, dataset) = open_mixed();
+    // The camera starts 5 ms after the actions and has 30 Hz, the actions have 20 Hz.
+    let windows = vec![
+        Window::new("camera", At::Steps(vec![0])),
+        steps("actions", -2..6, Pad::Edge),
+        steps("joints", -3..1, Pad::Edge),
+    ];
+    let samples = bind(&dataset, &request(stream("camera"), windows));
+    let episode = samples.episode(0).unwrap();
+    let mut plan = SampleFrames::default();
+    for sample in 2..10 {
+        episode.plan(sample, &mut plan).unwrap();
+        let camera_ms = 5.0 + f64::from(sample) * 1000.0 / 30.0;
+        let action = (camera_ms / 50.0).round() as u32;
+        let expected: Vec<u32> = (action.saturating_sub(2)..action + 6).collect();
+        let found = &plan.windows[1].frames;
+        assert_eq!(found[found.len() - expected.len()..], expected);
+        // 500 Hz from 20 ms before the actions on: the last three frames and the one at the anchor.
+        // Halfway between two frames it is the earlier one.
+        let joint = ((camera_ms + 20.0) / 2.0 - 0.5 - 1e-6).ceil() as u32;
+        let expected: Vec<u32> = (joint - 3..=joint).collect();
+        assert_eq!(plan.windows[2].frames, expected);
+    }
+    // 24 camera frames end at 772 ms, 17 actions at 800 ms: the last sample has 1 action left.
+    episode.plan(23, &mut plan).unwrap();
+    assert_eq!(plan.windows[1].frames, [13, 14, 15, 16, 16, 16, 16, 16]);
+    let real = |state: &Out| *state == Out::Real;
+    let padded: Vec<bool> = plan.windows[1].state.iter().map(real).collect();
+    let (t, f) = (true, false);
+    assert_eq!(padded, [t, t, t, t, f, f, f, f]);
+}
+
+#[test]
+fn the_default_anchor_is_the_shared_clock_whatever_the_order_of_the_windows() {
+    let (_folder, even) = open_even();
+    let mut windows = vec![
+        steps("obs/state", -1..1, Pad::Edge),
+        steps("actions", 0..4, Pad::Edge),
+    ];
+    for _ in 0..2 {
+        let samples = bind(&even, &request(Anchor::Shared, windows.clone()));
+        assert_eq!(samples.request().anchor, stream("actions"));
+        assert_eq!(samples.counts(), [9, 12, 4]);
+        windows.reverse();
+    }
+    assert_eq!(
+        bind(&even, &request(Anchor::Shared, windows[..1].to_vec()))
+            .request()
+            .anchor,
+        stream("obs/state")
+    );
+    let goal = vec![Window::new("actions", At::Last)];
+    let samples = bind(&even, &request(Anchor::Shared, goal));
+    assert_eq!(samples.request().anchor, Anchor::Episode);
+}
+
+#[test]
+fn streams_with_different_clocks_need_an_anchor_and_the_error_names_their_rates() {
+    let (_folder, dataset) = open_mixed();
+    let mut windows = vec![
+        Window::new("camera", At::Times(vec![-100_000_000, 0])),
+        steps("actions", 0..4, Pad::Edge),
+        Window::new("words", At::Steps(vec![0])),
+    ];
+    let bind_shared = |windows: &[Window]| {
+        let request = request(Anchor::Shared, windows.to_vec());
+        Samples::bind(&dataset, request, &Selection::default())
+    };
+    for _ in 0..2 {
+        let error = bind_shared(&windows).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the requested streams run at different rates (actions 20 Hz, camera 30 Hz); say which one's frames are the samples, such as anchor=\"actions\", or give a rate in Hz, such as anchor=10.0"
+        );
+        windows.reverse();
+    }
+    // A command that has to run on any dataset says what it prefers.
+    let preferred = shared_anchor(&dataset, 0, &windows, &["nothing", "joints"]).unwrap();
+    assert_eq!(preferred, stream("joints"));
+    // Text has no say, but alone it is the anchor.
+    windows.retain(|window| window.stream != "camera");
+    let samples = bind_shared(&windows).unwrap();
+    assert_eq!(samples.request().anchor, stream("actions"));
+    windows.retain(|window| window.stream == "words");
+    let samples = bind_shared(&windows).unwrap();
+    assert_eq!(samples.request().anchor, stream("words"));
+    let force = [
+        Window::new("force", At::Steps(vec![0])),
+        steps("pose", 0..1, Pad::Edge),
+    ];
+    let error = bind_shared(&force).unwrap_err().to_string();
+    assert!(error.contains("force about "), "{error}");
+}
+
+#[test]
+fn text_never_comes_from_the_future() {
+    let (_folder, dataset) = open_mixed();
+    // "reach" is said at 0 s, "done" at 0.5 s; actions have 20 Hz.
+    let words = Window::new("words", At::Steps(vec![0]));
+    let samples = bind(&dataset, &request(stream("actions"), vec![words]));
+    let heard: Vec<String> = (0..17)
+        .map(|index| match &samples.read(index).unwrap().fields[0].1 {
+            Array::Texts { texts, .. } => texts[0].clone(),
+            Array::Values { .. } => panic!("text is expected"),
+        })
+        .collect();
+    let expected: Vec<&str> = (0..17)
+        .map(|frame| if frame < 10 { "reach" } else { "done" })
+        .collect();
+    assert_eq!(heard, expected);
 }

@@ -44,8 +44,8 @@ pub use decodes::decodes_per_frame;
 pub use engine::{
     ArrayInfo, ArrayType, Batch, CpuShare, ImageDtype, ImageOptions, Loader, LoaderOptions,
     Metering, Moment, Next, Normal, OnError, PerKey, Report, Run, ShuffleQuality, Size, Stage,
-    StageReport, TraceEvent, TraceLog, Trial, WaitBucket, WaitReport, Watch, available_memory,
-    decoded_bytes, default_threads,
+    StageReport, TraceEvent, TraceLog, Trial, VectorDtype, WaitBucket, WaitReport, Watch,
+    available_memory, decoded_bytes, default_threads,
 };
 pub use error::{LoaderError, Result};
 pub use option_table::{Form, OPTIONS, OptionInfo, Part, set_option};

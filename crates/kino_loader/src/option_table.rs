@@ -151,6 +151,13 @@ pub const OPTIONS: &[OptionInfo] = &[
         part: Part::Loader,
     },
     OptionInfo {
+        name: "dtype",
+        form: Form::Choice(&["float32"]),
+        default: "None",
+        help: "The dtype of float64 and float16 vectors: \"float32\", or None to keep them as stored",
+        part: Part::Loader,
+    },
+    OptionInfo {
         name: "memory",
         form: Form::Bytes,
         default: "chosen",
@@ -319,6 +326,9 @@ mod tests {
             let Form::Choice(names) = row.form else {
                 continue;
             };
+            if row.default == "None" {
+                continue;
+            }
             assert!(names.contains(&row.default), "{}", row.name);
             let value = match row.name.split_once('.') {
                 Some((group, name)) => &options[group][name],

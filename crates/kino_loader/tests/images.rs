@@ -17,7 +17,7 @@ use compare::{bind, damage, groups, order};
 use kino_dataset::{Array, ByteSize, Samples};
 use kino_loader::{
     Batch, GroupSize, ImageOptions, LastBatch, Loader, LoaderOptions, OnError, Operation, Order,
-    PerKey, Run, Shuffle, Size,
+    PerKey, Run, Shuffle, Size, VectorDtype,
 };
 
 const BATCHES: u64 = 12;
@@ -228,6 +228,40 @@ fn a_substitute_is_cut_where_the_sample_would_have_been() {
 }
 
 #[test]
+fn float64_streams_come_as_float32_by_one_option_and_nothing_else_changes() {
+    let (_folder, dataset) = recording::open(3);
+    let request = r#"{"anchor": {"stream": "actions"}, "windows": [
+        {"stream": "actions", "at": {"steps": [0, 1]}, "after": "zero"},
+        {"stream": "wrist", "at": {"steps": [0]}},
+        {"stream": "joints", "at": {"times_ns": [0]}}], "include": ["sample"]}"#;
+    let windows = bind(&dataset, request);
+    let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
+    let plain = run(&order, &windows, &LoaderOptions::default());
+    let options = LoaderOptions {
+        dtype: Some(VectorDtype::F32),
+        ..LoaderOptions::default()
+    };
+    let floats = run(&order, &windows, &options);
+    let expected = bytes_of(&plain, "actions");
+    let expected = expected.as_chunks::<8>().0.iter();
+    let expected: Vec<u8> = expected
+        .flat_map(|value| (f64::from_le_bytes(*value) as f32).to_le_bytes())
+        .collect();
+    assert_eq!(bytes_of(&floats, "actions"), expected);
+    for key in ["wrist", "joints", "sample"] {
+        assert_eq!(bytes_of(&floats, key), bytes_of(&plain, key), "{key}");
+    }
+    let infos = floats[0][0].infos().iter();
+    let dtypes: Vec<&str> = infos.map(|info| info.dtype.unwrap().name()).collect();
+    assert_eq!(
+        dtypes,
+        [
+            "float32", "uint8", "float32", "bool", "bool", "bool", "int64"
+        ]
+    );
+}
+
+#[test]
 fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
     let (_folder, dataset) = recording::open(2);
     let windows = bind(&dataset, REQUEST);
@@ -239,22 +273,22 @@ fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
         (
             none.clone(),
             PerKey::All(size(9, 7)),
-            "`wrist`: 9 × 7 cannot be cut out of images of 8 × 8; nearest legal value 8 × 7",
+            "`wrist`: images of 8 × 8 cannot be cropped to 9 × 7; the nearest valid size is 8 × 7",
         ),
         (
             PerKey::All(size(4, 4)),
             keyed("front", size(4, 5)),
-            "nearest legal value 4 × 4",
+            "the nearest valid size is 4 × 4",
         ),
         (
             PerKey::All(size(0, 4)),
             none.clone(),
-            "nearest legal value 1 × 4",
+            "the nearest valid size is 1 × 4",
         ),
         (
             keyed("fornt", size(4, 4)),
             none.clone(),
-            "no key `fornt` to resize; there are front, goal, wrist, joints",
+            "cannot resize `fornt`: there is no such key; there are front, goal, wrist, joints",
         ),
         (none.clone(), keyed("joints", size(4, 4)), "not an image"),
         (PerKey::All(size(16_000, 16_000)), none, "over"),

@@ -35,7 +35,8 @@ impl Samples {
     }
 
     fn __len__(&self) -> PyResult<usize> {
-        usize::try_from(self.inner.len()).map_err(|_| invalid("too many samples for this machine"))
+        usize::try_from(self.inner.len())
+            .map_err(|_| invalid("too many samples to count on this machine"))
     }
 
     /// The whole request, as JSON.
@@ -68,7 +69,9 @@ impl Samples {
 
     /// Key and shape of every field of a sample; `None` for a number of frames that differs.
     fn shapes(&self) -> Vec<(String, Vec<Option<usize>>)> {
-        let windows = self.inner.request().windows.iter().enumerate();
+        let request = self.inner.request();
+        let windows = request.windows.iter().enumerate();
+        let described = request.include.iter().flat_map(|include| include.fields());
         windows
             .map(|(idx, window)| {
                 let frame = self.inner.frame_type(idx).and_then(|ty| ty.as_values());
@@ -79,6 +82,7 @@ impl Samples {
                     .chain(frame.iter().map(|&side| Some(side)));
                 (window.key.clone(), shape.collect())
             })
+            .chain(described.map(|field| (field.name().to_owned(), Vec::new())))
             .collect()
     }
 
@@ -135,18 +139,23 @@ impl Samples {
     }
 }
 
-/// The request, as JSON, that robomimic's words mean on a dataset.
+/// The request, as JSON, that robomimic's options mean on a dataset.
 #[pyfunction]
-pub(crate) fn robomimic_request(dataset: PyRef<'_, Dataset>, words: &str) -> PyResult<String> {
-    let words: Robomimic = parse("robomimic's words", words)?;
-    let request = words.request(&dataset.inner).map_err(to_py)?;
+pub(crate) fn robomimic_request(dataset: PyRef<'_, Dataset>, options: &str) -> PyResult<String> {
+    let options: Robomimic = parse("robomimic's options", options)?;
+    let request = options.request(&dataset.inner).map_err(to_py)?;
     request.canonical().map_err(to_py)
 }
 
-/// The request, as JSON, that LeRobot's words mean.
+/// The request, as JSON, that LeRobot's options mean on a dataset.
 #[pyfunction]
-pub(crate) fn lerobot_request(words: &str) -> PyResult<String> {
-    let words: LeRobot = parse("delta_timestamps", words)?;
-    let request = words.request().map_err(to_py)?;
+pub(crate) fn lerobot_request(
+    py: Python<'_>,
+    dataset: PyRef<'_, Dataset>,
+    options: &str,
+) -> PyResult<String> {
+    let options: LeRobot = parse("delta_timestamps", options)?;
+    let dataset = dataset.inner.clone();
+    let request = py.detach(|| options.request(&dataset)).map_err(to_py)?;
     request.canonical().map_err(to_py)
 }

@@ -1,15 +1,17 @@
-//! One condition of a filter, tested on a column.
+//! One condition of a filter, tested on a column of the table or on the streams of an episode.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use super::LISTED;
+use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
-use crate::table::{Column, EpisodeTable};
+use crate::table::Column;
 
 /// One condition and the text it came from.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Condition {
+    /// The column, or the stream of `has`.
     pub(super) column: String,
     pub(super) test: Test,
     pub(super) text: String,
@@ -21,6 +23,8 @@ pub(super) enum Test {
     Is(bool),
     Compare(Op, Value),
     In(Vec<Value>),
+    /// Whether an episode has frames of a stream.
+    Has(bool),
 }
 
 /// A value in a filter.
@@ -84,7 +88,11 @@ enum Cell<'a> {
 
 impl Condition {
     /// Keeps the rows for which it holds; if there are none, the error says what values there are.
-    pub(super) fn keep(&self, table: &EpisodeTable, rows: &mut Vec<u32>) -> Result<()> {
+    pub(super) fn keep(&self, dataset: &Dataset, rows: &mut Vec<u32>) -> Result<()> {
+        if let Test::Has(wanted) = self.test {
+            return self.keep_streams(dataset, wanted, rows);
+        }
+        let table = dataset.table();
         let names: Vec<&str> = table.column_names().iter().map(String::as_str).collect();
         if !names.contains(&self.column.as_str()) {
             let there = crate::window::suggest(&self.column, &names);
@@ -108,13 +116,41 @@ impl Condition {
         Ok(())
     }
 
+    /// The table does not say which streams an episode has, so the index of each is read.
+    fn keep_streams(&self, dataset: &Dataset, wanted: bool, rows: &mut Vec<u32>) -> Result<()> {
+        let streams = &dataset.manifest().streams;
+        if !streams.iter().any(|stream| stream.name == self.column) {
+            let names: Vec<&str> = streams.iter().map(|stream| stream.name.as_str()).collect();
+            let there = crate::window::suggest(&self.column, &names);
+            return Err(invalid(format!(
+                "filter: no stream `{:.255}`; {there}",
+                self.column
+            )));
+        }
+        let mut kept = Vec::with_capacity(rows.len());
+        for &row in rows.iter() {
+            if dataset.episode(row as usize)?.has_frames(&self.column) == wanted {
+                kept.push(row);
+            }
+        }
+        if kept.is_empty() {
+            return Err(invalid(format!(
+                "filter: `{}` leaves no episode of {}; remove the condition, or select other episodes",
+                self.text,
+                rows.len()
+            )));
+        }
+        *rows = kept;
+        Ok(())
+    }
+
     /// Refuses values of another type than the column's.
     fn check(&self, column: &Column) -> Result<()> {
         if matches!(column, Column::TextList(_)) {
             return Err(self.wrong(column, "choose splits by `splits`, not by a filter"));
         }
         let (op, values) = match &self.test {
-            Test::Is(_) => (Op::Equal, &[Value::Bool(true)][..]),
+            Test::Is(_) | Test::Has(_) => (Op::Equal, &[Value::Bool(true)][..]),
             Test::Compare(op, value) => (*op, std::slice::from_ref(value)),
             Test::In(values) => (Op::Equal, &values[..]),
         };
@@ -150,6 +186,8 @@ impl Condition {
 
     fn holds(&self, cell: Cell<'_>) -> bool {
         match &self.test {
+            // Not of a column; `keep_streams` tests it.
+            Test::Has(_) => false,
             Test::Is(wanted) => matches!(cell, Cell::Bool(found) if found == *wanted),
             Test::Compare(op, Value::Null) => matches!(cell, Cell::Null) == (*op == Op::Equal),
             Test::Compare(op, value) => {

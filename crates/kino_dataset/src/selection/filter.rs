@@ -1,15 +1,15 @@
-//! A filter's text: conditions on columns of the episode table, joined by `and`.
+//! A filter's text: conditions on columns of the episode table and on streams, joined by `and`.
 //!
 //! ```text
-//! success and frames >= 100 and task in ["lift", "can"] and not `odd name` and operator != null
+//! success and frames >= 100 and task in ["lift", "can"] and not `odd name` and operator != null and has("wrist")
 //! ```
 //!
 //! No brackets and no `or`: the text is read once from left to right, without recursion. A null matches nothing but
-//! `== null`.
+//! `== null`. `has("wrist")` selects the episodes with frames of that stream, `not has("wrist")` the others.
 
 use super::condition::{Condition, Op, Test, Value};
+use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
-use crate::table::EpisodeTable;
 
 /// No filter is longer than this.
 const MAX_FILTER_BYTES: usize = 1 << 16;
@@ -18,9 +18,9 @@ const MAX_FILTER_BYTES: usize = 1 << 16;
 const MAX_CONDITIONS: usize = 256;
 
 /// Keeps the rows for which every condition holds.
-pub(super) fn keep(filter: &str, table: &EpisodeTable, rows: &mut Vec<u32>) -> Result<()> {
+pub(super) fn keep(filter: &str, dataset: &Dataset, rows: &mut Vec<u32>) -> Result<()> {
     for condition in parse(filter)? {
-        condition.keep(table, rows)?;
+        condition.keep(dataset, rows)?;
     }
     Ok(())
 }
@@ -36,13 +36,15 @@ enum Token {
     Op(Op),
     Open,
     Close,
+    OpenRound,
+    CloseRound,
     Comma,
 }
 
 fn parse(filter: &str) -> Result<Vec<Condition>> {
     if filter.len() > MAX_FILTER_BYTES {
         return Err(invalid(format!(
-            "filter of {} bytes; at most {MAX_FILTER_BYTES} are taken, list the episodes instead",
+            "filter of {} bytes; at most {MAX_FILTER_BYTES} are allowed; list the episodes instead",
             filter.len()
         )));
     }
@@ -66,7 +68,7 @@ fn parse(filter: &str) -> Result<Vec<Condition>> {
             None => return Ok(conditions),
             Some(Token::Word(word)) if word == "and" => {}
             Some(Token::Word(word)) if word == "or" => {
-                return Err(words.wrong("`or` is not known; use `column in [ … ]`"));
+                return Err(words.wrong("`or` is not supported; use `column in [ … ]`"));
             }
             Some(_) => return Err(words.wrong("conditions are joined by `and`")),
         }
@@ -94,9 +96,16 @@ impl Words<'_> {
     fn condition(&mut self) -> Result<(String, Test)> {
         if self.peek_word("not") {
             self.next += 1;
-            return Ok((self.column()?, Test::Is(false)));
+            let column = self.column()?;
+            return match self.is_call(&column) {
+                true => Ok((self.stream()?, Test::Has(false))),
+                false => Ok((column, Test::Is(false))),
+            };
         }
         let column = self.column()?;
+        if self.is_call(&column) {
+            return Ok((self.stream()?, Test::Has(true)));
+        }
         match self.tokens.get(self.next).map(|(_, token)| token.clone()) {
             Some(Token::Op(op)) => {
                 self.next += 1;
@@ -120,7 +129,25 @@ impl Words<'_> {
             Some(Token::Word(word)) if !matches!(word.as_str(), "and" | "or" | "not" | "in") => {
                 Ok(word)
             }
-            _ => Err(self.wrong("the name of a column should stand here")),
+            _ => Err(self.wrong("expected the name of a column")),
+        }
+    }
+
+    /// Whether `word` is `has` and a bracket follows; a column may have that name too.
+    fn is_call(&self, word: &str) -> bool {
+        let next = self.tokens.get(self.next).map(|(_, token)| token);
+        word == "has" && next == Some(&Token::OpenRound)
+    }
+
+    /// The stream in `("…")`.
+    fn stream(&mut self) -> Result<String> {
+        self.next += 1;
+        match (self.take(), self.take()) {
+            (Some(Token::Value(Value::Text(name))), Some(Token::CloseRound)) => Ok(name),
+            _ => {
+                Err(self
+                    .wrong("`has` takes the name of a stream in quotes, such as has(\"wrist\")"))
+            }
         }
     }
 
@@ -131,11 +158,9 @@ impl Words<'_> {
                 "true" => Ok(Value::Bool(true)),
                 "false" => Ok(Value::Bool(false)),
                 "null" => Ok(Value::Null),
-                _ => Err(self.wrong("texts stand in quotes")),
+                _ => Err(self.wrong("put texts in quotes")),
             },
-            _ => {
-                Err(self.wrong("a number, a text in quotes, true, false or null should stand here"))
-            }
+            _ => Err(self.wrong("expected a number, a text in quotes, true, false or null")),
         }
     }
 
@@ -193,6 +218,8 @@ fn tokens(filter: &str) -> Result<Vec<(usize, Token)>> {
         let (token, len) = match first {
             '[' => (Token::Open, 1),
             ']' => (Token::Close, 1),
+            '(' => (Token::OpenRound, 1),
+            ')' => (Token::CloseRound, 1),
             ',' => (Token::Comma, 1),
             '=' | '!' | '<' | '>' => {
                 let (op, len) = Op::parse(rest)
@@ -211,8 +238,8 @@ fn tokens(filter: &str) -> Result<Vec<(usize, Token)>> {
                 let is_part =
                     |letter: char| letter.is_ascii_alphanumeric() || "+-._".contains(letter);
                 let len = rest.find(|letter| !is_part(letter)).unwrap_or(rest.len());
-                let value =
-                    number(&rest[..len]).ok_or_else(|| wrong(filter, at, "this is no number"))?;
+                let value = number(&rest[..len])
+                    .ok_or_else(|| wrong(filter, at, "this is not a number"))?;
                 (Token::Value(value), len)
             }
             _ => {
@@ -281,20 +308,35 @@ mod tests {
             ]
         );
         assert_eq!(parsed[1].text, "frames>=1e2");
+        let parsed = parse(r#"has("cam \"a\"") and not has('b') and has"#).unwrap();
+        let found: Vec<_> = (parsed.iter().map(|one| (one.column.as_str(), &one.test))).collect();
+        assert_eq!(
+            found,
+            [
+                ("cam \"a\"", &Test::Has(true)),
+                ("b", &Test::Has(false)),
+                ("has", &Test::Is(true)),
+            ]
+        );
     }
 
     #[test]
     fn what_is_no_filter_is_refused_where_it_goes_wrong() {
         for (filter, says) in [
-            ("", "ends too early: the name of a column"),
+            ("", "ends too early: expected the name of a column"),
             ("success and", "ends too early"),
-            ("success or done", "byte 8, `or done`: `or` is not known"),
+            (
+                "success or done",
+                "byte 8, `or done`: `or` is not supported",
+            ),
             ("success done", "joined by `and`"),
             ("frames = 3", "use one of =="),
-            ("frames == x", "texts stand in quotes"),
-            ("frames == 3x", "this is no number"),
-            ("frames == 1e999", "this is no number"),
+            ("frames == x", "put texts in quotes"),
+            ("frames == 3x", "this is not a number"),
+            ("frames == 1e999", "this is not a number"),
             ("task == \"lift", "closing quote"),
+            ("has(cam)", "`has` takes the name of a stream in quotes"),
+            ("has(\"cam\"", "`has` takes the name of a stream in quotes"),
             ("task in 3", "takes a list"),
             ("task in [3", "ends with `]`"),
             ("task < null", "null is only compared"),

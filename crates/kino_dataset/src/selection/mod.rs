@@ -1,11 +1,11 @@
 //! Which episodes: by split, by row or id, and by a filter on the episode table.
 //!
 //! ```text
-//! {"splits": ["train"], "episodes": ["ep-03", "ep-01"], "filter": "success and frames >= 100"}
+//! {"splits": ["train"], "episodes": ["ep-03", "ep-01"], "filter": "success and has(\"wrist\")"}
 //!   in any of them        in this order                  every condition holds
 //! ```
 //!
-//! What is left out does not restrict. The order is that of `episodes`, otherwise that of the table.
+//! What is not given does not restrict. The order is that of `episodes`, otherwise that of the table.
 
 mod condition;
 mod filter;
@@ -14,6 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::dataset::Dataset;
 use crate::error::{Result, invalid, not_found};
 use crate::table::{Column, EpisodeTable};
 
@@ -29,7 +30,7 @@ pub struct Selection {
     pub splits: Vec<String>,
     /// These episodes, in this order.
     pub episodes: Option<Episodes>,
-    /// Conditions on columns of the table, joined by `and`.
+    /// Conditions on columns of the table and on streams, joined by `and`.
     pub filter: Option<String>,
 }
 
@@ -44,13 +45,14 @@ pub enum Episodes {
 }
 
 impl Selection {
-    /// The selection that JSON spells; unknown words are refused.
+    /// Parses a selection from JSON; unknown options are refused.
     pub fn from_json(json: &str) -> Result<Self> {
         serde_json::from_str(json).map_err(|error| invalid(format!("selection: {error}")))
     }
 
     /// The rows of the selected episodes; no row is an error that says which condition removed the last.
-    pub fn rows(&self, table: &EpisodeTable) -> Result<Vec<u32>> {
+    pub fn rows(&self, dataset: &Dataset) -> Result<Vec<u32>> {
+        let table = dataset.table();
         let mut rows = match &self.episodes {
             None => (0..table.len())
                 .filter_map(|row| u32::try_from(row).ok())
@@ -60,7 +62,7 @@ impl Selection {
         if rows.is_empty() {
             let what = match table.is_empty() {
                 true => "the dataset has no episode",
-                false => "`episodes` is an empty list; leave it out to take all",
+                false => "`episodes` is an empty list; omit it to select all",
             };
             return Err(invalid(what));
         }
@@ -68,7 +70,7 @@ impl Selection {
             self.keep_splits(table, &mut rows)?;
         }
         if let Some(filter) = &self.filter {
-            filter::keep(filter, table, &mut rows)?;
+            filter::keep(filter, dataset, &mut rows)?;
         }
         Ok(rows)
     }
@@ -124,7 +126,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
                     .filter(|&row| row < table.len());
                 let row = row.ok_or_else(|| {
                     not_found(format!(
-                        "no episode {wanted}; the dataset has {}, nearest legal value {}",
+                        "no episode {wanted}; the dataset has {}, the last is {}",
                         table.len(),
                         table.len().saturating_sub(1)
                     ))
@@ -154,13 +156,13 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a split is a name or a list of names")]
-    enum Words {
+    enum SplitsJson {
         One(String),
         Many(Vec<String>),
     }
-    Ok(match Words::deserialize(deserializer)? {
-        Words::One(name) => vec![name],
-        Words::Many(names) => names,
+    Ok(match SplitsJson::deserialize(deserializer)? {
+        SplitsJson::One(name) => vec![name],
+        SplitsJson::Many(names) => names,
     })
 }
 

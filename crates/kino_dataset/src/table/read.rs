@@ -113,6 +113,12 @@ impl EpisodeTable {
         self.core.ids.find(id)
     }
 
+    /// What the robot was asked to do, if that is known; decodes the column the first time.
+    pub fn task(&self, row: usize) -> Result<Option<String>> {
+        let column = self.built_in("task")?;
+        Ok(self.id(row).and_then(|_| column.text(row)))
+    }
+
     /// The names of all columns, in the file's order.
     pub fn column_names(&self) -> &[String] {
         &self.names

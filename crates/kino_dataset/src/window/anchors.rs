@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! anchors        0  1  2  3  4  5  6  7  8  9
-//! drop_first     ×  ×
+//! skip_first     ×  ×
 //! before: drop   ×  ×  ×                          steps −3: anchors 0 to 2 look past the start
 //! after: drop                          ×  ×       steps +2
 //! stale, drop                ×                    a hole
@@ -26,7 +26,7 @@ pub(super) enum Anchors {
     Clock(Clock),
     /// One, at this time.
     Start(i64),
-    /// So many, whose times nobody asks for.
+    /// This many, whose times are not needed.
     Untimed(u32),
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Anchors {
 pub(super) enum Track {
     /// By number: the stream has the anchors' clock, of so many frames.
     Number(u32),
-    /// By time.
+    /// By time: times around the anchor, or frames counted from the one at the anchor.
     Time(Timeline),
     /// Every frame, of so many.
     All(u32),
@@ -102,17 +102,6 @@ pub(super) fn rate_anchors(rate: super::Rate, start_ns: i64, end_ns: i64) -> Opt
     })
 }
 
-/// The target of one moment: its time, and the side on which its anchor would be missing.
-pub(super) fn target(anchors: &Anchors, anchor: u32, moment: Moment) -> (i64, Option<Side>) {
-    match moment {
-        Moment::Step(step) => {
-            let (reached, side) = anchors.step(anchor, step);
-            (anchors.time_ns(reached), side)
-        }
-        Moment::Time(offset) => (anchors.time_ns(anchor).saturating_add(offset), None),
-    }
-}
-
 /// One moment of a window.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Moment {
@@ -120,23 +109,26 @@ pub(super) enum Moment {
     Time(i64),
 }
 
-/// The frame for one moment, found by time.
+/// The frame for one moment around the anchor at `anchor_ns`, found by time.
 pub(super) fn find(
     timeline: &Timeline,
     window: &Window,
-    (time_ns, side): (i64, Option<Side>),
+    anchor_ns: i64,
+    moment: Moment,
     cursor: &mut Cursor,
 ) -> Found {
-    let stamp = time_ns.saturating_add(window.latency_ns);
-    let mut found = timeline.resolve(stamp, window.resolve, cursor);
-    if let Some(side) = side {
-        found.side = side;
-        found.out = match side {
-            Side::Before => Out::Before,
-            Side::After => Out::After,
-        };
+    let offset_ns = match moment {
+        Moment::Step(_) => 0,
+        Moment::Time(offset_ns) => offset_ns,
+    };
+    let stamp = anchor_ns
+        .saturating_add(offset_ns)
+        .saturating_add(window.latency_ns);
+    let found = timeline.resolve(stamp, window.resolve, cursor);
+    match moment {
+        Moment::Step(step) => timeline.step(found, step),
+        Moment::Time(_) => found,
     }
-    found
 }
 
 /// The anchors that are samples; `tracks` are the windows that may drop some.
@@ -146,7 +138,7 @@ pub(super) fn samples(
     tracks: &[(&Window, Track)],
 ) -> Samples {
     let count = anchors.len();
-    let mut range = request.drop_first.min(count)..count.saturating_sub(request.drop_last);
+    let mut range = request.skip_first.min(count)..count.saturating_sub(request.skip_last);
     for (window, track) in tracks {
         let bounds = reach(window, track, anchors);
         range = range.start.max(bounds.start)..range.end.min(bounds.end);
@@ -206,13 +198,11 @@ fn outside(
     let Track::Time(timeline) = track else {
         return side_of(anchors, anchor, moment);
     };
-    let (time_ns, side) = target(anchors, anchor, moment);
-    let stamp = time_ns.saturating_add(window.latency_ns);
-    match side {
-        Some(side) => Some(side),
-        None if timeline.is_before(stamp, window.resolve) => Some(Side::Before),
-        None if timeline.is_after(stamp, window.resolve) => Some(Side::After),
-        None => None,
+    let found = find(timeline, window, anchors.time_ns(anchor), moment, &mut None);
+    match found.out {
+        Out::Before => Some(Side::Before),
+        Out::After => Some(Side::After),
+        Out::Real | Out::Stale => None,
     }
 }
 
@@ -258,7 +248,8 @@ fn drops(window: &Window, track: &Track, anchors: &Anchors, anchor: u32) -> bool
             let found = find(
                 timeline,
                 window,
-                target(anchors, anchor, moment),
+                anchors.time_ns(anchor),
+                moment,
                 &mut cursor,
             );
             found.pad(window) == Some(Pad::Drop)
@@ -363,7 +354,7 @@ mod tests {
         #[test]
         fn the_samples_are_the_anchors_that_no_window_drops(
             anchor_times in times(), stream_times in times(), window in windows(), shared: bool,
-            drop_first in 0_u32..4, drop_last in 0_u32..4,
+            skip_first in 0_u32..4, skip_last in 0_u32..4,
         ) {
             let anchors = Anchors::Clock(Clock::Explicit(anchor_times.into()));
             let by_number = shared && matches!(window.at, At::Steps(_));
@@ -372,11 +363,12 @@ mod tests {
                 false => Track::Time(Timeline::new(Clock::Explicit(stream_times.into())).unwrap()),
             };
             let request = Request {
-                anchor: Anchor::Stream("a".to_owned()), windows: vec![window.clone()], masks: MaskDialect::Off, drop_first, drop_last,
+                masks: MaskDialect::Off, skip_first, skip_last,
+                ..Request::new(Anchor::Stream("a".to_owned()), vec![window.clone()])
             };
             let count = anchors.len();
             let expected: Vec<u32> = (0..count)
-                .filter(|&at| at >= drop_first && at + drop_last < count && !drops(&window, &track, &anchors, at))
+                .filter(|&at| at >= skip_first && at + skip_last < count && !drops(&window, &track, &anchors, at))
                 .collect();
             let found = samples(&request, &anchors, &[(&window, track)]);
             let listed: Vec<u32> = (0..found.len()).map(|sample| found.get(sample).unwrap()).collect();

@@ -30,7 +30,7 @@ impl Blend {
         match resolve {
             Resolve::Linear { .. } => Some(Self::Linear),
             Resolve::Slerp { .. } => Some(Self::Slerp),
-            Resolve::Nearest { .. } | Resolve::Hold { .. } => None,
+            Resolve::Auto { .. } | Resolve::Nearest { .. } | Resolve::Hold { .. } => None,
         }
     }
 }

@@ -1,9 +1,11 @@
-//! A request that was checked against a dataset: every stream is there and can do what is asked of it.
+//! A request checked against a dataset: every stream exists and can do what is requested.
 
 use kino_codec::{Dtype, FrameType};
+use kino_format::Kind;
 
 use super::mask::{self, Mask};
 use super::request::{Anchor, Request, Resolve, Window};
+use super::shared::shared_anchor;
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid, not_found};
 use crate::manifest::StreamSummary;
@@ -28,6 +30,7 @@ pub(super) struct Bound {
 #[derive(Debug)]
 pub(super) struct BoundStream {
     pub(super) name: String,
+    pub(super) kind: Kind,
     pub(super) frame: FrameType,
     /// How many episodes have it, its frames in all, and their bytes.
     pub(super) episodes: u64,
@@ -36,24 +39,33 @@ pub(super) struct BoundStream {
 }
 
 impl Bound {
-    /// Refuses a request that `dataset` cannot serve, with the stream, the value and what would be right.
-    pub(super) fn new(dataset: &Dataset, request: Request) -> Result<Self> {
+    /// Refuses a request that `dataset` cannot serve, with the stream, the value and what would be right. Fills in what
+    /// the request leaves to the dataset: the shared clock, as the episode at `row` has it, and how each stream resolves.
+    pub(super) fn new(dataset: &Dataset, request: Request, row: usize) -> Result<Self> {
         request.check()?;
         let mut bound = Self {
-            masks: mask::masks(&request)?,
+            masks: Vec::new(),
             streams: Vec::new(),
             stream_of: Vec::new(),
             anchor: None,
             request,
         };
+        for idx in 0..bound.request.windows.len() {
+            let window = bound.request.windows[idx].clone();
+            let place = bound.add(dataset, &window.stream, || window.place())?;
+            let frame = &bound.streams[place].frame;
+            check_resolve(&window, frame)?;
+            bound.request.windows[idx].resolve = window.resolve.of(frame);
+            bound.stream_of.push(place);
+        }
+        if bound.request.anchor == Anchor::Shared {
+            bound.request.anchor = shared_anchor(dataset, row, &bound.request.windows, &[])?;
+            bound.request.check()?;
+        }
         if let Anchor::Stream(name) = bound.request.anchor.clone() {
             bound.anchor = Some(bound.add(dataset, &name, || "anchor".to_owned())?);
         }
-        for window in bound.request.windows.clone() {
-            let place = bound.add(dataset, &window.stream, || window.place())?;
-            check_resolve(&window, &bound.streams[place].frame)?;
-            bound.stream_of.push(place);
-        }
+        bound.masks = mask::masks(&bound.request)?;
         Ok(bound)
     }
 
@@ -73,6 +85,7 @@ impl Bound {
         };
         self.streams.push(BoundStream {
             name: name.to_owned(),
+            kind: summary.kind,
             frame: summary.frame_type()?,
             episodes: summary.episodes,
             frames: summary.frames,
@@ -81,13 +94,29 @@ impl Bound {
         Ok(self.streams.len() - 1)
     }
 
+    /// What the stream of a window is.
+    pub(super) fn kind(&self, window: usize) -> Kind {
+        self.streams[self.stream_of[window]].kind
+    }
+
     /// The type of the frames of a window.
     pub(super) fn frame(&self, window: usize) -> &FrameType {
         &self.streams[self.stream_of[window]].frame
     }
 }
 
-/// Only floating-point numbers can be blended, and only quaternions turned.
+impl Resolve {
+    /// How frames of a type are resolved: by default text is held, because it must not come from the future.
+    fn of(self, frame: &FrameType) -> Self {
+        match (self, frame) {
+            (Self::Auto { max_staleness_ns }, FrameType::Text) => Self::Hold { max_staleness_ns },
+            (Self::Auto { max_staleness_ns }, _) => Self::Nearest { max_staleness_ns },
+            (given, _) => given,
+        }
+    }
+}
+
+/// Only floats can be interpolated, and only quaternions by `slerp`.
 fn check_resolve(window: &Window, frame: &FrameType) -> Result<()> {
     if !window.resolve.blends() {
         return Ok(());
@@ -100,19 +129,19 @@ fn check_resolve(window: &Window, frame: &FrameType) -> Result<()> {
     let is_float = frame.as_values().is_some_and(|ty| ty.dtype().is_float());
     if !is_float {
         return Err(invalid(format!(
-            "{place}: `{name}` needs floating-point numbers, the stream holds {dtype}; use `nearest` or `hold`"
+            "{place}: `{name}` needs a float dtype, but the stream is {dtype}; use `nearest` or `hold`"
         )));
     }
     let is_slerp = matches!(window.resolve, Resolve::Slerp { .. });
     if is_slerp && shape.last() != Some(&4) {
         return Err(invalid(format!(
-            "{place}: `slerp` needs quaternions, a last axis of 4, the stream has shape {shape:?}; use `linear`, `nearest` or `hold`"
+            "{place}: `slerp` needs quaternions (a last axis of 4), but the stream has shape {shape:?}; use `linear`, `nearest` or `hold`"
         )));
     }
     Ok(())
 }
 
-fn unknown_stream(wanted_by: &str, name: &str, all: &[StreamSummary]) -> DatasetError {
+pub(super) fn unknown_stream(wanted_by: &str, name: &str, all: &[StreamSummary]) -> DatasetError {
     let names: Vec<&str> = all.iter().map(|stream| stream.name.as_str()).collect();
     not_found(format!(
         "{wanted_by}: no stream `{name:.255}`; {}",
@@ -137,7 +166,7 @@ pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
     }
 }
 
-/// How many characters must change to turn one name into the other; names beyond 255 bytes are cut.
+/// How many characters must change to turn one name into the other; only the first 255 characters count.
 fn edits(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().take(255).collect();
     let mut costs: Vec<usize> = (0..=a.len()).collect();

@@ -1,16 +1,17 @@
 //! The windows of one episode: its clocks, opened once, and the plan of each of its samples.
 //!
-//! A step on the anchors' own clock is a frame's number plus the step: no time is looked at. Every other moment
-//! is searched on the stream's clock.
+//! A step of a stream on the anchors' own clock is the anchor's frame number plus the step: no time is looked at. On any
+//! other clock the frame at the anchor's time is searched, and steps count from there.
 
 use std::sync::Arc;
 
 use kino_format::Clock;
 
-use super::anchors::{self, Anchors, Samples, Track, find, moments, rate_anchors, step_in, target};
+use super::anchors::{self, Anchors, Samples, Track, find, moments, rate_anchors, step_in};
 use super::bound::{Bound, BoundStream};
 use super::frames::{NO_FRAME, Out, SampleFrames, WindowFrames};
 use super::request::{Anchor, At, Pad, Window};
+use super::survey::{Missing, missing_streams};
 use super::timeline::{Side, Timeline};
 use crate::dataset::Dataset;
 use crate::episode::Episode;
@@ -28,11 +29,20 @@ pub struct EpisodeSamples {
     /// One per window.
     tracks: Vec<Track>,
     samples: Samples,
+    /// The index of its first sample among all.
+    first: u64,
 }
 
 impl EpisodeSamples {
-    pub(super) fn open(bound: Arc<Bound>, dataset: &Dataset, row: usize) -> Result<Self> {
+    /// Opens the episode at `row`, whose first sample is number `first` of all.
+    pub(super) fn open(
+        bound: Arc<Bound>,
+        dataset: &Dataset,
+        row: usize,
+        first: u64,
+    ) -> Result<Self> {
         let opened = Opened::new(&bound, dataset, row)?;
+        let opened = opened.map_err(|missing| missing_streams(&bound, &[missing]))?;
         let anchors = opened.read_anchors()?;
         let windows = &bound.request.windows;
         let tracks: Vec<Track> = (0..windows.len())
@@ -53,6 +63,7 @@ impl EpisodeSamples {
             anchors,
             tracks,
             samples,
+            first,
         })
     }
 
@@ -89,13 +100,14 @@ impl EpisodeSamples {
     pub fn plan(&self, sample: u32, out: &mut SampleFrames) -> Result<()> {
         let Some(anchor) = self.samples.get(sample) else {
             return Err(invalid(format!(
-                "episode `{}` has {} samples, not {sample}",
+                "episode `{}` has no sample {sample}; it has {}",
                 self.episode.id(),
                 self.len()
             )));
         };
         out.row = self.episode.row();
         out.anchor = anchor;
+        out.sample = self.first + u64::from(sample);
         out.time_ns = self.anchors.time_ns(anchor);
         let windows = &self.bound.request.windows;
         out.windows
@@ -127,10 +139,10 @@ impl EpisodeSamples {
         plan: &mut WindowFrames,
     ) {
         let blends = window.resolve.blends();
+        let anchor_ns = self.anchors.time_ns(anchor);
         let mut cursor = None;
         for moment in moments(&window.at) {
-            let target = target(&self.anchors, anchor, moment);
-            let mut found = find(timeline, window, target, &mut cursor);
+            let mut found = find(timeline, window, anchor_ns, moment, &mut cursor);
             if found.pad(window) == Some(Pad::Zero) {
                 found.frame = NO_FRAME;
                 found.other = (NO_FRAME, 0.0);
@@ -156,72 +168,68 @@ fn plan_numbers(window: &Window, frames: u32, anchor: u32, plan: &mut WindowFram
     }
 }
 
-/// The number of samples of an episode and the decoded bytes of its requested streams; reads no more than that needs.
-pub(super) fn survey(bound: &Bound, dataset: &Dataset, row: usize) -> Result<(u32, u64)> {
-    let opened = Opened::new(bound, dataset, row)?;
-    let dropping = bound.request.windows.iter().enumerate();
-    let tracks: Vec<(&Window, Track)> = dropping
-        .filter(|(_, window)| window.drops())
-        .map(|(idx, window)| Ok((window, opened.read_track(idx)?)))
-        .collect::<Result<_>>()?;
-    let by_time = tracks
-        .iter()
-        .any(|(_, track)| matches!(track, Track::Time(_)));
-    let anchors = match (by_time, bound.anchor) {
-        (false, Some(stream)) => Anchors::Untimed(opened.frames(stream)),
-        _ => opened.read_anchors()?,
-    };
-    let samples = anchors::samples(&bound.request, &anchors, &tracks);
-    let mut requested: Vec<usize> = bound.stream_of.clone();
-    requested.sort_unstable();
-    requested.dedup();
-    let bytes = requested.iter().map(|&idx| opened.streams[idx].raw_bytes());
-    Ok((samples.len(), bytes.fold(0, u64::saturating_add)))
-}
-
 /// An episode with the streams of a request.
-struct Opened<'a> {
+pub(super) struct Opened<'a> {
     bound: &'a Bound,
     episode: Episode,
     streams: Vec<Stream>,
 }
 
 impl<'a> Opened<'a> {
-    fn new(bound: &'a Bound, dataset: &Dataset, row: usize) -> Result<Self> {
+    /// Opens an episode; the inner error says which streams it does not have.
+    pub(super) fn new(
+        bound: &'a Bound,
+        dataset: &Dataset,
+        row: usize,
+    ) -> Result<std::result::Result<Self, Missing>> {
         let episode = dataset.episode(row)?;
         let mut streams = Vec::with_capacity(bound.streams.len());
-        for stream in &bound.streams {
+        let mut missing = Vec::new();
+        for (idx, stream) in bound.streams.iter().enumerate() {
             let opened = match episode.stream(&stream.name) {
                 Ok(stream) => stream,
                 Err(DatasetError::NotFound { .. }) => {
-                    return Err(unusable(&episode, &stream.name, "has no stream"));
+                    missing.push(idx);
+                    continue;
                 }
                 Err(error) => return Err(error),
             };
             check_type(dataset, &opened, stream)?;
             if opened.is_empty() {
-                return Err(unusable(&episode, &stream.name, "has no frames in stream"));
+                missing.push(idx);
             }
             streams.push(opened);
         }
-        Ok(Self {
+        if !missing.is_empty() {
+            let episode = episode.id().to_owned();
+            return Ok(Err(Missing {
+                episode,
+                streams: missing,
+            }));
+        }
+        Ok(Ok(Self {
             bound,
             episode,
             streams,
-        })
+        }))
     }
 
-    fn frames(&self, stream: usize) -> u32 {
+    /// Decoded bytes of a stream.
+    pub(super) fn raw_bytes(&self, stream: usize) -> u64 {
+        self.streams[stream].raw_bytes()
+    }
+
+    pub(super) fn frames(&self, stream: usize) -> u32 {
         u32::try_from(self.streams[stream].len()).unwrap_or(u32::MAX)
     }
 
-    fn read_anchors(&self) -> Result<Anchors> {
+    pub(super) fn read_anchors(&self) -> Result<Anchors> {
         let (start_ns, end_ns) = self.bounds_ns();
         match (&self.bound.request.anchor, self.bound.anchor) {
             (Anchor::Rate(rate), _) => {
                 let clock = rate_anchors(*rate, start_ns, end_ns).ok_or_else(|| {
                     invalid(format!(
-                        "anchor: at {}/{} Hz episode `{}` has over {} anchors; take a lower rate",
+                        "anchor: at {}/{} Hz episode `{}` has over {} anchors; use a lower rate",
                         rate.num,
                         rate.den,
                         self.episode.id(),
@@ -245,7 +253,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    fn read_track(&self, window: usize) -> Result<Track> {
+    pub(super) fn read_track(&self, window: usize) -> Result<Track> {
         let stream = self.bound.stream_of[window];
         let frames = self.frames(stream);
         let window = &self.bound.request.windows[window];
@@ -259,9 +267,13 @@ impl<'a> Opened<'a> {
             At::Steps(_) if is_anchors_clock && window.latency_ns == 0 => Ok(Track::Number(frames)),
             At::Steps(_) | At::Times(_) => {
                 let timeline = Timeline::new(self.read_clock(stream)?);
-                let name = &self.bound.streams[stream].name;
-                let empty = || unusable(&self.episode, name, "has no frames in stream");
-                timeline.map(Track::Time).ok_or_else(empty)
+                let place = || {
+                    self.episode
+                        .place(&format!("stream `{}`", self.bound.streams[stream].name))
+                };
+                timeline
+                    .map(Track::Time)
+                    .ok_or_else(|| corrupt(place(), "it has frames but no times"))
             }
         }
     }
@@ -275,7 +287,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Samples and batches are laid out by the manifest's type: frames of another would be other numbers there.
+/// Samples and batches are laid out by the manifest's type: frames of another type would be read as garbage.
 fn check_type(dataset: &Dataset, opened: &Stream, bound: &BoundStream) -> Result<()> {
     if *opened.frame_type() == bound.frame {
         return Ok(());
@@ -290,12 +302,5 @@ fn check_type(dataset: &Dataset, opened: &Stream, bound: &BoundStream) -> Result
     Err(corrupt(
         episode.place(&format!("stream `{}`", bound.name)),
         what,
-    ))
-}
-
-fn unusable(episode: &Episode, stream: &str, what: &str) -> DatasetError {
-    let id = episode.id();
-    invalid(format!(
-        "episode `{id}` {what} `{stream}`, which the request needs; leave the episode out, by the filter `id != \"{id}\"` or a split, or ask for another stream"
     ))
 }

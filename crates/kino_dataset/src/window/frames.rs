@@ -13,7 +13,7 @@ pub const NO_FRAME: u32 = u32::MAX;
 pub enum Out {
     /// It is the frame asked for.
     Real,
-    /// The moment lies before the episode's first anchor or the stream's first frame.
+    /// The moment lies before the stream's first frame.
     Before,
     /// The moment lies after the last.
     After,
@@ -38,8 +38,10 @@ pub struct WindowFrames {
 pub struct SampleFrames {
     /// The episode's row in the table.
     pub row: usize,
-    /// Which anchor of the episode, counted before any is dropped.
+    /// Which anchor of the episode, counted before any is skipped or dropped.
     pub anchor: u32,
+    /// The index of the sample among all samples of the request.
+    pub sample: u64,
     /// Its time.
     pub time_ns: i64,
     /// One per window of the request, in its order.

@@ -1,7 +1,7 @@
-//! How the parts of a request are spelled in JSON where the plain form would be unkind.
+//! The JSON of a request where the derived form would be inconvenient.
 //!
 //! ```text
-//! window    every field but `stream` and `at` may be left out; `key` is then the stream's name
+//! window    every field but `stream` and `at` is optional; `key` defaults to the stream's name
 //! resolve   "hold"                 or  {"hold": {"max_staleness_ns": 50000000}}
 //! rate_hz   29.97                  or  [2997, 100]
 //! ```
@@ -34,16 +34,16 @@ pub(super) struct WindowJson {
 }
 
 impl From<WindowJson> for Window {
-    fn from(words: WindowJson) -> Self {
+    fn from(window: WindowJson) -> Self {
         Self {
-            key: words.key.unwrap_or_else(|| words.stream.clone()),
-            stream: words.stream,
-            at: words.at,
-            resolve: words.resolve,
-            latency_ns: words.latency_ns,
-            before: words.before,
-            after: words.after,
-            stack: words.stack,
+            key: window.key.unwrap_or_else(|| window.stream.clone()),
+            stream: window.stream,
+            at: window.at,
+            resolve: window.resolve,
+            latency_ns: window.latency_ns,
+            before: window.before,
+            after: window.after,
+            stack: window.stack,
         }
     }
 }
@@ -60,6 +60,7 @@ impl Resolve {
     /// Its name in requests.
     pub fn name(&self) -> &'static str {
         match self {
+            Self::Auto { .. } => "auto",
             Self::Nearest { .. } => "nearest",
             Self::Hold { .. } => "hold",
             Self::Linear { .. } => "linear",
@@ -70,6 +71,7 @@ impl Resolve {
     fn from_name(name: &str, limit: &Limit) -> Option<Self> {
         let max_staleness_ns = limit.max_staleness_ns;
         match name {
+            "auto" => Some(Self::Auto { max_staleness_ns }),
             "nearest" => Some(Self::Nearest { max_staleness_ns }),
             "hold" => Some(Self::Hold { max_staleness_ns }),
             "linear" => Some(Self::Linear { max_staleness_ns }),
@@ -105,7 +107,7 @@ impl<'de> Deserialize<'de> for Resolve {
             other => (other.to_string(), Limit::default()),
         };
         Self::from_name(&name, &limit).ok_or_else(|| {
-            let known = "nearest, hold, linear, slerp";
+            let known = "auto, nearest, hold, linear, slerp";
             D::Error::custom(format!("`resolve` is {name:.80}; use one of {known}"))
         })
     }
@@ -143,13 +145,13 @@ impl<'de> Deserialize<'de> for Rate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged, expecting = "`rate_hz` is a number of Hz or [num, den]")]
-        enum Words {
+        enum RateJson {
             Fraction([u32; 2]),
             Hz(f64),
         }
-        let rate = match Words::deserialize(deserializer)? {
-            Words::Fraction([num, den]) => Self { num, den },
-            Words::Hz(rate_hz) => Self::from_hz(rate_hz).map_err(D::Error::custom)?,
+        let rate = match RateJson::deserialize(deserializer)? {
+            RateJson::Fraction([num, den]) => Self { num, den },
+            RateJson::Hz(rate_hz) => Self::from_hz(rate_hz).map_err(D::Error::custom)?,
         };
         rate.check().map_err(D::Error::custom)?;
         Ok(rate)

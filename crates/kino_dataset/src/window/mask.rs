@@ -168,16 +168,14 @@ mod tests {
             stack: Stack::Single,
             ..Window::new("task", At::Last)
         };
+        let windows = vec![
+            single,
+            Window::new("cam", At::Steps(vec![-1, 0])),
+            Window::new("action", At::Steps(vec![0, 1])),
+        ];
         Request {
-            anchor: Anchor::Stream("action".to_owned()),
-            windows: vec![
-                single,
-                Window::new("cam", At::Steps(vec![-1, 0])),
-                Window::new("action", At::Steps(vec![0, 1])),
-            ],
             masks,
-            drop_first: 0,
-            drop_last: 0,
+            ..Request::new(Anchor::Stream("action".to_owned()), windows)
         }
     }
 

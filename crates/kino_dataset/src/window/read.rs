@@ -8,6 +8,7 @@ use kino_codec::{Dtype, FrameType, Scratch, ValueType};
 use super::blend::{Blend, blend};
 use super::episode::EpisodeSamples;
 use super::frames::{NO_FRAME, SampleFrames, WindowFrames};
+use super::include::Description;
 use super::mask::MaskArray;
 use super::request::{Stack, Window};
 use super::samples::Samples;
@@ -19,11 +20,11 @@ use crate::stream::Stream;
 pub struct Sample {
     /// The episode's row in the table.
     pub row: usize,
-    /// Which anchor of the episode, counted before any is dropped.
+    /// Which anchor of the episode, counted before any is skipped or dropped.
     pub anchor: u32,
     /// Its time.
     pub time_ns: i64,
-    /// One per window: key and frames.
+    /// Key and frames of every window, then what the request includes.
     pub fields: Vec<(String, Array)>,
     /// One per mask: name and values.
     pub masks: Vec<(String, MaskArray)>,
@@ -72,6 +73,11 @@ impl EpisodeSamples {
             let stream = stream.ok_or_else(|| invalid(format!("no {}", window.place())))?;
             fields.push((window.key.clone(), read_window(stream, window, planned)?));
         }
+        let described = bound.request.include.iter();
+        for field in described.flat_map(|include| include.fields()) {
+            let value = field.value(self.episode().dataset().table(), plan)?;
+            fields.push((field.name().to_owned(), to_array(value)));
+        }
         let masks = bound.masks.iter().filter_map(|mask| {
             let planned = plan.windows.get(mask.window)?;
             Some((mask.name.clone(), mask.array(&planned.state)))
@@ -83,6 +89,21 @@ impl EpisodeSamples {
             masks: masks.collect(),
             fields,
         })
+    }
+}
+
+/// One value as an array without axes.
+fn to_array(value: Description) -> Array {
+    match value {
+        Description::Text(text) => Array::Texts {
+            shape: Vec::new(),
+            texts: vec![text],
+        },
+        Description::Int(value) => Array::Values {
+            dtype: Dtype::I64,
+            shape: Vec::new(),
+            bytes: value.to_le_bytes().to_vec(),
+        },
     }
 }
 

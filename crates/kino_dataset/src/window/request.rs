@@ -1,11 +1,11 @@
-//! What one training sample is, in words: an anchor, and a window per key.
+//! What one training sample is: an anchor, and a window per key.
 //!
 //! ```text
 //! {"anchor": {"stream": "actions"},                          every action is the middle of a sample
 //!  "windows": [{"stream": "cam", "at": {"times_ns": [-100000000, 0]},
 //!               "resolve": {"nearest": {"max_staleness_ns": 50000000}}, "after": "drop"},
 //!              {"stream": "actions", "at": {"steps": [0, 1, 2, 3]}}],
-//!  "masks": "is_pad", "drop_first": 0, "drop_last": 0}
+//!  "masks": "is_pad", "skip_first": 0, "skip_last": 0, "include": ["task"]}
 //! ```
 //!
 //! A request is plain data: it says nothing about a dataset, goes into a loader's state as JSON and comes
@@ -15,6 +15,7 @@ use std::collections::HashSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::include::{self, Include};
 use super::json;
 use crate::error::{Result, invalid};
 
@@ -38,12 +39,15 @@ pub struct Request {
     /// How padding is told.
     #[serde(default)]
     pub masks: MaskDialect,
-    /// Anchors left out at the start of every episode.
+    /// Anchors skipped at the start of every episode.
     #[serde(default)]
-    pub drop_first: u32,
-    /// Anchors left out at the end of every episode.
+    pub skip_first: u32,
+    /// Anchors skipped at the end of every episode.
     #[serde(default)]
-    pub drop_last: u32,
+    pub skip_last: u32,
+    /// What else a sample holds: where it comes from.
+    #[serde(default)]
+    pub include: Vec<Include>,
 }
 
 /// What every sample is built around.
@@ -57,6 +61,9 @@ pub enum Anchor {
     Rate(Rate),
     /// One sample per episode; its time is the start of the episode.
     Episode,
+    /// The frames of the clock that the requested streams share: the default. Binding replaces it by one of the
+    /// streams, or refuses streams with different clocks (`shared.rs`).
+    Shared,
 }
 
 /// A rate in Hz, as a fraction; in JSON a number or `[num, den]`.
@@ -72,7 +79,7 @@ pub struct Rate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "json::WindowJson")]
 pub struct Window {
-    /// Its name in the sample; the stream's name unless said.
+    /// Its name in the sample; by default the stream's name.
     pub key: String,
     /// The stream.
     pub stream: String,
@@ -94,7 +101,7 @@ pub struct Window {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum At {
-    /// Anchors, counted from this one.
+    /// Frames of this stream, counted from its frame at the anchor's time.
     Steps(Vec<i32>),
     /// Nanoseconds from the anchor's time.
     #[serde(rename = "times_ns")]
@@ -110,6 +117,11 @@ pub enum At {
 /// How a moment becomes a frame; in JSON a name, or `{name: {"max_staleness_ns": …}}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resolve {
+    /// `Hold` for text, which must not come from the future, and `Nearest` for everything else; binding replaces it.
+    Auto {
+        /// A frame farther away than this counts as missing.
+        max_staleness_ns: Option<u64>,
+    },
     /// The frame nearest in time; of two equally near the earlier.
     Nearest {
         /// A frame farther away than this counts as missing.
@@ -141,7 +153,7 @@ pub enum Pad {
     Edge,
     /// Zeros, or empty text.
     Zero,
-    /// Nothing: the anchor is no sample.
+    /// Nothing: the anchor is not a sample.
     Drop,
 }
 
@@ -174,7 +186,19 @@ pub enum MaskDialect {
 }
 
 impl Request {
-    /// The request that JSON spells; unknown words are refused.
+    /// These windows around this anchor, with every other option at its default.
+    pub fn new(anchor: Anchor, windows: Vec<Window>) -> Self {
+        Self {
+            anchor,
+            windows,
+            masks: MaskDialect::default(),
+            skip_first: 0,
+            skip_last: 0,
+            include: Vec::new(),
+        }
+    }
+
+    /// Parses a request from JSON; unknown options are refused.
     pub fn from_json(json: &str) -> Result<Self> {
         serde_json::from_str(json).map_err(|error| invalid(format!("request: {error}")))
     }
@@ -190,7 +214,7 @@ impl Request {
         if self.windows.is_empty() || self.windows.len() > MAX_WINDOWS {
             let len = self.windows.len();
             return Err(invalid(format!(
-                "a request of {len} windows; ask for 1 to {MAX_WINDOWS}"
+                "the request has {len} windows; give 1 to {MAX_WINDOWS}"
             )));
         }
         if let Anchor::Rate(rate) = self.anchor {
@@ -201,20 +225,21 @@ impl Request {
             window.check(&self.anchor)?;
             if !keys.insert(window.key.as_str()) {
                 return Err(invalid(format!(
-                    "two windows have the key `{}`; give one another `key`",
+                    "two windows have the key `{}`; give one of them another `key`",
                     window.key
                 )));
             }
         }
-        for mask in super::mask::masks(self)? {
-            if keys.contains(mask.name.as_str()) {
+        let masks = super::mask::masks(self)?;
+        for mask in &masks {
+            if !keys.insert(mask.name.as_str()) {
                 return Err(invalid(format!(
                     "key `{}` is also the name of a mask; choose another key or other masks",
                     mask.name
                 )));
             }
         }
-        Ok(())
+        include::check(&self.include, &keys)
     }
 }
 
@@ -267,7 +292,7 @@ impl Window {
         let key = &self.key;
         if key.is_empty() || key.len() > MAX_KEY_BYTES {
             return Err(invalid(format!(
-                "window of stream `{}`: a key of {} bytes; use 1 to {MAX_KEY_BYTES}",
+                "window of stream `{}`: the key has {} bytes; use 1 to {MAX_KEY_BYTES}",
                 self.stream,
                 key.len()
             )));
@@ -275,24 +300,28 @@ impl Window {
         let place = self.place();
         match (&self.at, self.len(), self.stack) {
             (_, Some(0), _) => Err(invalid(format!(
-                "{place} has no moment; the anchor itself is step 0"
+                "{place} has no offsets; the frame at the anchor is step 0"
             ))),
             (_, Some(len), _) if len > MAX_OFFSETS => Err(invalid(format!(
-                "{place} has {len} moments; at most {MAX_OFFSETS} are taken, or `all`"
+                "{place} has {len} offsets; at most {MAX_OFFSETS} are allowed, or `all`"
             ))),
             (At::All, _, Stack::Single) => Err(invalid(format!(
-                "{place} is `single` and has all frames; make it `stacked`"
+                "{place} is `single` but has all frames; make it `stacked`"
             ))),
             (_, Some(len), Stack::Single) if len > 1 => Err(invalid(format!(
-                "{place} is `single` and has {len} moments; ask for 1, or make it `stacked`"
+                "{place} is `single` but has {len} offsets; give 1, or make it `stacked`"
             ))),
             (At::Steps(steps), ..) if *anchor == Anchor::Episode => Err(invalid(format!(
                 "{place} has steps such as {}, but the anchor is the episode; use `times_ns`, `all` or `last`",
                 steps.first().unwrap_or(&0)
             ))),
+            (At::Steps(_), ..) if self.resolve.blends() => Err(invalid(format!(
+                "{place}: `{}` interpolates between frames, but steps count frames; give times in seconds (`times_ns` in JSON), or use `nearest` or `hold`",
+                self.resolve.name()
+            ))),
             (At::All | At::Last | At::FromEnd(_), ..) if self.latency_ns != 0 => {
                 Err(invalid(format!(
-                    "{place} has a latency of {} ns, but takes frames by number; nearest legal value 0",
+                    "{place} has a latency of {} ns, but takes frames by number; set the latency to 0",
                     self.latency_ns
                 )))
             }
@@ -314,7 +343,8 @@ impl Resolve {
     /// A frame farther away than this counts as missing.
     pub fn max_staleness_ns(&self) -> Option<u64> {
         match *self {
-            Self::Nearest { max_staleness_ns }
+            Self::Auto { max_staleness_ns }
+            | Self::Nearest { max_staleness_ns }
             | Self::Hold { max_staleness_ns }
             | Self::Linear { max_staleness_ns }
             | Self::Slerp { max_staleness_ns } => max_staleness_ns,
@@ -329,7 +359,7 @@ impl Resolve {
 
 impl Default for Resolve {
     fn default() -> Self {
-        Self::Nearest {
+        Self::Auto {
             max_staleness_ns: None,
         }
     }
@@ -348,15 +378,12 @@ mod tests {
         let short = parse(
             r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "cam", "at": {"steps": [0]}}]}"#,
         );
-        let expected = Request {
-            anchor: Anchor::Stream("actions".to_owned()),
-            windows: vec![Window::new("cam", At::Steps(vec![0]))],
-            masks: MaskDialect::IsPad,
-            drop_first: 0,
-            drop_last: 0,
-        };
+        let expected = Request::new(
+            Anchor::Stream("actions".to_owned()),
+            vec![Window::new("cam", At::Steps(vec![0]))],
+        );
         assert_eq!(short.unwrap(), expected);
-        let full = r#"{"anchor":{"stream":"actions"},"windows":[{"key":"c","stream":"cam","at":{"times_ns":[-100000000,0]},"resolve":{"nearest":{"max_staleness_ns":50000000}},"latency_ns":7,"before":"edge","after":"drop","stack":"stacked"},{"key":"all","stream":"cam","at":"all","resolve":"hold","latency_ns":0,"before":"zero","after":"edge","stack":"stacked"}],"masks":"pad_mask","drop_first":1,"drop_last":2}"#;
+        let full = r#"{"anchor":{"stream":"actions"},"windows":[{"key":"c","stream":"cam","at":{"times_ns":[-100000000,0]},"resolve":{"nearest":{"max_staleness_ns":50000000}},"latency_ns":7,"before":"edge","after":"drop","stack":"stacked"},{"key":"all","stream":"cam","at":"all","resolve":"hold","latency_ns":0,"before":"zero","after":"edge","stack":"stacked"}],"masks":"pad_mask","skip_first":1,"skip_last":2,"include":["task","sample"]}"#;
         assert_eq!(parse(full).unwrap().canonical().unwrap(), full);
         for (anchor, rate) in [
             ("30", (30, 1)),
@@ -375,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_words_are_refused_and_the_known_ones_named() {
+    fn unknown_options_are_refused_and_the_known_ones_named() {
         for (json, says) in [
             (
                 r#"{"anchor": "episode", "windows": [], "maks": "off"}"#,
@@ -387,7 +414,7 @@ mod tests {
             ),
             (
                 r#"{"anchor": "episode", "windows": [{"stream": "a", "at": "all", "resolve": "cubic"}]}"#,
-                "nearest, hold, linear, slerp",
+                "auto, nearest, hold, linear, slerp",
             ),
             (
                 r#"{"anchor": "episode", "windows": [{"stream": "a", "at": "all", "resolve": {"hold": {"max": 1}}}]}"#,
@@ -432,18 +459,18 @@ mod tests {
             ..window(At::Last)
         };
         for (anchor, windows, says) in [
-            (stream(), vec![], "ask for 1 to 1024"),
+            (stream(), vec![], "give 1 to 1024"),
             (stream(), vec![window(At::Steps(vec![]))], "step 0"),
             (
                 stream(),
                 vec![window(At::Times(vec![0; 70_000]))],
-                "70000 moments; at most 65536",
+                "70000 offsets; at most 65536",
             ),
             (stream(), vec![single(At::All)], "make it `stacked`"),
             (
                 stream(),
                 vec![single(At::Steps(vec![0, 1]))],
-                "has 2 moments; ask for 1",
+                "has 2 offsets; give 1",
             ),
             (
                 Anchor::Episode,
@@ -453,9 +480,9 @@ mod tests {
             (
                 stream(),
                 vec![late],
-                "latency of 5 ns, but takes frames by number; nearest legal value 0",
+                "latency of 5 ns, but takes frames by number; set the latency to 0",
             ),
-            (stream(), vec![nameless], "key of 0 bytes"),
+            (stream(), vec![nameless], "the key has 0 bytes"),
             (
                 stream(),
                 vec![window(At::Last), window(At::All)],
@@ -472,14 +499,10 @@ mod tests {
                 "1e-6 to 1e9",
             ),
         ] {
-            let request = Request {
-                anchor,
-                windows,
-                masks: MaskDialect::IsPad,
-                drop_first: 0,
-                drop_last: 0,
-            };
-            let error = request.check().unwrap_err().to_string();
+            let error = Request::new(anchor, windows)
+                .check()
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(says), "{error}");
         }
     }

@@ -1,4 +1,4 @@
-//! robomimic's words: `seq_length`, `frame_stack`, `pad_*`, `goal_mode`, `load_next_obs`.
+//! robomimic's options: `seq_length`, `frame_stack`, `pad_*`, `goal_mode`, `load_next_obs`.
 //!
 //! ```text
 //! item at step t     [t − (frame_stack − 1), t + seq_length)     dataset keys, obs and next_obs alike
@@ -15,7 +15,7 @@ use super::request::{Anchor, At, MaskDialect, Pad, Request, Stack, Window};
 use crate::dataset::Dataset;
 use crate::error::{Result, invalid};
 
-/// A request in robomimic's words; in JSON every field is there.
+/// A request in robomimic's options; in JSON every field is given.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Robomimic {
@@ -27,11 +27,11 @@ pub struct Robomimic {
     pub seq_length: u32,
     /// Steps back, the anchor's included.
     pub frame_stack: u32,
-    /// What stands past the end: `Edge` is `pad_seq_length`, `Drop` is not.
+    /// What stands past the end: `Edge` with `pad_seq_length`, `Drop` without.
     pub after: Pad,
-    /// What stands before the start: `Edge` is `pad_frame_stack`, `Drop` is not.
+    /// What stands before the start: `Edge` with `pad_frame_stack`, `Drop` without.
     pub before: Pad,
-    /// `PadMask` is `get_pad_mask`, `Off` is not.
+    /// `PadMask` with `get_pad_mask`, `Off` without.
     pub masks: MaskDialect,
     /// The goal, if any.
     pub goal: Goal,
@@ -117,11 +117,8 @@ impl Robomimic {
             }
         }
         Ok(Request {
-            anchor: Anchor::Stream(anchor.clone()),
-            windows,
             masks: self.masks,
-            drop_first: 0,
-            drop_last: 0,
+            ..Request::new(Anchor::Stream(anchor.clone()), windows)
         })
     }
 
@@ -165,7 +162,7 @@ impl Robomimic {
         ] {
             if !bounds.contains(&value) {
                 return Err(invalid(format!(
-                    "robomimic: {name} is {value}; nearest legal value {}",
+                    "robomimic: {name} is {value}; the nearest valid value is {}",
                     value.clamp(*bounds.start(), *bounds.end())
                 )));
             }
@@ -241,8 +238,12 @@ mod tests {
     #[test]
     fn lengths_out_of_bounds_are_refused_with_the_nearest_legal_value() {
         for (seq_length, frame_stack, says) in [
-            (0, 1, "seq_length is 0; nearest legal value 1"),
-            (1, 40_000, "frame_stack is 40000; nearest legal value 32768"),
+            (0, 1, "seq_length is 0; the nearest valid value is 1"),
+            (
+                1,
+                40_000,
+                "frame_stack is 40000; the nearest valid value is 32768",
+            ),
         ] {
             let error = Robomimic {
                 seq_length,

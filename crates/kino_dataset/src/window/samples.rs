@@ -14,20 +14,18 @@
 use std::sync::Arc;
 
 use kino_codec::FrameType;
-use rayon::prelude::{IntoParallelRefIterator, ParallelIterator};
+use kino_format::Kind;
 
 use super::blend::{Blend, blend};
 use super::bound::Bound;
-use super::episode::{EpisodeSamples, survey};
+use super::episode::EpisodeSamples;
 use super::mask::Mask;
 use super::opened::OpenedEpisodes;
 use super::request::{Anchor, At, Pad, Request, Window};
+use super::survey::survey_all;
 use crate::dataset::Dataset;
 use crate::error::{Result, corrupt, invalid};
 use crate::selection::Selection;
-
-/// Episodes surveyed between two looks at their errors.
-const SURVEY_BLOCK: usize = 1 << 10;
 
 /// All samples of a request in the selected episodes of a dataset. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -72,8 +70,9 @@ impl Samples {
     /// Binds `request` to the selected episodes; refuses what they cannot serve, with the stream, the value and
     /// what would be right.
     pub fn bind(dataset: &Dataset, request: Request, selection: &Selection) -> Result<Self> {
-        let bound = Arc::new(Bound::new(dataset, request)?);
-        let rows = selection.rows(dataset.table())?;
+        let rows = selection.rows(dataset)?;
+        let first = rows.first().copied().unwrap_or(0) as usize;
+        let bound = Arc::new(Bound::new(dataset, request, first)?);
         let (counted, source) = match from_table(&bound, dataset, &rows) {
             Some(counted) => (counted, CountSource::Table),
             None => (survey_all(&bound, dataset, &rows)?, CountSource::Episodes),
@@ -107,7 +106,7 @@ impl Samples {
     pub fn on(&self, dataset: &Dataset) -> Result<Self> {
         if dataset.id() != self.inner.dataset.id() {
             return Err(invalid(format!(
-                "windows of version {} on version {}; bind them anew",
+                "these samples are of version {}, the dataset is version {}; make the samples again",
                 self.inner.dataset.id(),
                 dataset.id()
             )));
@@ -173,6 +172,12 @@ impl Samples {
         &self.inner.bound.masks
     }
 
+    /// What the stream of a window is.
+    pub fn kind(&self, window: usize) -> Option<Kind> {
+        let known = window < self.request().windows.len();
+        known.then(|| self.inner.bound.kind(window))
+    }
+
     /// The type of the frames of a window.
     pub fn frame_type(&self, window: usize) -> Option<&FrameType> {
         let known = window < self.request().windows.len();
@@ -198,7 +203,7 @@ impl Samples {
         let Some(&row) = self.inner.rows.get(position) else {
             let len = self.len();
             return Err(invalid(format!(
-                "there are {len} samples, not {index}; the last is {}",
+                "there is no sample {index}; there are {len}, the last is {}",
                 len.saturating_sub(1)
             )));
         };
@@ -232,15 +237,16 @@ impl Samples {
         let Some(&row) = self.inner.rows.get(position) else {
             let len = self.inner.rows.len();
             return Err(invalid(format!(
-                "{len} episodes are selected, not {position}"
+                "no selected episode {position}; {len} are selected"
             )));
         };
         let bound = Arc::clone(&self.inner.bound);
-        let opened = EpisodeSamples::open(bound, &self.inner.dataset, row as usize)?;
         let counted = self.inner.counts[position];
+        let first = self.inner.ends[position] - u64::from(counted);
+        let opened = EpisodeSamples::open(bound, &self.inner.dataset, row as usize, first)?;
         if opened.len() != counted {
             let what = format!(
-                "it has {} samples, by the episode table {counted}",
+                "it has {} samples, but {counted} by the episode table",
                 opened.len()
             );
             return Err(corrupt(opened.episode().place("windows"), what));
@@ -252,36 +258,6 @@ impl Samples {
     pub fn opened(&self, position: usize) -> Result<Arc<EpisodeSamples>> {
         self.inner.opened.get(position, || self.episode(position))
     }
-}
-
-/// Counts and sizes from every selected episode, on all cores where they are many.
-fn survey_all(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Result<Vec<(u32, u64)>> {
-    if rows.len() < SURVEY_BLOCK {
-        let rows = rows.iter().map(|&row| survey(bound, dataset, row as usize));
-        return rows.collect();
-    }
-    // Threads of its own: the shared ones of rayon would be missing in a process that was forked.
-    let threads = rayon::ThreadPoolBuilder::new()
-        .thread_name(|idx| format!("kino-survey-{idx}"))
-        .build()
-        .map_err(|error| {
-            invalid(format!(
-                "threads to count samples could not be started: {error}"
-            ))
-        })?;
-    let mut counted = Vec::with_capacity(rows.len());
-    // In blocks, so that the error is that of the first bad episode and no more than a block is held twice.
-    for block in rows.chunks(SURVEY_BLOCK) {
-        let found: Vec<Result<_>> = threads.install(|| {
-            let rows = block.par_iter();
-            rows.map(|&row| survey(bound, dataset, row as usize))
-                .collect()
-        });
-        for found in found {
-            counted.push(found?);
-        }
-    }
-    Ok(counted)
 }
 
 /// Counts and sizes by the table alone, where that is enough.
@@ -317,7 +293,7 @@ fn from_table(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Option<Vec<(u32
         let anchors = match bound.request.anchor {
             Anchor::Stream(_) => frames,
             Anchor::Episode => 1,
-            Anchor::Rate(_) => return None,
+            Anchor::Rate(_) | Anchor::Shared => return None,
         };
         let samples = anchors.saturating_sub(first).saturating_sub(last);
         #[expect(
@@ -333,7 +309,7 @@ fn from_table(bound: &Bound, dataset: &Dataset, rows: &[u32]) -> Option<Vec<(u32
 
 /// Anchors lost at each end by arithmetic.
 fn dropped(request: &Request) -> (u32, u32) {
-    let (mut first, mut last) = (request.drop_first, request.drop_last);
+    let (mut first, mut last) = (request.skip_first, request.skip_last);
     for window in request.windows.iter().filter(|window| window.drops()) {
         let At::Steps(steps) = &window.at else {
             continue;
@@ -369,12 +345,12 @@ fn no_sample(request: &Request, episodes: usize) -> crate::error::DatasetError {
     let mut dropping = request.windows.iter().filter(|window| window.drops());
     let why = match dropping.next() {
         Some(window) => format!(
-            "{} drops anchors at the ends; take fewer moments, or pad with `edge` or `zero`",
+            "{} drops the anchors near the ends; use fewer offsets, or pad with `edge` or `zero`",
             window.place()
         ),
         None => format!(
-            "drop_first {} and drop_last {} leave nothing; take smaller ones",
-            request.drop_first, request.drop_last
+            "`skip_first={}` and `skip_last={}` skip every anchor; use smaller values",
+            request.skip_first, request.skip_last
         ),
     };
     invalid(format!("no sample is left in {episodes} episodes: {why}"))

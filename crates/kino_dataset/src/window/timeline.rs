@@ -19,6 +19,7 @@
 
 use kino_format::Clock;
 
+use super::anchors::step_in;
 use super::frames::Out;
 use super::request::{Pad, Resolve, Window};
 
@@ -122,7 +123,7 @@ impl Timeline {
             return Found::missing(self.last_frame, Out::After, Side::After);
         }
         let (found, nearer) = match resolve {
-            Resolve::Nearest { .. } => alone(self.nearest(time_ns, cursor)),
+            Resolve::Auto { .. } | Resolve::Nearest { .. } => alone(self.nearest(time_ns, cursor)),
             Resolve::Hold { .. } => alone(self.hold(time_ns, cursor)),
             Resolve::Linear { .. } | Resolve::Slerp { .. } => self.between(time_ns, cursor),
         };
@@ -139,6 +140,26 @@ impl Timeline {
             Side::After
         };
         Found::missing(nearer, Out::Stale, side)
+    }
+
+    /// The frame `step` frames from the one found at the anchor.
+    ///
+    /// A constant has nothing to count: every step is the frame at the anchor. So is every step where the stream has no
+    /// frame at the anchor, and all of them are padding.
+    pub(super) fn step(&self, base: Found, step: i32) -> Found {
+        let is_constant = self.period_ns == u64::MAX;
+        if is_constant || matches!(base.out, Out::Before | Out::After) {
+            return base;
+        }
+        match step_in(self.last_frame.saturating_add(1), base.frame, step) {
+            (frame, None) => Found {
+                frame,
+                other: (frame, 0.0),
+                ..base
+            },
+            (first, Some(Side::Before)) => Found::missing(first, Out::Before, Side::Before),
+            (last, Some(Side::After)) => Found::missing(last, Out::After, Side::After),
+        }
     }
 
     /// Whether a moment lies before what the first frame stands for.

@@ -3,8 +3,8 @@
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{
-    Anchor, Array, At, Clock, Dataset, Episode, MaskArray, Pad, Request, Resolve, Sample, Stack,
-    Window,
+    Anchor, Array, At, Clock, Dataset, Episode, Include, MaskArray, Pad, Request, Resolve, Sample,
+    Stack, Window,
 };
 
 /// Two times at most this far apart are one instant.
@@ -26,6 +26,15 @@ struct Found {
     frame: usize,
     other: Option<(usize, f64)>,
     pad: Option<Pad>,
+    /// Whether the stream has no frame at all for the moment: it lies past an end.
+    is_past_end: bool,
+}
+
+impl Whole {
+    /// Whether all frames have one time of their own.
+    fn is_constant(&self) -> bool {
+        self.is_explicit && self.times[0] == self.times[self.times.len() - 1]
+    }
 }
 
 fn read_whole(episode: &Episode, name: &str) -> Whole {
@@ -75,7 +84,7 @@ pub(crate) fn samples(dataset: &Dataset, request: &Request) -> Vec<Sample> {
             .map(|window| read_whole(&episode, &window.stream))
             .collect();
         let kept =
-            request.drop_first as usize..anchors.len().saturating_sub(request.drop_last as usize);
+            request.skip_first as usize..anchors.len().saturating_sub(request.skip_last as usize);
         for anchor in kept {
             let found: Vec<Vec<Found>> = (request.windows.iter().zip(&streams))
                 .map(|(window, whole)| find_all(whole, window, (&anchors, clock), anchor))
@@ -85,16 +94,50 @@ pub(crate) fn samples(dataset: &Dataset, request: &Request) -> Vec<Sample> {
                 .flatten()
                 .any(|found| found.pad == Some(Pad::Drop));
             if !drops {
-                samples.push(gather(
-                    request,
-                    &streams,
-                    &found,
-                    (row, anchor, anchors[anchor]),
-                ));
+                let mut sample = gather(request, &streams, &found, (row, anchor, anchors[anchor]));
+                for include in &request.include {
+                    let index = samples.len();
+                    sample
+                        .fields
+                        .extend(describe(*include, &episode, anchor, index));
+                }
+                samples.push(sample);
             }
         }
     }
     samples
+}
+
+/// What a request includes of an anchor of an episode; `index` is that of the sample.
+fn describe(
+    include: Include,
+    episode: &Episode,
+    anchor: usize,
+    index: usize,
+) -> Vec<(String, Array)> {
+    let int = |value: usize| Array::Values {
+        dtype: Dtype::I64,
+        shape: vec![],
+        bytes: (value as i64).to_le_bytes().to_vec(),
+    };
+    let text = |text: String| Array::Texts {
+        shape: vec![],
+        texts: vec![text],
+    };
+    let fields = match include {
+        Include::Task if episode.row() == 1 => vec![("task", text(String::new()))],
+        Include::Task => vec![("task", text(format!("task of {}", episode.id())))],
+        Include::Episode => vec![
+            ("episode", text(episode.id().to_owned())),
+            ("episode_index", int(episode.row())),
+        ],
+        Include::Frame => vec![("frame", int(anchor))],
+        Include::Sample => vec![("sample", int(index))],
+    };
+    let named = fields.into_iter();
+    named
+        .map(|(name, array)| (name.to_owned(), array))
+        .collect()
 }
 
 fn anchors(episode: &Episode, anchor: &Anchor) -> (Vec<i64>, Option<u32>) {
@@ -120,6 +163,7 @@ fn anchors(episode: &Episode, anchor: &Anchor) -> (Vec<i64>, Option<u32>) {
             )
         }
         Anchor::Episode => (vec![start], None),
+        Anchor::Shared => panic!("the twin is told the anchor"),
     }
 }
 
@@ -133,6 +177,7 @@ fn find_all(
         frame,
         other: None,
         pad: None,
+        is_past_end: false,
     };
     match &window.at {
         At::All => (0..whole.times.len()).map(real).collect(),
@@ -144,18 +189,25 @@ fn find_all(
             times.iter().map(find).collect()
         }
         At::Steps(steps) => {
+            let is_shared = clock == Some(whole.clock) && window.latency_ns == 0;
+            let at_anchor = || match is_shared {
+                true => real(anchor),
+                false => find(whole, window, anchors[anchor] + window.latency_ns),
+            };
             let by_step = |&step: &i32| {
-                let wanted = anchor as i64 + i64::from(step);
-                let reached = wanted.clamp(0, anchors.len() as i64 - 1) as usize;
-                let mut found = match clock == Some(whole.clock) && window.latency_ns == 0 {
-                    true => real(reached),
-                    false => find(whole, window, anchors[reached] + window.latency_ns),
-                };
+                let mut found = at_anchor();
+                let is_constant = !is_shared && whole.is_constant();
+                if found.is_past_end || is_constant {
+                    return found;
+                }
+                let last = whole.times.len() as i64 - 1;
+                let wanted = found.frame as i64 + i64::from(step);
                 if wanted < 0 {
                     found.pad = Some(window.before);
-                } else if wanted >= anchors.len() as i64 {
+                } else if wanted > last {
                     found.pad = Some(window.after);
                 }
+                found.frame = wanted.clamp(0, last) as usize;
                 found
             };
             steps.iter().map(by_step).collect()
@@ -166,23 +218,32 @@ fn find_all(
 fn find(whole: &Whole, window: &Window, t: i64) -> Found {
     let (times, last) = (&whole.times, whole.times.len() - 1);
     let limit = window.resolve.max_staleness_ns().map(|limit| limit as i64);
-    let is_hold = matches!(window.resolve, Resolve::Hold { .. });
+    let is_hold = match window.resolve {
+        Resolve::Hold { .. } => true,
+        Resolve::Auto { .. } => whole.frame == FrameType::Text,
+        _ => false,
+    };
     let (period, half) = whole.periods;
     let reach = limit.unwrap_or(half);
     let alone = |frame, pad| Found {
         frame,
         other: None,
         pad,
+        is_past_end: false,
     };
-    // All frames at one time of their own: a constant, which only a limit ends.
-    let is_constant = whole.is_explicit && times[0] == times[last];
+    let past_end = |frame, pad| Found {
+        is_past_end: true,
+        ..alone(frame, Some(pad))
+    };
+    // A constant has no ends but those that a limit gives it.
+    let is_constant = whole.is_constant();
     let is_before = match (is_constant, limit) {
         (true, None) => false,
         (true, Some(limit)) => t < times[0] - limit - SAME,
         (false, _) => t < times[0] - if is_hold { 0 } else { reach } - SAME,
     };
     if is_before {
-        return alone(0, Some(window.before));
+        return past_end(0, window.before);
     }
     let is_after = match (is_hold, limit) {
         (_, None) if is_constant => false,
@@ -190,7 +251,7 @@ fn find(whole: &Whole, window: &Window, t: i64) -> Found {
         _ => t > times[last] + reach + SAME,
     };
     if is_after {
-        return alone(last, Some(window.after));
+        return past_end(last, window.after);
     }
     let held = (0..=last)
         .rev()
@@ -210,7 +271,7 @@ fn find(whole: &Whole, window: &Window, t: i64) -> Found {
     };
     let mut found = alone(nearer, None);
     match (window.resolve, early, late) {
-        (Resolve::Hold { .. }, ..) => {
+        _ if is_hold => {
             nearer = held;
             found = alone(held, None);
         }

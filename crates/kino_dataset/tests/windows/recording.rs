@@ -142,6 +142,8 @@ fn write(ids: &[&str], streams: impl Fn(usize) -> Vec<StreamInfo>) -> (TempDir, 
         let info = EpisodeInfo {
             id: (*id).to_owned(),
             position: Some(number as u64),
+            // The second has none.
+            task: (number != 1).then(|| format!("task of {id}")),
             ..EpisodeInfo::default()
         };
         let mut episode = writer.episode(info).unwrap();

@@ -87,7 +87,7 @@ impl Outline {
             cameras: Cameras::Images,
             defects: BTreeMap::new(),
         };
-        for row in selection.rows(dataset.table())? {
+        for row in selection.rows(dataset)? {
             let row = row as usize;
             let (found, labels) = (dataset.episode(row)?, dataset.table().row(row)?);
             outline.add(&found, labels)?;

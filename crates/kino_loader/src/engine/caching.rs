@@ -24,7 +24,8 @@ fn smaller(bytes: u64, windows: &Samples, images: &ImageOptions) -> u64 {
     let mut forms: Vec<_> = asked
         .filter_map(|(idx, window)| {
             let ty = windows.frame_type(idx)?.as_values()?;
-            let fit = images.form(&window.key, ty).ok()?.fit;
+            let kind = windows.kind(idx)?;
+            let fit = images.form(&window.key, kind, ty).ok()?.fit;
             let reduce = fit.reduce(ty).ok()?;
             let frame_bytes = reduce.map_or(ty.frame_bytes(), |reduce| reduce.frame_bytes());
             Some((window.stream.as_str(), fit, ty.frame_bytes(), frame_bytes))

@@ -1,7 +1,7 @@
 //! What a loader is asked for is looked at before a thread starts: afterwards nobody is there to be told.
 
 use kino_codec::FrameType;
-use kino_dataset::Samples;
+use kino_dataset::{Kind, Samples};
 
 use super::cpu::CpuShare;
 use super::{ImageOptions, LoaderOptions};
@@ -84,7 +84,7 @@ fn check_alike(first: &Samples, other: &Samples, images: &ImageOptions) -> Resul
         if ours != theirs {
             let text = |one: Option<&String>| one.map_or("nothing".to_owned(), Clone::clone);
             return Err(invalid(format!(
-                "samples of one batch must be alike: {} in {}, {} in {}; ask both for the same windows",
+                "samples of one batch must be alike: {} in {}, {} in {}; request the same windows of both",
                 text(ours),
                 first.dataset().path().display(),
                 text(theirs),
@@ -100,7 +100,10 @@ fn describe(windows: &Samples, images: &ImageOptions) -> Result<Vec<String>> {
     let asked = windows.request().windows.iter().enumerate();
     let arrays = asked.map(|(idx, window)| {
         let ty = match windows.frame_type(idx) {
-            Some(FrameType::Values(ty)) => images.form(&window.key, ty)?.ty.to_string(),
+            Some(FrameType::Values(ty)) => {
+                let kind = windows.kind(idx).unwrap_or(Kind::Vector);
+                images.form(&window.key, kind, ty)?.ty.to_string()
+            }
             _ => "text".to_owned(),
         };
         let steps = window
@@ -117,7 +120,10 @@ fn describe(windows: &Samples, images: &ImageOptions) -> Result<Vec<String>> {
             mask.name, mask.window, mask.polarity, mask.shape
         ))
     });
-    arrays.chain(masks).collect()
+    let include = windows.request().include.iter();
+    let described = include.flat_map(|include| include.fields());
+    let described = described.map(|field| Ok(format!("`{}` of each sample", field.name())));
+    arrays.chain(masks).chain(described).collect()
 }
 
 fn count(number: usize, thing: &str) -> String {

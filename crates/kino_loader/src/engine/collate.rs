@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use kino_dataset::{DatasetError, NO_FRAME, SampleFrames, Samples, WindowFrames};
+use kino_dataset::{DatasetError, Description, NO_FRAME, SampleFrames, Samples, WindowFrames};
 
 use super::Batch;
 use super::buffers::Filling;
@@ -210,6 +210,19 @@ impl SampleJob {
                     Ok(())
                 }),
                 Content::Texts { .. } => Some(self.collate_texts(idx, field, plan, block)),
+                Content::Described(field) => {
+                    let value = field.value(windows.dataset().table(), &self.plan);
+                    match value.map_err(Arc::new)? {
+                        Description::Text(text) => {
+                            self.put_texts(idx, vec![text]);
+                            Some(Ok(()))
+                        }
+                        Description::Int(value) => filling.place(idx, self.slot, |place| {
+                            place.copy_from_slice(&value.to_le_bytes());
+                            Ok(())
+                        }),
+                    }
+                }
                 Content::Frames {
                     convert,
                     cut,
@@ -257,6 +270,12 @@ impl SampleJob {
             );
         }
         texts.resize(self.batch.steps[field.window], String::new());
+        self.put_texts(idx, texts);
+        Ok(())
+    }
+
+    /// Hands over the texts of one field of this sample.
+    fn put_texts(&self, idx: usize, texts: Vec<String>) {
         let mut all = self
             .batch
             .texts
@@ -265,7 +284,6 @@ impl SampleJob {
         if let Some(place) = all.get_mut(idx).and_then(|field| field.get_mut(self.slot)) {
             *place = texts;
         }
-        Ok(())
     }
 }
 
@@ -275,9 +293,9 @@ struct Gather<'g> {
     field: &'g Field,
     plan: &'g WindowFrames,
     windows: &'g Samples,
-    /// Bytes of a decoded frame, or of the part that is cut out of it: what fills a frame of the batch.
+    /// Bytes of a decoded frame, or of its crop: what fills a frame of the batch.
     taken: usize,
-    /// Where a part is cut out of each frame: at one place in all frames of the window.
+    /// Where each frame is cropped: at one place in all frames of the window.
     cut: Option<Place>,
 }
 
@@ -299,7 +317,7 @@ impl Gather<'_> {
                 out.fill(0);
                 continue;
             };
-            let part = self.part(shape)?;
+            let part = self.part(shape, frame.len())?;
             self.check(frame, part)?;
             match self.plan.other.get(idx) {
                 Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
@@ -332,14 +350,16 @@ impl Gather<'_> {
         }))
     }
 
-    /// What is cut out of a frame of this shape.
-    fn part(&self, shape: &[usize]) -> Result<Option<Part>, Arc<DatasetError>> {
+    /// The crop of a frame of this shape and these bytes.
+    fn part(&self, shape: &[usize], bytes: usize) -> Result<Option<Part>, Arc<DatasetError>> {
         let Some(cut) = &self.cut else {
             return Ok(None);
         };
         // The loader was refused if the stream's type is too small: this frame is not of that type.
-        let part = cut.part(shape).ok_or_else(|| DatasetError::Invalid {
-            what: format!("nothing can be cut out of a frame of {shape:?}; run `kinograph verify`"),
+        let part = cut.part(shape, bytes).ok_or_else(|| DatasetError::Invalid {
+            what: format!(
+                "a frame of {shape:?} is too small to be cropped; run `kinograph verify`"
+            ),
         });
         Ok(Some(part?))
     }

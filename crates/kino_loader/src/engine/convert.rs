@@ -35,8 +35,10 @@ pub(crate) enum Convert {
     Chw { view: View },
     /// Images as floats.
     Floats(Floats),
-    /// Other numbers, as float32.
+    /// Other numbers, shifted and scaled, as float32.
     Elements(Elements),
+    /// Other floats, of this dtype, as float32.
+    ToFloat32(Dtype),
 }
 
 /// Images as floats.
@@ -77,13 +79,14 @@ pub(crate) struct Part {
     pub(crate) size: Size,
     /// Columns of the whole image.
     pub(crate) columns: usize,
-    pub(crate) channels: usize,
+    /// Bytes per pixel: the channels of an image of bytes.
+    pub(crate) pixel_bytes: usize,
 }
 
 impl Part {
     /// Bytes that it takes.
     pub(crate) fn bytes(self) -> usize {
-        self.size.height * self.size.width * self.channels
+        self.size.height * self.size.width * self.pixel_bytes
     }
 }
 
@@ -106,9 +109,9 @@ impl<'f> Rows<'f> {
                 count: 1,
             },
             Some(part) => Self {
-                bytes: &frame[(part.top * part.columns + part.left) * part.channels..],
-                len: part.size.width * part.channels,
-                stride: part.columns * part.channels,
+                bytes: &frame[(part.top * part.columns + part.left) * part.pixel_bytes..],
+                len: part.size.width * part.pixel_bytes,
+                stride: part.columns * part.pixel_bytes,
                 count: part.size.height,
             },
         }
@@ -148,7 +151,7 @@ impl Convert {
                 FloatDtype::F16 => ArrayType::Stored(Dtype::F16),
                 FloatDtype::Bf16 => ArrayType::Bf16,
             },
-            Self::Elements(_) => ArrayType::Stored(Dtype::F32),
+            Self::Elements(_) | Self::ToFloat32(_) => ArrayType::Stored(Dtype::F32),
         }
     }
 
@@ -157,7 +160,7 @@ impl Convert {
         let is_by_channel = match self {
             Self::Chw { .. } => true,
             Self::Floats(floats) => floats.layout == Layout::Chw,
-            Self::Copy | Self::Elements(_) => false,
+            Self::Copy | Self::Elements(_) | Self::ToFloat32(_) => false,
         };
         match *shape {
             [height, width, channels] if is_by_channel => vec![channels, height, width],
@@ -194,8 +197,32 @@ impl Convert {
                 rows,
                 place,
             }),
-            Self::Elements(elements) => elements.put(frame, place),
+            Self::Elements(elements) => elements.put(rows, place),
+            Self::ToFloat32(dtype) => {
+                let places = place.chunks_exact_mut((rows.len / dtype.size() * 4).max(1));
+                for (row, place) in rows.iter().zip(places) {
+                    to_float32(*dtype, row, place);
+                }
+            }
         }
+    }
+}
+
+/// Rounds floats to float32, to the nearest.
+fn to_float32(dtype: Dtype, values: &[u8], place: &mut [u8]) {
+    let places = place.as_chunks_mut::<4>().0.iter_mut();
+    match dtype {
+        Dtype::F64 => {
+            for (place, value) in places.zip(values.as_chunks::<8>().0) {
+                *place = to_f32(f64::from_le_bytes(*value)).to_le_bytes();
+            }
+        }
+        Dtype::F16 => {
+            for (place, value) in places.zip(values.as_chunks::<2>().0) {
+                *place = f16::from_le_bytes(*value).to_f32().to_le_bytes();
+            }
+        }
+        _ => debug_assert!(false, "only float64 and float16 become float32"),
     }
 }
 
@@ -360,7 +387,17 @@ impl Elements {
         }
     }
 
-    fn put(&self, frame: &[u8], place: &mut [u8]) {
+    fn put(&self, rows: Rows<'_>, place: &mut [u8]) {
+        let columns = rows.len / self.dtype.size();
+        let places = place.chunks_exact_mut((columns * 4).max(1));
+        for (y, (row, place)) in rows.iter().zip(places).enumerate() {
+            self.put_row(row, y * columns, place);
+        }
+    }
+
+    /// Puts the elements from number `first` on.
+    fn put_row(&self, frame: &[u8], first: usize, place: &mut [u8]) {
+        let place = (first, place);
         match self.dtype {
             Dtype::Bool | Dtype::U8 => self.put_as(frame, place, |[byte]| f64::from(byte)),
             Dtype::I8 => self.put_as(frame, place, |one| f64::from(i8::from_le_bytes(one))),
@@ -379,10 +416,10 @@ impl Elements {
     fn put_as<const N: usize>(
         &self,
         frame: &[u8],
-        place: &mut [u8],
+        (first, place): (usize, &mut [u8]),
         read: impl Fn([u8; N]) -> f64,
     ) {
-        let numbers = self.offset.iter().zip(&self.scale);
+        let numbers = self.offset.iter().zip(&self.scale).skip(first);
         let values = frame.as_chunks::<N>().0.iter().zip(numbers);
         for (place, (&value, (offset, scale))) in
             place.as_chunks_mut::<4>().0.iter_mut().zip(values)

@@ -1,4 +1,4 @@
-//! Parts that are cut out of images at random: where, for each sample and key, whoever asks.
+//! Random crops of images and depth: where they are, for each sample and key.
 //!
 //! ```text
 //! operation "crop/KEY" at index i:   top  = draw 0 below height − part + 1
@@ -48,11 +48,12 @@ impl Crop {
 }
 
 impl Place {
-    /// The part of an image of this shape; `None` if it is no image, or too small.
-    pub(crate) fn part(&self, shape: &[usize]) -> Option<Part> {
-        let &[height, width, channels] = shape else {
+    /// The part of a frame of this shape and these bytes; `None` if it has no pixels, or too few.
+    pub(crate) fn part(&self, shape: &[usize], frame_bytes: usize) -> Option<Part> {
+        let (&[height, width] | &[height, width, _]) = shape else {
             return None;
         };
+        let pixel_bytes = frame_bytes.checked_div(height * width)?;
         let mut draw = self.draw.clone();
         let mut offset = |side: usize, part: usize| {
             let places = side.checked_sub(part)? + 1;
@@ -63,7 +64,7 @@ impl Place {
             left: offset(width, self.size.width)?,
             size: self.size,
             columns: width,
-            channels,
+            pixel_bytes,
         })
     }
 }
@@ -83,10 +84,10 @@ mod tests {
         let mut seen = [[0; 3]; 3];
         let mut equal = 0;
         for index in 0..9000 {
-            let part = cut.at(index).part(&[8, 10, 3]).unwrap();
-            assert_eq!((part.size, part.columns, part.channels), (size, 10, 3));
+            let part = cut.at(index).part(&[8, 10, 3], 240).unwrap();
+            assert_eq!((part.size, part.columns, part.pixel_bytes), (size, 10, 3));
             seen[part.top][part.left] += 1;
-            equal += usize::from(other.at(index).part(&[8, 10, 3]) == Some(part));
+            equal += usize::from(other.at(index).part(&[8, 10, 3], 240) == Some(part));
         }
         let even = 850..1150;
         assert!(
@@ -95,9 +96,13 @@ mod tests {
         );
         assert!(even.contains(&equal), "{equal} of 9000 are equal by chance");
         assert_eq!(
-            cut.at(3).part(&[6, 8, 3]).map(|part| (part.top, part.left)),
-            Some((0, 0))
+            cut.at(3)
+                .part(&[6, 8], 96)
+                .map(|part| (part.top, part.left, part.pixel_bytes)),
+            Some((0, 0, 2))
         );
-        assert!(cut.at(3).part(&[5, 8, 3]).is_none() && cut.at(3).part(&[7]).is_none());
+        for (shape, bytes) in [(&[5, 8, 3][..], 120), (&[7], 7), (&[0, 8], 0)] {
+            assert!(cut.at(3).part(shape, bytes).is_none());
+        }
     }
 }

@@ -10,13 +10,13 @@
 use std::sync::Arc;
 
 use kino_codec::{Dtype, FrameType};
-use kino_dataset::{MaskShape, SampleFrames, Samples, Stack};
+use kino_dataset::{Described, Kind, MaskShape, SampleFrames, Samples, Stack};
 
-use super::LoaderOptions;
 use super::buffers::Places;
 use super::convert::Convert;
 use super::crop::Crop;
 use super::resize::Fit;
+use super::{LoaderOptions, VectorDtype};
 use crate::error::{LoaderError, Result, invalid};
 
 /// The type of an array's numbers, as consumers know it.
@@ -50,7 +50,7 @@ impl ArrayType {
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: String,
-    /// The place of its window in the request.
+    /// The place of its window in the request; of no meaning for what describes the sample.
     pub(crate) window: usize,
     pub(crate) content: Content,
 }
@@ -65,10 +65,10 @@ pub(crate) enum Content {
         shape: Vec<usize>,
         /// Bytes of one frame in the batch.
         bytes: usize,
-        /// Bytes of the decoded frame that it is made of, or of the part that is cut out of it.
+        /// Bytes of the decoded frame that it is made of, or of its crop.
         taken: usize,
         stack: Stack,
-        /// What is cut out of a frame at random.
+        /// The random crop of a frame.
         cut: Option<Crop>,
         convert: Convert,
     },
@@ -76,6 +76,8 @@ pub(crate) enum Content {
     Texts { stack: Stack },
     /// The mask with this place in the request's list.
     Mask { mask: usize, shape: MaskShape },
+    /// What the request includes of each sample; text is not in the buffer.
+    Described(Described),
 }
 
 /// The arrays of the batches of a request.
@@ -101,17 +103,27 @@ pub struct ArrayInfo {
 impl Fields {
     /// The arrays of these windows; `seed` is that of the order.
     pub(crate) fn new(windows: &Samples, options: &LoaderOptions, seed: u64) -> Result<Self> {
-        let LoaderOptions { images, normal, .. } = options;
+        let LoaderOptions {
+            images,
+            normal,
+            dtype,
+            ..
+        } = options;
         let request = windows.request();
         let (mut fields, mut fits) = (Vec::new(), Vec::new());
         for (idx, window) in request.windows.iter().enumerate() {
             let mut fit = Fit::default();
             let content = match windows.frame_type(idx) {
                 Some(FrameType::Values(ty)) => {
-                    let form = images.form(&window.key, ty)?;
+                    let kind = windows.kind(idx).unwrap_or(Kind::Vector);
+                    let form = images.form(&window.key, kind, ty)?;
                     let normal = normal.iter().find(|(key, _)| *key == window.key);
                     let normal = normal.map(|(_, normal)| normal);
-                    let convert = images.convert(&window.key, &form, normal)?;
+                    let mut convert = images.convert(&window.key, &form, normal)?;
+                    let is_other_float = matches!(form.ty.dtype(), Dtype::F64 | Dtype::F16);
+                    if is_other_float && *dtype == Some(VectorDtype::F32) && normal.is_none() {
+                        convert = Convert::ToFloat32(form.ty.dtype());
+                    }
                     fit = form.fit;
                     Content::Frames {
                         dtype: convert.dtype(form.ty.dtype()),
@@ -145,6 +157,12 @@ impl Fields {
                 },
             });
         }
+        let described = request.include.iter().flat_map(|include| include.fields());
+        fields.extend(described.map(|&field| Field {
+            name: field.name().to_owned(),
+            window: 0,
+            content: Content::Described(field),
+        }));
         Ok(Self {
             fields,
             windows: request.windows.len(),
@@ -177,6 +195,9 @@ impl Fields {
                 Content::Frames { dtype, .. } => Some(*dtype),
                 Content::Texts { .. } => None,
                 Content::Mask { .. } => Some(ArrayType::Stored(Dtype::Bool)),
+                Content::Described(field) => {
+                    (!field.is_text()).then_some(ArrayType::Stored(Dtype::I64))
+                }
             },
             shape: field.shape(samples, steps),
         };
@@ -187,7 +208,7 @@ impl Fields {
 /// The error of a batch that there is no memory for.
 pub(crate) fn too_large(samples: usize) -> LoaderError {
     invalid(format!(
-        "a batch of {samples} samples does not fit into memory; take fewer"
+        "a batch of {samples} samples does not fit into memory; use a smaller batch size"
     ))
 }
 
@@ -198,6 +219,8 @@ impl Field {
             Content::Frames { bytes, .. } => bytes.saturating_mul(steps),
             Content::Texts { .. } => 0,
             Content::Mask { .. } => steps,
+            Content::Described(field) if field.is_text() => 0,
+            Content::Described(_) => Dtype::I64.size(),
         }
     }
 
@@ -214,6 +237,7 @@ impl Field {
                 all.push(steps);
                 all.extend((*shape == MaskShape::StepsByOne).then_some(1));
             }
+            Content::Described(_) => {}
         }
         all
     }

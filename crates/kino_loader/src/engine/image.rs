@@ -9,14 +9,15 @@
 
 use std::collections::BTreeMap;
 
-use kino_codec::{Dtype, Layout, ValueType};
+use kino_codec::{Layout, ValueType};
+use kino_dataset::Kind;
 use serde::{Deserialize, Serialize};
 
 use super::convert::{Convert, Elements, FloatDtype, Floats, to_f32};
-use super::resize::{Fit, Size, check_cut, image_size};
+use super::resize::{Filter, Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
-/// How the images of a batch are wanted; streams that are no images of bytes are left as they are.
+/// How the images of a batch are delivered. Depth is resized and cropped too; other streams are not changed.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ImageOptions {
@@ -127,12 +128,13 @@ impl<T: Copy> PerKey<T> {
 
 impl ImageOptions {
     /// What becomes of frames of a type under a key.
-    pub(crate) fn form(&self, key: &str, ty: &ValueType) -> Result<Form> {
-        let Some((stored, channels)) = image_size(ty) else {
+    pub(crate) fn form(&self, key: &str, kind: Kind, ty: &ValueType) -> Result<Form> {
+        let filter = Filter::of(kind, ty);
+        let Some(pixels) = filter.pixels(ty) else {
             for request in [&self.size, &self.crop] {
                 if request.keys().any(|name| name == key) {
                     return Err(invalid(format!(
-                        "`{key}` is {ty}, not an image of bytes; leave it out of those to resize or crop"
+                        "`{key}` is {ty}, not an image or depth; it cannot be resized or cropped"
                     )));
                 }
             }
@@ -148,15 +150,18 @@ impl ImageOptions {
         } else {
             (crop, None)
         };
-        let fit = Fit { size, centre };
+        let fit = Fit {
+            size,
+            centre,
+            filter,
+        };
         let refused = |what: String| invalid(format!("`{key}`: {what}"));
         fit.reduce(ty).map_err(refused)?;
-        let whole = size.unwrap_or(stored);
+        let whole = size.unwrap_or(pixels.size);
         if let Some(cut) = cut {
             check_cut(cut, whole).map_err(refused)?;
         }
-        let Size { height, width } = crop.unwrap_or(whole);
-        let ty = ValueType::new(Dtype::U8, &[height, width, channels]);
+        let ty = ValueType::new(ty.dtype(), &pixels.shape(crop.unwrap_or(whole)));
         Ok(Form {
             fit,
             cut,
@@ -181,7 +186,7 @@ impl ImageOptions {
         let number = match self.dtype {
             ImageDtype::U8 if normal.is_some() => {
                 return Err(invalid(format!(
-                    "`{key}` is to be normalised, which bytes cannot be; ask for float32, float16 or bfloat16"
+                    "`{key}` cannot be normalised as uint8; request float32, float16 or bfloat16"
                 )));
             }
             ImageDtype::U8 if self.layout == Layout::Hwc => return Ok(Convert::Copy),
@@ -214,7 +219,7 @@ impl ImageOptions {
             if !keys.clone().any(|known| known == key) {
                 let keys: Vec<_> = keys.collect();
                 return Err(invalid(format!(
-                    "no key `{key}` to {what}; there are {}",
+                    "cannot {what} `{key}`: there is no such key; there are {}",
                     keys.join(", ")
                 )));
             }
@@ -233,25 +238,30 @@ fn per_channel(key: &str, channels: usize, normal: &Normal) -> Result<(Vec<f32>,
         && scale.iter().all(|one| one.is_normal() && *one > 0.0);
     if !is_right {
         return Err(invalid(format!(
-            "`{key}` has {channels} channels; give each a finite mean and a deviation above 0"
+            "`{key}` has {channels} channels; give each a finite mean and a std above 0"
         )));
     }
     Ok((offset, scale))
 }
 
 fn elements(key: &str, ty: &ValueType, normal: &Normal) -> Result<Convert> {
-    let Normal { offset, scale } = normal;
+    // One number for all elements, as depth has it, stands for each.
+    let each = |numbers: &[f64]| match numbers {
+        [one] => vec![*one; ty.elements()],
+        _ => numbers.to_vec(),
+    };
+    let (offset, scale) = (each(&normal.offset), each(&normal.scale));
     let is_right = offset.len() == ty.elements()
         && scale.len() == ty.elements()
         && offset.iter().all(|one| one.is_finite())
         && scale.iter().all(|one| one.is_normal() && *one > 0.0);
     if !is_right {
         return Err(invalid(format!(
-            "`{key}` is {ty}; give each of its {} elements a finite mean and a deviation above 0",
+            "`{key}` is {ty}; give each of its {} elements a finite mean and a std above 0",
             ty.elements()
         )));
     }
-    let elements = Elements::new(ty.dtype(), offset.clone(), scale.clone());
+    let elements = Elements::new(ty.dtype(), offset, scale);
     Ok(Convert::Elements(elements))
 }
 
@@ -259,6 +269,8 @@ fn elements(key: &str, ty: &ValueType, normal: &Normal) -> Result<Convert> {
 mod tests {
     use half::{bf16, f16};
     use proptest::prelude::*;
+
+    use kino_codec::Dtype;
 
     use super::super::convert::Part;
     use super::*;
@@ -284,7 +296,7 @@ mod tests {
     }
 
     fn naive(frame: &[u8], part: Part, images: &ImageOptions, normal: Option<&Normal>) -> Vec<u8> {
-        let (pixels, channels) = (part.size.height * part.size.width, part.channels);
+        let (pixels, channels) = (part.size.height * part.size.width, part.pixel_bytes);
         let place = |place: usize| {
             let (pixel, channel) = match images.layout {
                 Layout::Hwc => (place / channels, place % channels),
@@ -327,11 +339,11 @@ mod tests {
                 ..ImageOptions::default()
             };
             let ty = rgb(height, width, channels);
-            let form = images.form("cam", &ty).unwrap();
+            let form = images.form("cam", Kind::Vector, &ty).unwrap();
             let convert = images.convert("cam", &form, normal.as_ref()).unwrap();
             let frame = noise(ty.elements(), seed);
             let size = if is_cut { cut } else { Size { height, width } };
-            let part = Part { top, left, size, columns: width, channels };
+            let part = Part { top, left, size, columns: width, pixel_bytes: channels };
             let mut place = vec![0xa5; convert.bytes(&form.ty)];
             convert.put(&frame, is_cut.then_some(part), &mut place);
             prop_assert_eq!(place, naive(&frame, part, &images, normal.as_ref()));
@@ -344,7 +356,7 @@ mod tests {
             let normal = Normal { offset: vec![0.5, -1e3, 0.0], scale: vec![2.0, 1e-3, 1e30] };
             let ty = ValueType::new(Dtype::F64, &[3]).unwrap();
             let images = ImageOptions { dtype: ImageDtype::F16, layout: Layout::Chw, ..ImageOptions::default() };
-            let form = images.form("joints", &ty).unwrap();
+            let form = images.form("joints", Kind::Vector, &ty).unwrap();
             let convert = images.convert("joints", &form, Some(&normal)).unwrap();
             let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
             let mut place = vec![0; convert.bytes(&ty)];
@@ -370,7 +382,7 @@ mod tests {
                     dtype: kind,
                     ..ImageOptions::default()
                 };
-                let form = images.form("cam", &rgb(16, 16, 1)).unwrap();
+                let form = images.form("cam", Kind::Vector, &rgb(16, 16, 1)).unwrap();
                 let convert = images.convert("cam", &form, normal).unwrap();
                 let mut place = vec![0; convert.bytes(&form.ty)];
                 convert.put(&frame, None, &mut place);
@@ -403,7 +415,9 @@ mod tests {
         ];
         for (dtype, frame) in cases {
             let ty = ValueType::new(dtype, &[1]).unwrap();
-            let form = ImageOptions::default().form("x", &ty).unwrap();
+            let form = ImageOptions::default()
+                .form("x", Kind::Vector, &ty)
+                .unwrap();
             let convert = ImageOptions::default().convert("x", &form, Some(&normal));
             let mut place = [0; 4];
             convert.unwrap().put(&frame, None, &mut place);
@@ -413,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_image_of_bytes_stays_as_it_is() {
+    fn what_has_no_pixels_stays_as_it_is() {
         let size = Size {
             height: 1,
             width: 1,
@@ -431,7 +445,7 @@ mod tests {
             (Dtype::U16, vec![2, 2, 1]),
         ] {
             let ty = ValueType::new(dtype, &shape).unwrap();
-            let form = images.form("depth", &ty).unwrap();
+            let form = images.form("depth", Kind::Vector, &ty).unwrap();
             let convert = images.convert("depth", &form, None).unwrap();
             assert!(matches!(convert, Convert::Copy), "{ty}");
             assert_eq!((&form.ty, form.fit, form.cut), (&ty, Fit::default(), None));
@@ -442,12 +456,45 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn depth_is_cropped_at_random_and_becomes_float32_row_by_row(
+            (height, width) in (1..12_usize, 1..12_usize), at: (u16, u16, u16, u16), is_normal: bool, seed: u64,
+        ) {
+            let ty = ValueType::new(Dtype::F64, &[height, width]).unwrap();
+            let cut = Size { height: usize::from(at.0) % height + 1, width: usize::from(at.1) % width + 1 };
+            let (top, left) = (usize::from(at.2) % (height - cut.height + 1), usize::from(at.3) % (width - cut.width + 1));
+            let images = ImageOptions { crop: PerKey::All(cut), random_crop: true, ..ImageOptions::default() };
+            let form = images.form("depth", Kind::Depth, &ty).unwrap();
+            prop_assert_eq!((form.ty.shape(), form.cut), (&[cut.height, cut.width][..], Some(cut)));
+            let normal = Normal { offset: vec![0.25], scale: vec![3.0] };
+            let convert = match is_normal {
+                true => images.convert("depth", &form, Some(&normal)).unwrap(),
+                false => Convert::ToFloat32(Dtype::F64),
+            };
+            let values: Vec<f64> = noise(height * width, seed | 1).iter().map(|&byte| f64::from(byte) / 7.0).collect();
+            let frame: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let part = Part { top, left, size: cut, columns: width, pixel_bytes: 8 };
+            let mut place = vec![0xa5; convert.bytes(&form.ty)];
+            convert.put(&frame, Some(part), &mut place);
+            let mut wanted = Vec::new();
+            for y in top..top + cut.height {
+                for x in left..left + cut.width {
+                    let value = values[y * width + x];
+                    let value = if is_normal { (value - 0.25) / 3.0 } else { value };
+                    wanted.extend(to_f32(value).to_le_bytes());
+                }
+            }
+            prop_assert_eq!(place, wanted);
+        }
+    }
+
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
         let (image, vector) = (rgb(8, 6, 3), ValueType::new(Dtype::F32, &[7]).unwrap());
         let refused =
             |images: &ImageOptions, ty: &ValueType, normal: Option<Normal>, says: &str| {
-                let form = images.form("cam", ty);
+                let form = images.form("cam", Kind::Vector, ty);
                 let error = form.and_then(|form| images.convert("cam", &form, normal.as_ref()));
                 let error = error.unwrap_err().to_string();
                 assert!(error.contains(says) && error.contains("`cam`"), "{error}");
@@ -458,7 +505,7 @@ mod tests {
             ..ImageOptions::default()
         };
         let right = normal(vec![0.5; 3], vec![1.0; 3]);
-        refused(&ImageOptions::default(), &image, right, "ask for float32");
+        refused(&ImageOptions::default(), &image, right, "request float32");
         for (offset, scale) in [
             (vec![0.5], vec![1.0]),
             (vec![0.5; 3], vec![0.0; 3]),
@@ -472,7 +519,9 @@ mod tests {
                 normal(offset.clone(), scale.clone()),
                 "3 channels",
             );
-            refused(&floats, &vector, normal(offset, scale), "7 elements");
+            if offset.len() > 1 {
+                refused(&floats, &vector, normal(offset, scale), "7 elements");
+            }
         }
         let (height, width) = (9, 6);
         let request = PerKey::Keys(BTreeMap::from([("cam".to_owned(), Size { height, width })]));
@@ -483,8 +532,8 @@ mod tests {
                 random_crop,
                 ..ImageOptions::default()
             };
-            refused(&images, &image, None, "nearest legal value 8 × 6");
-            refused(&images, &vector, None, "not an image");
+            refused(&images, &image, None, "the nearest valid size is 8 × 6");
+            refused(&images, &vector, None, "not an image or depth");
         }
     }
 }

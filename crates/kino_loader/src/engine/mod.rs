@@ -70,7 +70,7 @@ pub use image::{ImageDtype, ImageOptions, Normal, PerKey};
 pub use meter::{
     Metering, Moment, Report, Stage, StageReport, TraceEvent, TraceLog, WaitBucket, WaitReport,
 };
-pub use options::{LoaderOptions, OnError, Run};
+pub use options::{LoaderOptions, OnError, Run, VectorDtype};
 pub use quality::{ShuffleQuality, available_memory};
 pub use resize::Size;
 pub use trial::Trial;

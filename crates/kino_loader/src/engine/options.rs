@@ -44,6 +44,8 @@ pub struct LoaderOptions {
     /// What keys are normalised with: images must be floats, everything else becomes float32.
     #[serde(rename = "scales")]
     pub normal: Vec<(String, Normal)>,
+    /// What float64 and float16 streams become in a batch; as stored if `None`. Integers stay integers.
+    pub dtype: Option<VectorDtype>,
     /// What happens to a sample that cannot be read.
     pub on_error: OnError,
     /// Where this run starts and how it is measured.
@@ -68,6 +70,14 @@ pub struct Run {
     /// How a run that is only measured differs; not at all for training.
     #[serde(skip)]
     pub trial: Trial,
+}
+
+/// The dtype of floats that are not images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VectorDtype {
+    /// Single precision, rounded to nearest.
+    #[serde(rename = "float32")]
+    F32,
 }
 
 /// What happens to a sample that cannot be read.
@@ -106,6 +116,7 @@ impl Default for LoaderOptions {
             prefetch: None,
             images: ImageOptions::default(),
             normal: Vec::new(),
+            dtype: None,
             on_error: OnError::Raise,
             run: Run::default(),
         }

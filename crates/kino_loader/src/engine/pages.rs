@@ -160,7 +160,7 @@ impl StoredPages {
         let reduce = ty.map_or(Ok(None), |ty| fit.reduce(ty));
         let reduce = reduce.map_err(|what| DatasetError::Invalid { what })?;
         let (shape, frame_bytes) = match (&reduce, ty) {
-            (Some(reduce), _) => (reduce.shape().to_vec(), reduce.frame_bytes()),
+            (Some(reduce), _) => (reduce.shape(), reduce.frame_bytes()),
             (None, Some(ty)) => (ty.shape().to_vec(), ty.frame_bytes()),
             (None, None) => (Vec::new(), 0),
         };

@@ -1,11 +1,14 @@
-//! Images made smaller when they are decoded, once for all windows that use them: resized, then cut around the centre.
+//! Images and depth resized when they are decoded, once for all windows that use them, then cropped around the centre.
 //!
 //! ```text
 //! stored 480 × 640 ──resize──▶ 256 × 256 ──centre──▶ 224 × 224 ──▶ the cache, which counts these bytes
 //! ```
 //!
-//! Resizing is bilinear with a kernel that grows with the reduction, so that every stored pixel counts: what Pillow's `BILINEAR`
+//! Images are resized bilinearly with a kernel that grows with the reduction, so that every stored pixel counts: what Pillow's `BILINEAR`
 //! and torchvision's `antialias=True` do. It is `fast_image_resize`'s, in whole numbers, so every machine gives the same pixels.
+//!
+//! Depth is resized to the nearest pixel, whose centre is `(i + 0.5) * stored / resized`: a mean of two distances is often a
+//! distance at which nothing is. That is torch's `nearest-exact`.
 //!
 //! A JPEG could be decoded at a half or a quarter for less, but its pixels would differ from those of the same image in another
 //! codec: what comes out depends on the decoded image and the options alone.
@@ -14,6 +17,7 @@ use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{InnerPixel, U8, U8x2, U8x3, U8x4};
 use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 use kino_codec::{Dtype, Scratch, ValueType};
+use kino_dataset::Kind;
 use serde::{Deserialize, Serialize};
 
 /// Rows and columns.
@@ -44,15 +48,38 @@ pub(crate) struct Fit {
     pub(crate) size: Option<Size>,
     /// The part around the centre that is kept.
     pub(crate) centre: Option<Size>,
+    pub(crate) filter: Filter,
+}
+
+/// How a resized pixel is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Filter {
+    /// From its neighbours, for images of bytes.
+    #[default]
+    Bilinear,
+    /// The nearest one, for depth of any dtype.
+    Nearest,
+}
+
+/// The pixels of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pixels {
+    pub(crate) size: Size,
+    /// Numbers per pixel.
+    pub(crate) channels: usize,
+    /// Bytes per pixel.
+    pub(crate) bytes: usize,
+    /// Whether channels are an axis of the shape.
+    has_channels: bool,
 }
 
 /// How frames of one type are made to fit.
 #[derive(Debug, Clone)]
 pub(crate) struct Resize {
-    stored: Size,
+    stored: Pixels,
     resized: Size,
     kept: Size,
-    channels: usize,
+    filter: Filter,
 }
 
 /// What a thread that decodes keeps for the next page.
@@ -73,23 +100,25 @@ pub(crate) struct ResizeScratch {
 }
 
 impl Fit {
-    /// How frames of a type are made to fit; `None` if they are as they should be, or no images of bytes.
+    /// How frames of a type are made to fit; `None` if they are as they should be, or have no pixels.
     ///
     /// The error says what is wrong and what would be right, but not of which stream.
     pub(crate) fn reduce(self, ty: &ValueType) -> Result<Option<Resize>, String> {
-        let Some((stored, channels)) = image_size(ty) else {
+        let Some(stored) = self.filter.pixels(ty) else {
             return Ok(None);
         };
-        let resized = self.size.unwrap_or(stored);
+        let Pixels { size, channels, .. } = stored;
+        let resized = self.size.unwrap_or(size);
         let kept = self.centre.unwrap_or(resized);
-        // What nobody asked to change may be of any size.
+        // What is not to be changed may be of any size.
         if let Some(size) = self.size {
             check_side("resized", size)?;
         }
         if self.centre.is_some() {
             check_cut(kept, resized)?;
         }
-        if resized != stored && !(1..=4).contains(&channels) {
+        let is_bilinear = self.filter == Filter::Bilinear;
+        if resized != size && is_bilinear && !(1..=4).contains(&channels) {
             return Err(format!(
                 "images of {channels} channels cannot be resized; 1 to 4 can"
             ));
@@ -98,13 +127,13 @@ impl Fit {
             stored,
             resized,
             kept,
-            channels,
+            filter: self.filter,
         };
-        Ok((kept != stored || resized != stored).then_some(reduce))
+        Ok((kept != size || resized != size).then_some(reduce))
     }
 }
 
-/// Sides are at most so long: more is a slip of the pen, and would not fit anywhere.
+/// Sides are at most this long: more is a typo, and would not fit into memory.
 const MOST: usize = 16_384;
 
 fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
@@ -113,13 +142,13 @@ fn check_side(what: &str, Size { height, width }: Size) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "images cannot be {what} to {height} × {width}; nearest legal value {} × {}",
+        "images cannot be {what} to {height} × {width}; the nearest valid size is {} × {}",
         legal(height),
         legal(width)
     ))
 }
 
-/// Refuses to cut out more than there is.
+/// Refuses a crop that is larger than the image.
 pub(crate) fn check_cut(part: Size, of: Size) -> Result<(), String> {
     let legal = |side: usize, most: usize| side.clamp(1, most.max(1));
     let nearest = (legal(part.height, of.height), legal(part.width, of.width));
@@ -127,7 +156,7 @@ pub(crate) fn check_cut(part: Size, of: Size) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{} × {} cannot be cut out of images of {} × {}; nearest legal value {} × {}",
+        "images of {2} × {3} cannot be cropped to {0} × {1}; the nearest valid size is {4} × {5}",
         part.height, part.width, of.height, of.width, nearest.0, nearest.1
     ))
 }
@@ -140,23 +169,57 @@ pub(crate) fn image_size(ty: &ValueType) -> Option<(Size, usize)> {
     }
 }
 
+impl Filter {
+    /// Depth to the nearest pixel; images of bytes are images whatever their stream is called.
+    pub(crate) fn of(kind: Kind, ty: &ValueType) -> Self {
+        match (kind, image_size(ty)) {
+            (Kind::Depth, None) => Self::Nearest,
+            _ => Self::Bilinear,
+        }
+    }
+
+    /// The pixels of frames of a type; `None` if it cannot be resized.
+    pub(crate) fn pixels(self, ty: &ValueType) -> Option<Pixels> {
+        let (height, width, channels) = match (self, ty.dtype(), ty.shape()) {
+            (Self::Bilinear, Dtype::U8, &[height, width, channels])
+            | (Self::Nearest, _, &[height, width, channels]) => (height, width, channels),
+            (Self::Nearest, _, &[height, width]) => (height, width, 1),
+            _ => return None,
+        };
+        Some(Pixels {
+            size: Size { height, width },
+            channels,
+            bytes: channels * ty.dtype().size(),
+            has_channels: ty.shape().len() == 3,
+        })
+    }
+}
+
+impl Pixels {
+    /// The shape of a frame of the same pixels in another size.
+    pub(crate) fn shape(&self, Size { height, width }: Size) -> Vec<usize> {
+        let channels = self.has_channels.then_some(self.channels);
+        [height, width].into_iter().chain(channels).collect()
+    }
+}
+
 impl Resize {
     /// The shape of a frame that comes out.
-    pub(crate) fn shape(&self) -> [usize; 3] {
-        [self.kept.height, self.kept.width, self.channels]
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        self.stored.shape(self.kept)
     }
 
     /// Bytes of a frame that comes out.
     pub(crate) fn frame_bytes(&self) -> usize {
-        self.kept.height * self.kept.width * self.channels
+        self.kept.height * self.kept.width * self.stored.bytes
     }
 
     /// Bytes of a frame as it is stored.
     pub(crate) fn stored_bytes(&self) -> usize {
-        self.stored.height * self.stored.width * self.channels
+        self.stored.size.height * self.stored.size.width * self.stored.bytes
     }
 
-    /// Makes smaller frames of whole ones; both are packed.
+    /// Resizes and crops frames; both are packed.
     pub(crate) fn put_all(
         &self,
         frames: &[u8],
@@ -172,21 +235,28 @@ impl Resize {
 
     fn put(&self, frame: &[u8], out: &mut [u8], scratch: &mut ResizeScratch) -> Result<(), String> {
         let ResizeScratch { resizer, resized } = scratch;
-        if self.resized == self.stored {
+        if self.resized == self.stored.size {
             self.cut(frame, out);
+            return Ok(());
+        }
+        if self.filter == Filter::Nearest {
+            self.put_nearest(frame, out);
             return Ok(());
         }
         if self.kept == self.resized {
             return self.resize(resizer, frame, out);
         }
-        resized.resize(self.resized.height * self.resized.width * self.channels, 0);
+        resized.resize(
+            self.resized.height * self.resized.width * self.stored.bytes,
+            0,
+        );
         self.resize(resizer, frame, resized)?;
         self.cut(resized, out);
         Ok(())
     }
 
     fn resize(&self, resizer: &mut Resizer, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
-        match self.channels {
+        match self.stored.channels {
             1 => self.resize_as::<U8>(resizer, frame, out),
             2 => self.resize_as::<U8x2>(resizer, frame, out),
             3 => self.resize_as::<U8x3>(resizer, frame, out),
@@ -206,7 +276,7 @@ impl Resize {
             .use_alpha(false);
         let side = |side: usize| u32::try_from(side).unwrap_or(u32::MAX);
         let text = |error: &dyn std::error::Error| format!("an image was not resized: {error}");
-        let (from, to) = (self.stored, self.resized);
+        let (from, to) = (self.stored.size, self.resized);
         let from = TypedImageRef::<P>::from_buffer(side(from.width), side(from.height), frame);
         let to = TypedImage::<P>::from_buffer(side(to.width), side(to.height), out);
         let (from, mut to) = (from.map_err(|e| text(&e))?, to.map_err(|e| text(&e))?);
@@ -214,16 +284,47 @@ impl Resize {
         done.map_err(|error| text(&error))
     }
 
-    /// Copies the rows around the centre. An odd rest goes to the end: rows from `(height − kept) / 2` on, rounded down.
-    fn cut(&self, frame: &[u8], out: &mut [u8]) {
-        let (of, part) = (self.resized, self.kept);
-        let (top, left) = ((of.height - part.height) / 2, (of.width - part.width) / 2);
-        let row_bytes = part.width * self.channels;
-        let rows = frame.chunks_exact(of.width * self.channels).skip(top);
-        for (out, row) in out.chunks_exact_mut(row_bytes.max(1)).zip(rows) {
-            out.copy_from_slice(&row[left * self.channels..][..row_bytes]);
+    /// Copies the nearest pixel of each one that is kept.
+    fn put_nearest(&self, frame: &[u8], out: &mut [u8]) {
+        let (stored, bytes) = (self.stored.size, self.stored.bytes);
+        let (top, left) = self.corner();
+        let columns: Vec<usize> = (left..left + self.kept.width)
+            .map(|x| nearest(x, stored.width, self.resized.width) * bytes)
+            .collect();
+        for (y, out) in out
+            .chunks_exact_mut((self.kept.width * bytes).max(1))
+            .enumerate()
+        {
+            let y = nearest(top + y, stored.height, self.resized.height);
+            let row = &frame[y * stored.width * bytes..][..stored.width * bytes];
+            for (out, &x) in out.chunks_exact_mut(bytes.max(1)).zip(&columns) {
+                out.copy_from_slice(&row[x..x + bytes]);
+            }
         }
     }
+
+    /// The first row and column that are kept; of an odd rest the larger part is at the end.
+    fn corner(&self) -> (usize, usize) {
+        let (of, part) = (self.resized, self.kept);
+        ((of.height - part.height) / 2, (of.width - part.width) / 2)
+    }
+
+    /// Copies the rows around the centre. An odd rest goes to the end: rows from `(height − kept) / 2` on, rounded down.
+    fn cut(&self, frame: &[u8], out: &mut [u8]) {
+        let (of, part, bytes) = (self.resized, self.kept, self.stored.bytes);
+        let (top, left) = self.corner();
+        let row_bytes = part.width * bytes;
+        let rows = frame.chunks_exact((of.width * bytes).max(1)).skip(top);
+        for (out, row) in out.chunks_exact_mut(row_bytes.max(1)).zip(rows) {
+            out.copy_from_slice(&row[left * bytes..][..row_bytes]);
+        }
+    }
+}
+
+/// The stored row or column nearest to the centre of a resized one; sides are at most 2¹⁴, or as long as a frame in memory.
+fn nearest(at: usize, stored: usize, resized: usize) -> usize {
+    let place = (2 * at as u128 + 1) * stored as u128 / (2 * resized as u128).max(1);
+    usize::try_from(place).map_or(stored, |place| place.min(stored.saturating_sub(1)))
 }
 
 #[cfg(test)]
@@ -295,7 +396,7 @@ mod tests {
             prop_assume!(from != to);
             let ty = image(from.height, from.width, channels);
             let frame = noise(ty.elements(), seed);
-            let found = run(Fit { size: Some(to), centre: None }, &ty, &frame);
+            let found = run(Fit { size: Some(to), ..Fit::default() }, &ty, &frame);
             let wanted = naive(&frame, from, to, channels);
             prop_assert_eq!(found.len(), wanted.len());
             for (found, wanted) in found.iter().zip(wanted) {
@@ -311,8 +412,8 @@ mod tests {
             let (from, to, cut) = (size(from.0, from.1), size(to.0, to.1), size(cut.0, cut.1));
             let ty = image(from.height, from.width, 3);
             let frame = noise(ty.elements(), seed);
-            let whole = if to == from { frame.clone() } else { run(Fit { size: Some(to), centre: None }, &ty, &frame) };
-            let fit = Fit { size: Some(to), centre: Some(cut) };
+            let whole = if to == from { frame.clone() } else { run(Fit { size: Some(to), ..Fit::default() }, &ty, &frame) };
+            let fit = Fit { size: Some(to), centre: Some(cut), ..Fit::default() };
             let found = match fit.reduce(&ty).unwrap() {
                 Some(_) => run(fit, &ty, &frame),
                 None => frame,
@@ -325,6 +426,36 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn depth_takes_the_pixel_whose_centre_is_nearest(
+            from in (1..20_usize, 1..20_usize), to in (1..20_usize, 1..20_usize), cut in (1..20_usize, 1..20_usize),
+            which in 0..3_usize, has_channels: bool, seed: u64,
+        ) {
+            let (from, to) = (size(from.0, from.1), size(to.0, to.1));
+            let cut = size(cut.0.min(to.height), cut.1.min(to.width));
+            let dtype = [Dtype::U16, Dtype::F32, Dtype::F64][which];
+            let shape = if has_channels { vec![from.height, from.width, 1] } else { vec![from.height, from.width] };
+            let ty = ValueType::new(dtype, &shape).unwrap();
+            let frame = noise(ty.frame_bytes(), seed);
+            let fit = Fit { size: Some(to), centre: Some(cut), filter: Filter::of(Kind::Depth, &ty) };
+            let found = match fit.reduce(&ty).unwrap() {
+                Some(_) => run(fit, &ty, &frame),
+                None => frame.clone(),
+            };
+            let place = |at: usize, from: usize, to: usize| ((at as f64 + 0.5) * from as f64 / to as f64) as usize;
+            let mut wanted: Vec<u8> = Vec::new();
+            for y in 0..cut.height {
+                let y = place(y + (to.height - cut.height) / 2, from.height, to.height);
+                for x in 0..cut.width {
+                    let x = place(x + (to.width - cut.width) / 2, from.width, to.width);
+                    wanted.extend(&frame[(y * from.width + x) * dtype.size()..][..dtype.size()]);
+                }
+            }
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
     /// Training is repeated on other machines and with later versions: the same frame must stay the same pixels.
     #[test]
     fn never_change_these_pixels() {
@@ -332,7 +463,7 @@ mod tests {
         let frame = noise(ty.elements(), 0x9e37_79b9_7f4a_7c15);
         let fit = Fit {
             size: Some(size(3, 2)),
-            centre: None,
+            ..Fit::default()
         };
         assert_eq!(run(fit, &ty, &frame), PIXELS);
     }
@@ -349,29 +480,35 @@ mod tests {
         };
         let ty = image(48, 64, 3);
         let centre = |height, width| Fit {
-            size: None,
             centre: Some(size(height, width)),
+            ..Fit::default()
         };
         let resized = |height, width| Fit {
             size: Some(size(height, width)),
-            centre: None,
+            ..Fit::default()
         };
-        refused(centre(49, 64), &ty, "nearest legal value 48 × 64");
-        refused(centre(0, 65), &ty, "nearest legal value 1 × 64");
-        refused(resized(0, 5), &ty, "nearest legal value 1 × 5");
-        refused(resized(5, usize::MAX), &ty, "nearest legal value 5 × 16384");
+        refused(centre(49, 64), &ty, "nearest valid size is 48 × 64");
+        refused(centre(0, 65), &ty, "nearest valid size is 1 × 64");
+        refused(resized(0, 5), &ty, "nearest valid size is 1 × 5");
+        refused(
+            resized(5, usize::MAX),
+            &ty,
+            "nearest valid size is 5 × 16384",
+        );
         refused(resized(5, 5), &image(8, 8, 5), "1 to 4");
         assert!(centre(48, 64).reduce(&ty).unwrap().is_none());
         assert!(resized(48, 64).reduce(&ty).unwrap().is_none());
         let wide = image(2, 20_000, 3);
-        let as_it_is = Fit {
-            size: None,
-            centre: None,
-        };
-        assert!(as_it_is.reduce(&wide).unwrap().is_none());
+        assert!(Fit::default().reduce(&wide).unwrap().is_none());
         assert!(centre(2, 19_000).reduce(&wide).unwrap().is_some());
-        refused(resized(2, 20_000), &wide, "nearest legal value 2 × 16384");
+        refused(resized(2, 20_000), &wide, "nearest valid size is 2 × 16384");
         let vector = ValueType::new(Dtype::F32, &[7]).unwrap();
         assert!(resized(5, 5).reduce(&vector).unwrap().is_none());
+        // Only depth streams are resized to the nearest pixel: a matrix of a vector stream has no pixels.
+        let matrix = ValueType::new(Dtype::F32, &[8, 6]).unwrap();
+        assert!(resized(5, 5).reduce(&matrix).unwrap().is_none());
+        assert_eq!(Filter::of(Kind::Vector, &matrix), Filter::Bilinear);
+        assert_eq!(Filter::of(Kind::Depth, &matrix), Filter::Nearest);
+        assert_eq!(Filter::of(Kind::Depth, &ty), Filter::Bilinear);
     }
 }

@@ -8,14 +8,15 @@ use std::path::Path;
 use kino_dataset::{Array, Dataset, Request, Samples, Selection};
 use kino_loader::{Batch, GroupSize, LastBatch, Order, SampleRef, Settings, Shuffle, Source, Unit};
 
-/// Two cameras, joints at another rate, text, padding on both sides, blending.
+/// Two cameras, joints at another rate, text, padding on both sides, blending, and where each sample comes from.
 pub(crate) const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows": [
     {"stream": "front", "at": {"steps": [-2, -1, 0]}},
     {"stream": "wrist", "at": {"times_ns": [0, 100000000]}, "after": "zero"},
     {"stream": "joints", "at": {"times_ns": [-12345678, 0, 7654321]}, "resolve": "linear"},
     {"stream": "actions", "at": {"steps": [0, 1, 2, 3, 4]}},
     {"stream": "words", "at": {"steps": [0]}, "resolve": "hold", "stack": "single"},
-    {"key": "goal", "stream": "front", "at": "last", "stack": "single"}]}"#;
+    {"key": "goal", "stream": "front", "at": "last", "stack": "single"}],
+    "include": ["episode", "sample", "task", "frame"]}"#;
 
 pub(crate) fn bind(dataset: &Dataset, request: &str) -> Samples {
     let request: Request = serde_json::from_str(request).unwrap();
