@@ -175,7 +175,7 @@ _FOREIGN = {
 
 def check_names(owner: type, names: Iterable[str]) -> None:
     """Refuse a keyword that the owner's ``__init__`` does not have, with what to use instead."""
-    known = [name for name in inspect.signature(owner).parameters]
+    known = list(inspect.signature(owner).parameters)
     for name in names:
         if name not in known:
             raise unknown_option(f"{owner.__module__}.{owner.__qualname__}", name, known)

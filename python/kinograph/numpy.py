@@ -10,19 +10,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kinograph._errors import InvalidArgumentError
 from kinograph._loader import BaseLoader, to_numpy
 from kinograph._report import Report
 
-if TYPE_CHECKING:
-    from typing_extensions import Never
-
 __all__ = ["Loader", "Report"]
 
 
-class Loader(BaseLoader[Any, Never]):
+class Loader(BaseLoader[Any, None]):
     """Batches of numpy arrays, in the order's sequence; an iteration is an epoch.
 
     >>> loader = kinograph.numpy.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)

@@ -7,6 +7,7 @@ import json
 import re
 import typing
 
+import numpy as np
 import pytest
 from optional import optional
 

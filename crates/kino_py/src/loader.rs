@@ -186,6 +186,6 @@ pub(crate) fn parse_bytes(text: &str) -> PyResult<u64> {
 
 /// A number of bytes for people.
 #[pyfunction]
-pub(crate) fn show_bytes(bytes: u64) -> String {
-    ByteSize::new(bytes).to_string()
+pub(crate) fn show_bytes(count: u64) -> String {
+    ByteSize::new(count).to_string()
 }
