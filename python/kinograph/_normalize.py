@@ -1,10 +1,10 @@
-"""Normalisation: what is subtracted from each key, and what it is divided by.
+"""Normalisation: the offset and scale of each key.
 
-    "mean_std"              mean 0 and deviation 1
-    "min_max"               from -1 to 1
-    (means, deviations)     the caller's own numbers
+    "mean_std"      mean 0 and std 1
+    "min_max"       from -1 to 1
+    (mean, std)     the caller's own values
 
-All come down to ``(value - offset) / scale``, which a policy undoes with ``value * scale + offset``.
+All of them compute ``(value - offset) / scale``; a policy inverts it with ``value * scale + offset``.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["mean_std", "min_max"]
 
-# One method for all, or a method or numbers by key.
+# One method for all keys, or a method or (mean, std) per key.
 Normalize: TypeAlias = "Method | Mapping[str, Method | tuple[Any, Any]]"
 
-# What does not move is only shifted, so that noise is not blown up; the numbers of robomimic.
+# Constant dimensions are centred but not scaled, so that noise is not amplified; robomimic's thresholds.
 _LEAST_STD = 1e-6
 _LEAST_RANGE = 1e-4
 
 
 class Scale(NamedTuple):
-    """What a key is normalised with: ``(value - offset) / scale``; of cameras the value is from 0 to 1."""
+    """Offset and scale of a key: ``(value - offset) / scale``; for cameras, values range from 0 to 1."""
 
     offset: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Scale(NamedTuple):
 def to_scales(
     sources: Sequence[Source], normalize: Normalize | None, *, are_cameras_floats: bool
 ) -> dict[str, Scale]:
-    """Find what each key is normalised with; statistics are those of all frames of all datasets together."""
+    """Compute offset and scale per key, from the statistics of all frames of all datasets together."""
     if normalize is None:
         return {}
     streams = {window["key"]: window["stream"] for window in sources[0].samples.request["windows"]}
@@ -57,28 +57,28 @@ def to_scales(
         ]
         if not keys:
             raise InvalidArgumentError(
-                f"normalize is {method!r}, and no key has floats; name the keys, or ask for cameras as float32"
+                f"normalize is {method!r}, but no key has a float dtype; name the keys in a dict, or request images as float32"
             )
         normalize = cast("Mapping[str, Method]", dict.fromkeys(keys, method))
     if not isinstance(normalize, Mapping):
         raise InvalidArgumentError(
-            f"normalize is {normalize!r}; give one of {', '.join(get_args(Method))}, or a dict by key"
+            f"normalize is {normalize!r}; use one of {', '.join(get_args(Method))}, or a dict of key to method"
         )
     return {key: _to_scale(key, how, sources, streams) for key, how in normalize.items()}
 
 
 def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[str, str]) -> Scale:
     if key not in streams:
-        raise InvalidArgumentError(f"no key `{key}` to normalise; there are {', '.join(streams)}")
+        raise InvalidArgumentError(f"no key `{key}` to normalize; use one of {', '.join(streams)}")
     place = f"normalize of `{key}`"
     stream = sources[0].samples.dataset.streams[streams[key]]
     if stream.dtype is None:
-        raise InvalidArgumentError(f"{place}: it is text, which has no numbers")
+        raise InvalidArgumentError(f"{place}: text cannot be normalised; remove the key")
     if isinstance(how, tuple | list) and len(how) == 2:
         return Scale(*(_to_numbers(place, numbers, stream) for numbers in how))
     if not isinstance(how, str):
         raise InvalidArgumentError(
-            f"{place} is {how!r}; give one of {', '.join(get_args(Method))}, or (means, deviations)"
+            f"{place} is {how!r}; use one of {', '.join(get_args(Method))}, or (mean, std)"
         )
     method = to_word(place, how, get_args(Method))
     mean, std, least, most = _union(key, sources)
@@ -89,7 +89,7 @@ def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[st
     else:
         offset = (least + most) / 2
         scale = np.where(most - least < _LEAST_RANGE, 1.0, (most - least) / 2)
-    # Of what has no finite value at all nothing is known.
+    # Dimensions without a single finite value have no statistics: leave them unchanged.
     known = np.isfinite(offset) & np.isfinite(scale)
     return Scale(
         *(
@@ -100,21 +100,21 @@ def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[st
 
 
 def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64], ...]:
-    """Merge the statistics of a key over the datasets of all sources, each frame of each dataset once."""
+    """Merge the statistics of a key over the datasets of all sources; each frame of each dataset counts once."""
     parts: dict[str, StreamStats] = {}
     for source in sources:
         dataset: Dataset = source.samples.dataset
         windows = source.samples.request["windows"]
-        # A key that another source lacks is refused when the loader starts, in the words of that check.
+        # If another source lacks the key, the loader's own check refuses it at the start.
         for stream in (window["stream"] for window in windows if window["key"] == key):
             parts[dataset.id] = dataset.stats[stream]
     stats = list(parts.values())
     if len({part.mean.shape for part in stats}) > 1:
         raise InvalidArgumentError(
-            f"normalize of `{key}`: the datasets of the mixture have other shapes of it; give (means, deviations)"
+            f"normalize of `{key}`: its shape differs between the datasets of the mixture; give (mean, std)"
         )
     counts = np.stack([part.count for part in stats]).astype(np.float64)
-    # What has no finite value has no mean either, and no weight.
+    # A dimension without finite values has no mean, and gets no weight.
     means, stds = (
         np.stack([np.where(part.count > 0, getattr(part, name), 0.0) for part in stats])
         for name in ("mean", "std")
@@ -129,7 +129,7 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
 
 
 def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArray[np.float64]:
-    """Take a number per channel of a camera, or per element; one number stands for all."""
+    """Convert to one value per channel of a camera, or per element; a scalar applies to all."""
     shape = stream.shape[-1:] if _is_camera(stream) else stream.shape
     what = "channels" if _is_camera(stream) else "elements"
     try:
@@ -138,7 +138,7 @@ def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArr
         ).copy()
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"{place}: {numbers!r} are no numbers of {math.prod(shape)} {what}"
+            f"{place}: {numbers!r} is invalid; give one number, or one for each of the {math.prod(shape)} {what}"
         ) from None
     return array
 

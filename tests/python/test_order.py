@@ -508,7 +508,9 @@ def test_an_order_takes_windows_or_the_words_of_windows(ds, windows):
     made = ds.order({"action": range(3)}, batch_size=8, seed=1)
     assert made.id == ds.order(windows, batch_size=8, seed=1).id
     assert made.id != ds.order({"action": range(4)}, batch_size=8, seed=1).id
-    with pytest.raises(kinograph.InvalidArgumentError, match="say split where they are made"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="`split` cannot be combined with existing `Samples`"
+    ):
         ds.order(windows, batch_size=8, split="train")
 
 

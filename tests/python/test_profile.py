@@ -105,7 +105,7 @@ def test_profile_runs_the_step_on_each_batch_and_begins_anew(clock):
 
 
 def test_steps_that_cannot_be_are_refused():
-    with pytest.raises(kinograph.InvalidArgumentError, match="gone through again"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="iterated again"):
         kinograph.profile(iter([1, 2]), print, steps=3)
     with pytest.raises(kinograph.InvalidArgumentError, match="steps"):
         kinograph.profile([1], print, steps=0)

@@ -100,7 +100,7 @@ def test_a_trace_has_a_track_per_thread_on_which_events_nest(lift, tmp_path):
         for _ in loader:
             with loader.compute():
                 np.zeros(10)
-        with pytest.raises(kinograph.InvalidArgumentError, match="traced already"):
+        with pytest.raises(kinograph.InvalidArgumentError, match="already being traced"):
             loader.trace(tmp_path / "other.json").__enter__()
         # Another core, in the same trace.
         loader.set_epoch(5)

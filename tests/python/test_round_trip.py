@@ -123,7 +123,7 @@ def test_irregular_timestamps_come_back_exactly(tmp_path):
     first = min(int(given[0]) for given in times.values())
     assert episode.start_ns == first
     assert episode["steady"].timestamps_ns[0] == first
-    assert "at its own times" in repr(episode["force"])
+    assert "with explicit timestamps" in repr(episode["force"])
 
 
 def test_one_list_of_timestamps_can_be_for_all_streams(tmp_path):

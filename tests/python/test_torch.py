@@ -309,7 +309,9 @@ def test_a_dataset_has_the_samples_of_windows(lift):
         ]
     with pytest.raises(IndexError, match="178"):
         dataset[178]
-    with pytest.raises(kinograph.InvalidArgumentError, match="there already"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="cannot be combined with existing `Samples`"
+    ):
         kinograph.torch.Dataset(windows, seq_length=3)
 
 
