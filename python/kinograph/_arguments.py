@@ -26,10 +26,10 @@ def to_whole(name: str, value: object, *, least: int = 0, most: int = U32) -> in
     return operator.index(value)
 
 
-def to_word(name: str, value: object, words: tuple[str, ...]) -> str:
-    """Check for one of the allowed names."""
-    if not (isinstance(value, str) and value in words):
-        raise InvalidArgumentError(f"{name} is {value!r}; use one of {', '.join(words)}")
+def to_word(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Check for one of the allowed values."""
+    if not (isinstance(value, str) and value in allowed):
+        raise InvalidArgumentError(f"{name} is {value!r}; use one of {', '.join(allowed)}")
     return value
 
 
@@ -77,8 +77,8 @@ def to_list(name: str, value: object, what: str) -> list[object]:
 
 
 def said_twice(request: Iterable[str]) -> InvalidArgumentError:
-    """Refuse options of a request next to `Samples`, which already have one."""
+    """Refuse options next to samples, sources or a loader, which already have theirs."""
     names = ", ".join(f"`{name}`" for name in request)
     return InvalidArgumentError(
-        f"{names} cannot be combined with existing `Samples`; pass it to ds.samples(...)"
+        f"{names} cannot be combined with existing samples or an existing loader; use the option where they are created"
     )

@@ -509,7 +509,7 @@ def test_an_order_takes_windows_or_the_words_of_windows(ds, windows):
     assert made.id == ds.order(windows, batch_size=8, seed=1).id
     assert made.id != ds.order({"action": range(4)}, batch_size=8, seed=1).id
     with pytest.raises(
-        kinograph.InvalidArgumentError, match="`split` cannot be combined with existing `Samples`"
+        kinograph.InvalidArgumentError, match="`split` cannot be combined with existing samples"
     ):
         ds.order(windows, batch_size=8, split="train")
 

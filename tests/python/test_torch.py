@@ -310,7 +310,7 @@ def test_a_dataset_has_the_same_items_as_its_samples(lift):
     with pytest.raises(IndexError, match="178"):
         dataset[178]
     with pytest.raises(
-        kinograph.InvalidArgumentError, match="cannot be combined with existing `Samples`"
+        kinograph.InvalidArgumentError, match="cannot be combined with existing samples"
     ):
         kinograph.torch.Dataset(windows, seq_length=3)
 
