@@ -1,8 +1,8 @@
 """Normalisation: the offset and scale of each key.
 
-    "mean_std"      mean 0 and std 1
-    "min_max"       from -1 to 1
-    (mean, std)     the caller's own values
+    "mean_std"         mean 0 and std 1
+    "min_max"          from -1 to 1
+    (means, stds)      given values
 
 All of them compute ``(value - offset) / scale``; a policy inverts it with ``value * scale + offset``.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Method: TypeAlias = Literal["mean_std", "min_max"]
 
-# One method for all keys, or a method or (mean, std) per key.
+# One method for all keys, or a method or values by key.
 Normalize: TypeAlias = "Method | Mapping[str, Method | tuple[Any, Any]]"
 
 # Constant dimensions are centred but not scaled, so that noise is not amplified; robomimic's thresholds.
@@ -57,7 +57,7 @@ def to_scales(
         ]
         if not keys:
             raise InvalidArgumentError(
-                f"normalize is {method!r}, but no key has a float dtype; name the keys in a dict, or request images as float32"
+                f"normalize is {method!r}, but no key is a float; name the keys, or request images as float32"
             )
         normalize = cast("Mapping[str, Method]", dict.fromkeys(keys, method))
     if not isinstance(normalize, Mapping):
@@ -69,16 +69,18 @@ def to_scales(
 
 def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[str, str]) -> Scale:
     if key not in streams:
-        raise InvalidArgumentError(f"no key `{key}` to normalize; use one of {', '.join(streams)}")
+        raise InvalidArgumentError(
+            f"normalize: there is no key `{key}`; there are {', '.join(streams)}"
+        )
     place = f"normalize of `{key}`"
     stream = sources[0].samples.dataset.streams[streams[key]]
     if stream.dtype is None:
-        raise InvalidArgumentError(f"{place}: text cannot be normalised; remove the key")
+        raise InvalidArgumentError(f"{place}: it is text, which cannot be normalised")
     if isinstance(how, tuple | list) and len(how) == 2:
         return Scale(*(_to_numbers(place, numbers, stream) for numbers in how))
     if not isinstance(how, str):
         raise InvalidArgumentError(
-            f"{place} is {how!r}; use one of {', '.join(get_args(Method))}, or (mean, std)"
+            f"{place} is {how!r}; give one of {', '.join(get_args(Method))}, or (means, stds)"
         )
     method = to_word(place, how, get_args(Method))
     mean, std, least, most = _union(key, sources)
@@ -111,7 +113,7 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
     stats = list(parts.values())
     if len({part.mean.shape for part in stats}) > 1:
         raise InvalidArgumentError(
-            f"normalize of `{key}`: its shape differs between the datasets of the mixture; give (mean, std)"
+            f"normalize of `{key}`: its shape differs between the datasets of the mixture; give (means, stds)"
         )
     counts = np.stack([part.count for part in stats]).astype(np.float64)
     # A dimension without finite values has no mean, and gets no weight.
@@ -129,7 +131,7 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
 
 
 def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArray[np.float64]:
-    """Convert to one value per channel of a camera, or per element; a scalar applies to all."""
+    """Take a value per channel of an image, or per element; one value stands for all."""
     shape = stream.shape[-1:] if _is_camera(stream) else stream.shape
     what = "channels" if _is_camera(stream) else "elements"
     try:
@@ -138,7 +140,7 @@ def _to_numbers(place: str, numbers: object, stream: StreamSummary) -> npt.NDArr
         ).copy()
     except (TypeError, ValueError):
         raise InvalidArgumentError(
-            f"{place}: {numbers!r} is invalid; give one number, or one for each of the {math.prod(shape)} {what}"
+            f"{place}: {numbers!r} does not fit {math.prod(shape)} {what}"
         ) from None
     return array
 
