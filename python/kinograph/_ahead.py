@@ -2,8 +2,8 @@
 
     core ──► thread: start the copy of a batch ──► at most two in flight ──► training loop: wait for the copy
 
-The thread references the core and the send function but not the loader, so that a loader that is no longer referenced is
-collected and stops the thread.
+The thread references the core and the send function but not the loader, so that a loader that is no longer referenced
+is collected and stops the thread.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class Episode(Mapping[str, Stream]):
 
     @property
     def protected(self) -> list[Protected]:
-        """Time intervals around events, in which streams that protect them store exact frames; read from disk on each access.
+        """Time intervals around events, which some streams store exactly; read from disk on each access.
 
         >>> ds[0].protected
         []

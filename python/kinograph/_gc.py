@@ -30,8 +30,8 @@ class Garbage(NamedTuple):
 def gc(path: str | os.PathLike[str], *, delete: bool = False, interrupted: bool = False) -> Garbage:
     """List the files that no version of a dataset needs; ``delete=True`` deletes them.
 
-    A writer that was killed leaves files behind, and possibly episodes that ``Writer(mode="resume")`` can still add. Files
-    of any version are kept. While a writer is running nothing is deleted, and ``ConflictError`` is raised.
+    A writer that was killed leaves files behind, and possibly episodes that ``Writer(mode="resume")`` can still add.
+    Files of any version are kept. While a writer is running nothing is deleted, and ``ConflictError`` is raised.
 
     >>> kinograph.gc("lift.kino")
     Garbage(bytes=0, files=[], writers=[])

@@ -25,9 +25,10 @@ from kinograph._samples import Samples
 class LengthOrder:
     """Order of whole episodes, batched by length.
 
-    A batch has ``batch_size`` episodes of similar length, or as many as fit into ``frames``, padding included. A step has
-    ``ranks`` batches of similar cost, one or more for each rank: set ``ranks`` to the largest world size you will train
-    with. ``spread`` episodes are sorted together: a larger value wastes less padding, a smaller one shuffles better.
+    A batch has ``batch_size`` episodes of similar length, or as many as fit into ``frames``, padding included. A step
+    has ``ranks`` batches of similar cost, one or more for each rank: set ``ranks`` to the largest world size you will
+    train with. ``spread`` episodes are sorted together: a larger value wastes less padding, a smaller one shuffles
+    better.
 
     >>> samples = ds.samples({"actions": kinograph.Window(whole=True)})
     >>> order = kinograph.LengthOrder(samples, frames=100, seed=7)

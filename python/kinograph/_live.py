@@ -14,7 +14,7 @@ from kinograph._report import Report
 
 
 def status(report: Report, before: Report | None = None) -> str:
-    """Summarize throughput and waits in one line: since the loader started, or since another report."""
+    """Summarise throughput and waits in one line: since the loader started, or since another report."""
     since = before or Report()
     # A restarted loader counts from zero.
     if since.elapsed_s > report.elapsed_s:

@@ -1,13 +1,13 @@
 """Timing of a training loop from the outside: how long it waits for each batch, and how long it computes.
 
-    request ──wait──► has a batch ──┬── compute_begin ══ compute_end ──┬── next request
-    └────────────────────────────── a step ────────────────────────────┘
+    request ──wait──► batch ──┬── compute_begin ══ compute_end ──┬── next request
+    └──────────────────────────── a step ────────────────────────────┘
 
 A step lasts from the request for a batch to the request for the next one. The first step is counted separately, because
 every loop waits for its first batch. Compute is what the loop marks; without marks, everything that is not waiting.
 
-Waits are measured on the CPU. Compute is timed by a clock: the CPU's, or a GPU's, whose marks (events) get a time only once
-the GPU has reached them. They are polled when that is free; nothing ever synchronizes with the GPU.
+Waits are measured on the CPU. Compute is timed by a clock: the CPU's, or a GPU's, whose marks (events) get a time
+only once the GPU has reached them. They are polled when that is free; nothing ever synchronises with the GPU.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ class Spread:
 class LoopReport:
     """Measurements of a training loop; all times are in seconds.
 
-    ``compute_ratio`` is compute time per second since the loop began. ``utilisation`` is the same without the first step:
-    accelerator utilisation by MLPerf Storage's formula. ``wait``, ``compute`` and ``step`` cover the last 10,000 steps,
-    without the first. ``pending`` counts marks that a GPU has not reached yet; they are not in the sums.
+    ``compute_ratio`` is compute time per second since the loop began. ``utilisation`` is the same without the first
+    step: accelerator utilisation by MLPerf Storage's formula. ``wait``, ``compute`` and ``step`` cover the last
+    10,000 steps, without the first. ``pending`` counts marks that a GPU has not reached yet; they are not in the
+    sums.
     """
 
     elapsed_s: float = 0.0
@@ -102,7 +103,8 @@ class LoopReport:
     recent: tuple[dict[str, float], ...] = ()
 
 
-# When a step ended, its wait and its duration. A plain tuple: anything else would cost more than all other bookkeeping of a step.
+# When a step ended, its wait and its duration. A plain tuple: anything else would cost more than all other
+# bookkeeping of a step.
 _Step: TypeAlias = tuple[float, float, float]
 
 

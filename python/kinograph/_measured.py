@@ -42,7 +42,7 @@ class Measured:
         >>> 0 < loader.report().utilisation <= 1
         True
 
-        If batches are on a GPU, compute is timed with CUDA events, without synchronizing.
+        If batches are on a GPU, compute is timed with CUDA events, without synchronising.
         """
         return self._loop.compute()
 
@@ -55,7 +55,7 @@ class Measured:
         self._loop.compute_end()
 
     def status(self) -> str:
-        """Summarize throughput and waits since the loader started, in one line."""
+        """Summarise throughput and waits since the loader started, in one line."""
         return status(self.report())
 
     def live(self, *, every_s: float = 1.0) -> Live:

@@ -37,9 +37,9 @@ class Profile(Shown, Generic[_Batch]):
     >>> profile.report().steps, 0 <= profile.wait_s < 1
     (3, True)
 
-    A step lasts from the request for a batch to the request for the next. Creating the iterator (and with it the workers of a
-    ``DataLoader``) counts as part of the wait for the first batch. With ``device="cuda"``, compute marks are timed with CUDA
-    events. Other attributes are forwarded to the iterable: ``len``, ``dataset``, ``sampler``.
+    A step lasts from the request for a batch to the request for the next. Creating the iterator (and with it the
+    workers of a ``DataLoader``) counts as part of the wait for the first batch. With ``device="cuda"``, compute marks
+    are timed with CUDA events. Other attributes are forwarded to the iterable: ``len``, ``dataset``, ``sampler``.
     """
 
     def __init__(self, batches: Iterable[_Batch], *, device: object = None) -> None:
@@ -50,7 +50,8 @@ class Profile(Shown, Generic[_Batch]):
         """Iterate over the batches once, and measure."""
         asked = time.perf_counter()
         batches = iter(self._batches)
-        # Keep no reference to the batch here: the loop decides when its memory is freed, which must not count as a wait.
+        # Keep no reference to the batch here: the loop decides when its memory is freed, which must not count as a
+        # wait.
         hand: list[_Batch] = []
         try:
             while True:
@@ -143,8 +144,8 @@ def profile(
     >>> print(kinograph.profile([1, 2, 3], lambda batch: None, steps=5).report().steps)
     5
 
-    If ``steps`` exceeds the number of batches, the iterable is restarted; without ``steps``, it is iterated once. If ``step``
-    computes on a GPU, pass that ``device``: compute is then timed with CUDA events, without synchronizing.
+    If ``steps`` exceeds the number of batches, the iterable is restarted; without ``steps``, it is iterated once. If
+    ``step`` computes on a GPU, pass that ``device``: compute is then timed with CUDA events, without synchronising.
     """
     wanted = None if steps is None else to_whole("steps", steps, least=1)
     measured = Profile(batches, device=device)

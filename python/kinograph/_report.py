@@ -62,11 +62,11 @@ class Report(Shown):
     (12, True, True)
     >>> page = report.to_html()
 
-    Times of stages are summed over all threads. ``wait`` is how long the training loop was blocked waiting for a batch.
-    ``prefetch_depth`` is how many batches are prepared ahead; ``prefetch_changes`` lists (first batch, depth).
+    Times of stages are summed over all threads. ``wait`` is how long the training loop was blocked waiting for a
+    batch. ``prefetch_depth`` is how many batches are prepared ahead; ``prefetch_changes`` lists (first batch, depth).
     ``batch_s`` is how long the loader takes per batch, ``step_s`` how long the training loop takes per batch.
-    ``waits`` and ``timeline`` are measured by the core. With a device, the core's caller is the thread that copies to it;
-    ``loop`` always describes the training loop.
+    ``waits`` and ``timeline`` are measured by the core. With a device, the core's caller is the thread that copies to
+    it; ``loop`` always describes the training loop.
     """
 
     elapsed_s: float = 0.0

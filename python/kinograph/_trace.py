@@ -5,8 +5,8 @@
     kino-read 4          ▐fetch▌▐fetch▌
     kino-decode 7             ▐decode▌▐collate▌
 
-The newest 262,144 events of the loader's threads and 65,536 of the training loop are kept. Compute is drawn where the CPU
-submitted it; a GPU may execute it later.
+The newest 262,144 events of the loader's threads and 65,536 of the training loop are kept. Compute is drawn where the
+CPU submitted it; a GPU may execute it later.
 """
 
 from __future__ import annotations

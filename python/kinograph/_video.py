@@ -1,13 +1,13 @@
 """Video files, decoded with PyAV; the importers of :func:`kinograph.pack` read cameras with it.
 
-Frames are found by index, never by a float time. A file's packets are listed once, without decoding; sorted by pts, they
-are the frames in presentation order. To reach a frame, decoding starts at a key frame that is presented no later than the
-frame. In an open GOP (group of pictures), leading frames may lack their references after such a seek, but they are
-presented before the key frame, so they are not needed. Every decoded frame must have the pts in the list.
+Frames are found by index, never by a float time. A file's packets are listed once, without decoding; sorted by pts,
+they are the frames in presentation order. To reach a frame, decoding starts at a key frame that is presented no later
+than the frame. In an open GOP (group of pictures), leading frames may lack their references after such a seek, but
+they are presented before the key frame, so they are not needed. Every decoded frame must have the pts in the list.
 
-FFmpeg hides damage: it conceals what it can, marks the frame as corrupt and continues. Here such a frame is an error, and
-so is every frame that may have been predicted from it: a frame is returned only once all frames decoded before it have been
-checked, including those presented later.
+FFmpeg hides damage: it conceals what it can, marks the frame as corrupt and continues. Here such a frame is an error,
+and so is every frame that may have been predicted from it: a frame is returned only once all frames decoded before it
+have been checked, including those presented later.
 """
 
 from __future__ import annotations

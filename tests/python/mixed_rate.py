@@ -10,8 +10,8 @@ language                   irregular   text
 status                       50 Hz     int16 (2,)            a regular clock
 tactile, tactile/sum         40 Hz     float16 (4,), uint16  one regular clock for both
 
-Timestamps are nanoseconds since 1970, so they need 61 bits and do not fit a float. Generated episodes are the same on every
-machine. Mixed-rate recordings are read too if available (KINOGRAPH_TEST_DATA); they have no regular clocks.
+Timestamps are nanoseconds since 1970, so they need 61 bits and do not fit a float. Generated episodes are the same on
+every machine. Mixed-rate recordings are read too if available (KINOGRAPH_TEST_DATA); they have no regular clocks.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The drop-in for LeRobot's dataset, compared item by item with LeRobot's own output, recorded as in peers/README.md.
+"""The drop-in for LeRobot's dataset, compared item by item with LeRobot's own output (see peers/README.md).
 
 Items are tensors, so a few tests need torch; the others read the same items as numpy arrays.
 """

@@ -1,4 +1,4 @@
-"""The drop-in for robomimic's dataset, compared item by item with robomimic's own output, recorded as in peers/README.md."""
+"""The drop-in for robomimic's dataset, compared item by item with robomimic's own output (see peers/README.md)."""
 
 import pickle
 

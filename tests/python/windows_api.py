@@ -1,7 +1,8 @@
 """How tests request windows: the only place that knows the names of the API.
 
-A reader is made from a dataset and a request. It has `len(reader)` and `reader[i]`, a dict of arrays including masks; text
-is a `str` or a list of `str`. `Naive` has the same interface for the naive twin, so that a test runs against both.
+A reader is made from a dataset and a request. It has `len(reader)` and `reader[i]`, a dict of arrays including masks;
+text is a `str` or a list of `str`. `Naive` has the same interface for the naive twin, so that a test runs against
+both.
 """
 
 import naive_windows

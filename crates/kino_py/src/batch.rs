@@ -30,10 +30,11 @@ impl BatchMemory {
 /// The bytes of one array of a batch, as a writable numpy array.
 pub(crate) fn array<'py>(memory: &Bound<'py, BatchMemory>, idx: usize) -> Bound<'py, PyArray1<u8>> {
     let (start, len) = memory.get().batch().array_parts(idx);
-    // SAFETY: `start` and `len` describe a range of the batch's memory, which is initialised and does not move while the
-    // batch lives. The numpy array holds a reference to `memory`, which owns the batch, so the bytes outlive the array. The
-    // ranges of two arrays do not overlap, each is lent once per batch, and nothing in Rust reads or writes them after the
-    // batch was handed to Python: this is the only use of `array_parts`, and this crate never calls `Batch::array`.
+    // SAFETY: `start` and `len` describe a range of the batch's memory, which is initialised and does not move while
+    // the batch lives. The numpy array holds a reference to `memory`, which owns the batch, so the bytes outlive the
+    // array. The ranges of two arrays do not overlap, each is lent once per batch, and nothing in Rust reads or
+    // writes them after the batch was handed to Python: this is the only use of `array_parts`, and this crate never
+    // calls `Batch::array`.
     unsafe {
         let view = ArrayView1::from_shape_ptr(len, start.cast_const());
         PyArray1::borrow_from_array(&view, memory.clone().into_any())
