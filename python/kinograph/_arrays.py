@@ -115,7 +115,7 @@ def _array_frames(name: str, array: npt.NDArray[Any], kind: str | None) -> Frame
     dtype = _DTYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
     if dtype is None:
         raise InvalidArgumentError(
-            f"stream `{name}` has dtype {array.dtype}, which cannot be stored; {_instead(array)}"
+            f"stream `{name}` has dtype {array.dtype}, which cannot be stored; {_alternative(array)}"
         )
     if kind is None:
         kind = _array_kind(name, dtype, array.shape[1:])
@@ -124,7 +124,7 @@ def _array_frames(name: str, array: npt.NDArray[Any], kind: str | None) -> Frame
     return Frames(kind, dtype, array.shape[1:], len(array), values, None)
 
 
-def _instead(array: npt.NDArray[Any]) -> str:
+def _alternative(array: npt.NDArray[Any]) -> str:
     """Suggest what to store instead of an array that cannot be stored."""
     if array.dtype.kind == "c":
         return "store the real and the imaginary part as two streams"

@@ -120,9 +120,9 @@ class _Images:
                 values = values[None]
             kept = self._kept.get((episode, name)) or self._make_room(episode, name, values)
             if kept is not None:
-                images, is_there = kept
+                images, is_cached = kept
                 images[frames[request["key"]]] = values
-                is_there[frames[request["key"]]] = True
+                is_cached[frames[request["key"]]] = True
         return sample
 
     def _make_room(self, episode: int, name: str, values: npt.NDArray[Any]) -> _Kept | None:

@@ -24,7 +24,7 @@ from kinograph._report import Shown, _waited, table_of
 _Batch = TypeVar("_Batch")
 
 # The first is the threshold of a loader's report.
-_LITTLE, _SOME = 0.01, 0.05
+_NEGLIGIBLE, _NOTICEABLE = 0.01, 0.05
 
 
 class Profile(Shown, Generic[_Batch]):
@@ -170,11 +170,11 @@ def _verdict(report: LoopReport) -> str:
     if report.steps < 2:
         return "Too few steps to tell: at least two must finish."
     waited = _waited(report)
-    if waited < _LITTLE:
+    if waited < _NEGLIGIBLE:
         return f"The loop waits for {waited:.1%} of its time: a faster loader would gain nothing."
     # Without waits, a step would be shorter by this fraction.
     faster = 1 / max(1 - waited, 1e-9)
-    how = "much" if waited >= _SOME else "little"
+    how = "much" if waited >= _NOTICEABLE else "little"
     return (
         f"The loop waits for {waited:.1%} of its time: {how} to gain, "
         f"a loader that is never late would make it up to {faster:.2f} times as fast."

@@ -18,7 +18,7 @@ from kinograph import _core
 from kinograph._loop import LoopReport
 
 # A loop that waits for less than this fraction of its time has nothing to gain from a faster loader.
-_LITTLE = 0.01
+_NEGLIGIBLE = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Shown:
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return all figures as JSON, and write them to ``path`` if given."""
-        return _put(path, json.dumps(self._measured(), indent=1))
+        return _written(path, json.dumps(self._measured(), indent=1))
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return a self-contained HTML page with tables and plots, and write it to ``path`` if given."""
-        return _put(path, _core.report_html(json.dumps(self._measured()), True))
+        return _written(path, _core.report_html(json.dumps(self._measured()), True))
 
     def _repr_html_(self) -> str:
         return _core.report_html(json.dumps(self._measured()), False)
@@ -132,7 +132,7 @@ class Report(Shown):
         if not self.loop.steps:
             return "No step has ended yet."
         waited = _waited(self.loop)
-        if waited < _LITTLE:
+        if waited < _NEGLIGIBLE:
             return (
                 f"The loop waits for {waited:.1%} of its time: a faster loader would gain nothing."
             )
@@ -232,7 +232,7 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _put(path: str | os.PathLike[str] | None, text: str) -> str:
+def _written(path: str | os.PathLike[str] | None, text: str) -> str:
     if path is not None:
         pathlib.Path(path).write_text(text, encoding="utf-8")
     return text

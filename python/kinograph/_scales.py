@@ -16,9 +16,9 @@ from kinograph._arguments import to_word
 Array: TypeAlias = npt.NDArray[Any]
 
 # The bound that `min_max` maps actions to, and the smallest range and std that are scaled; robomimic's constants.
-_MOST = 0.999999
-_LEAST_RANGE = 1e-4
-_LEAST_STD = 1e-6
+_BOUND = 0.999999
+_MIN_RANGE = 1e-4
+_MIN_STD = 1e-6
 
 
 def merged_stats(parts: Iterable[Array]) -> dict[str, Any]:
@@ -38,11 +38,11 @@ def merged_stats(parts: Iterable[Array]) -> dict[str, Any]:
 
 def _merge(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
     n = a["n"] + b["n"]
-    apart = b["mean"] - a["mean"]
+    shift = b["mean"] - a["mean"]
     return {
         "n": n,
         "mean": (a["n"] * a["mean"] + b["n"] * b["mean"]) / n,
-        "sqdiff": a["sqdiff"] + b["sqdiff"] + apart**2 * (a["n"] * b["n"]) / n,
+        "sqdiff": a["sqdiff"] + b["sqdiff"] + shift**2 * (a["n"] * b["n"]) / n,
         "min": np.minimum(a["min"], b["min"]),
         "max": np.maximum(a["max"], b["max"]),
     }
@@ -56,9 +56,9 @@ def to_scale(key: str, stats: dict[str, Any], method: str | None) -> dict[str, A
     to_word(f"action_config: normalization of `{key}`", method, ("min_max", "gaussian"))
     if method == "gaussian":
         std = np.sqrt(stats["sqdiff"] / stats["n"]).astype(np.float32)
-        return {"scale": np.where(std < _LEAST_STD, np.float32(1), std), "offset": mean}
+        return {"scale": np.where(std < _MIN_STD, np.float32(1), std), "offset": mean}
     least, most = stats["min"].astype(np.float32), stats["max"].astype(np.float32)
-    still = most - least < _LEAST_RANGE
-    scale = np.where(still, np.float32(2 * _MOST), most - least) / (2 * _MOST)
+    is_constant = most - least < _MIN_RANGE
+    scale = np.where(is_constant, np.float32(2 * _BOUND), most - least) / (2 * _BOUND)
     # Constant dimensions become zero.
-    return {"scale": scale, "offset": np.where(still, least, least + scale * _MOST)}
+    return {"scale": scale, "offset": np.where(is_constant, least, least + scale * _BOUND)}

@@ -112,9 +112,9 @@ def test_names_of_a_recording_are_escaped_in_errors_and_defects(tmp_path, policy
     # If the episode is dropped, there may be nothing left to name.
     assert "pwned" in err or policy == "drop-episode"
     assert code != 0
-    said = complaint(source, tmp_path / "e.kino", policy)
-    assert "pwned" in said or policy == "drop-episode"
-    assert_plain(said)
+    message = complaint(source, tmp_path / "e.kino", policy)
+    assert "pwned" in message or policy == "drop-episode"
+    assert_plain(message)
 
 
 def test_exceptions_are_plain_and_keep_their_lines(odd):

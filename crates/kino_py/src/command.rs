@@ -41,13 +41,13 @@ pub(crate) fn verify(
     decode: bool,
 ) -> PyResult<Vec<(String, String)>> {
     let depth = if decode { Level::Decode } else { Level::Bytes };
-    let mut asked = Instant::now();
+    let mut checked = Instant::now();
     let mut raised = Ok(());
     let mut on = |_, _| {
         // Checking needs the GIL, which another thread may hold for a while.
-        if asked.elapsed() >= BETWEEN_SIGNALS {
+        if checked.elapsed() >= BETWEEN_SIGNALS {
             raised = Python::attach(|py| py.check_signals());
-            asked = Instant::now();
+            checked = Instant::now();
         }
         match raised {
             Ok(()) => ControlFlow::Continue(()),
