@@ -1,4 +1,4 @@
-"""Robot demonstrations in little space, read back as numpy arrays.
+"""Compressed robot demonstrations, read back as numpy arrays and training samples.
 
 Reading:
 
@@ -17,7 +17,7 @@ Writing:
     >>> len(kinograph.open("mine.kino"))
     1
 
-Training samples, and the order in which they come:
+Training samples, and their order:
 
     >>> samples = ds.samples({"obs/agentview_image": [-0.05, 0.0], "actions": range(8)})
     >>> samples[0]["actions"].shape
@@ -26,7 +26,7 @@ Training samples, and the order in which they come:
     >>> order[0:32]["sample"].shape
     (32,)
 
-Every error about data or values is a ``KinographError``; a wrong Python type may also raise ``TypeError``.
+Errors in data and arguments are ``KinographError``s; an argument of the wrong Python type may also raise ``TypeError``.
 """
 
 from kinograph import _core

@@ -1,4 +1,4 @@
-"""The ``kinograph`` command; ``python -m kinograph`` is the same."""
+"""The ``kinograph`` command, also available as ``python -m kinograph``."""
 
 import signal
 import sys
@@ -7,8 +7,8 @@ from kinograph import _core
 
 
 def main() -> int:
-    """Run the command with this process's arguments and give its exit code."""
-    # Python's own handler would wait until the command returns: Ctrl-C must end it now.
+    """Run the command with this process's arguments and return its exit code."""
+    # Python's own handler would only run once the command returns; Ctrl-C must stop it immediately.
     previous = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         return _core.run_cli(sys.argv)

@@ -1,8 +1,9 @@
-"""Batches on their way to a device: a thread sends them ahead of the training loop.
+"""Prefetch to a device: a thread copies batches ahead of the training loop.
 
-    core ──► thread: send a batch ──► at most two on their way ──► training loop: wait for its copy
+    core ──► thread: start the copy of a batch ──► at most two in flight ──► training loop: wait for the copy
 
-The thread knows the core and how to send, and not the loader: a loader that nobody keeps can end it.
+The thread references the core and the send function but not the loader, so that a loader that is no longer referenced
+is collected and stops the thread.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from kinograph._loader import closed, forked
 
 Batch: TypeAlias = dict[str, Any]
 
-# One is trained on, one is there, one is being copied.
+# While one batch is trained on, one is ready and one is being copied.
 _DEPTH = 2
 
 
 class Core(Protocol):
-    """What batches come from: the core's loader."""
+    """The source of batches: the core's loader."""
 
     def next(self) -> tuple[int, dict[str, tuple[str, list[int], Any]]] | None:
-        """Wait for a batch; ``None`` once it was closed."""
+        """Wait for a batch; ``None`` once closed."""
 
     def close(self) -> None:
-        """End a wait of any thread."""
+        """Wake up every thread that waits in :meth:`next`."""
 
 
 class Ahead:
-    """Takes batches of a core and sends each before it is asked for.
+    """Takes batches from a core and sends each one before it is requested.
 
-    ``send`` starts the copy of a batch, in the thread, and gives what ends it: a function that the training loop calls
-    when it takes the batch.
+    ``send`` runs in the thread and starts the copy of a batch. It returns a function that finishes the copy, which the
+    training loop calls when it takes the batch.
     """
 
     def __init__(self, core: Core, send: Callable[[Batch], Callable[[], Batch]]) -> None:
@@ -47,13 +48,13 @@ class Ahead:
         self._ended = False
         self._changed = threading.Condition()
         self._process = os.getpid()
-        #: Seconds that the training loop stood still for a batch.
+        #: Seconds that the training loop spent waiting for batches.
         self.waited_s = 0.0
         self._thread = threading.Thread(target=self._run, name="kino-copy", daemon=True)
         self._thread.start()
 
     def take(self) -> tuple[int, Batch]:
-        """Wait for the next batch; an error comes in its place in the sequence."""
+        """Wait for the next batch; an error is raised at its place in the sequence."""
         if os.getpid() != self._process:
             raise forked()
         start = time.perf_counter()
@@ -68,16 +69,16 @@ class Ahead:
         return number, arrive()
 
     def close(self) -> None:
-        """End the thread; batches that were not taken are dropped."""
+        """Stop the thread and drop the batches that were not taken."""
         if os.getpid() != self._process:
-            # Another process's thread may have held the lock when this one was forked.
+            # A thread of the parent process may have held the lock at the time of the fork.
             return
         with self._changed:
             self._ended = True
             self._ready.clear()
             self._changed.notify_all()
         self._core.close()
-        # The collector may call this in any thread, in that one too.
+        # The garbage collector may call this from any thread, including the copy thread.
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
@@ -89,7 +90,7 @@ class Ahead:
                     break
                 number, arrays = answer
                 arrive = self._send(arrays)
-                # Kept until the next one comes, a batch's memory could not be filled anew.
+                # A reference kept until the next batch arrives would keep this batch's memory from being reused.
                 del answer, arrays
                 with self._changed:
                     if not self._ended:

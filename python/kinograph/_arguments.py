@@ -1,4 +1,4 @@
-"""What arguments of windows and orders may be: checked here, so that errors speak the caller's words."""
+"""Argument checks for samples, orders and loaders, so that errors name the arguments as the caller wrote them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kinograph import _core
 from kinograph._errors import InvalidArgumentError
 from kinograph._stream import is_number
 
-# The largest numbers that the core holds.
+# The largest integers that the core takes.
 U32 = (1 << 32) - 1
 U64 = (1 << 64) - 1
 # The last global index of an order; epochs and batches end there too.
@@ -19,7 +19,7 @@ LAST_INDEX = 1 << 62
 
 
 def to_whole(name: str, value: object, *, least: int = 0, most: int = U32) -> int:
-    """Take a whole number between two others."""
+    """Check for an integer between two bounds, both included."""
     if not is_number(value) or not least <= operator.index(value) <= most:
         raise InvalidArgumentError(
             f"{name} is {value!r}; give a whole number from {least} to {most}"
@@ -27,17 +27,17 @@ def to_whole(name: str, value: object, *, least: int = 0, most: int = U32) -> in
     return operator.index(value)
 
 
-def to_word(name: str, value: object, words: tuple[str, ...]) -> str:
-    """Take one of some words."""
-    if not (isinstance(value, str) and value in words):
-        raise InvalidArgumentError(f"{name} is {value!r}; use one of {', '.join(words)}")
+def to_word(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """Check for one of the allowed values."""
+    if not (isinstance(value, str) and value in allowed):
+        raise InvalidArgumentError(f"{name} is {value!r}; use one of {', '.join(allowed)}")
     return value
 
 
 def to_text(name: str, value: object) -> str:
-    """Take text that can be stored: half of a surrogate pair is no character."""
+    """Check for text that can be stored: half of a surrogate pair is not valid Unicode."""
     if not isinstance(value, str):
-        raise InvalidArgumentError(f"{name} is {value!r}; give text")
+        raise InvalidArgumentError(f"{name} is {value!r}; give a str")
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -48,7 +48,7 @@ def to_text(name: str, value: object) -> str:
 
 
 def to_number(name: str, value: object) -> float:
-    """Take a number, which may have a fraction; text, truth values and times are none, nor is what a mask hides."""
+    """Check for a real number; text, bools, datetimes and masked values do not count as numbers."""
     is_other = isinstance(value, str | bytes | bool | np.bool_ | np.datetime64 | np.timedelta64)
     try:
         if is_other or np.ma.is_masked(value):
@@ -59,12 +59,12 @@ def to_number(name: str, value: object) -> float:
 
 
 def unmasked(name: str, value: object) -> object:
-    """Take an array that hides nothing: a mask would be lost, and what it hides be taken for data."""
+    """Refuse an array with masked values: the mask would be lost, and the values under it stored as data."""
     if isinstance(value, np.ma.MaskedArray):
         if np.ma.is_masked(value):
             raise InvalidArgumentError(
-                f"{name} is a masked array and hides {int(np.ma.getmaskarray(value).sum())} values; a mask is not stored: fill them "
-                "(array.filled(value)) and store the mask as a stream of its own (np.ma.getmaskarray(array))"
+                f"{name} is a masked array with {int(np.ma.getmaskarray(value).sum())} masked values, and masks are not stored; fill them "
+                "(array.filled(value)) and store the mask as a separate stream (np.ma.getmaskarray(array))"
             )
         return value.data
     return value
@@ -83,15 +83,15 @@ def to_bytes(name: str, size: object) -> int:
 
 
 def to_list(name: str, value: object, what: str) -> list[object]:
-    """Take a list of things; one text is no list of letters."""
+    """Check for a list; a str is not taken for a list of characters."""
     if isinstance(value, str) or not isinstance(value, Iterable | np.ndarray):
         raise InvalidArgumentError(f"{name} is {value!r}; give a list of {what}")
     return list(value)
 
 
 def said_twice(request: Iterable[str]) -> InvalidArgumentError:
-    """Refuse options of a request beside samples that were already made by one."""
+    """Refuse options next to samples, sources or a loader, which already have theirs."""
     names = ", ".join(f"`{name}`" for name in request)
     return InvalidArgumentError(
-        f"{names} cannot be combined with existing samples; pass {names} to `ds.samples(...)`"
+        f"{names} cannot be combined with existing samples or an existing loader; use the option where they are created"
     )

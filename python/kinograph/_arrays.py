@@ -1,10 +1,10 @@
-"""How what a user hands over becomes streams: kind, type, times, packed bytes.
+"""Converts the user's arrays and lists to streams: kind, dtype, timestamps, packed bytes.
 
-uint8 (N, H, W, 1 | 3 | 4)                          image
+uint8 (N, H, W, 1 | 3 | 4)                                        image
 uint16 or float (N, H, W) or (N, H, W, 1), "depth" in the name    depth
-list or array of str                                text
-list of bytes, each a JPEG file                     image, carried as it is
-any other numbers                                   vector
+list or array of str                                              text
+list of bytes, each a JPEG file                                   image, stored as it is
+any other numeric array                                           vector
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kinograph import _core
 from kinograph._arguments import to_number, to_text, unmasked
 from kinograph._errors import InvalidArgumentError
 
-# Kind of number and bytes, as numpy has them, to the name in a schema.
+# numpy's kind and item size, mapped to the name of the dtype in a schema.
 _DTYPES = {
     "b1": "bool",
     **{f"u{size}": f"uint{size * 8}" for size in (1, 2, 4, 8)},
@@ -45,7 +45,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class Times:
-    """When frames were taken: one answer for all streams, or one each."""
+    """When frames were taken: one value for all streams, or one per stream."""
 
     rate_hz: float | Mapping[str, float] | None
     timestamps_ns: npt.ArrayLike | Mapping[str, npt.ArrayLike] | None
@@ -54,10 +54,10 @@ class Times:
 def to_streams(
     streams: Mapping[str, Any], times: Times, kinds: Mapping[str, str]
 ) -> list[_core.StreamArgs]:
-    """Turn an episode's streams into what the core takes: small streams first, images last."""
+    """Convert an episode's streams to the core's arguments: small streams first, images last."""
     if not isinstance(streams, Mapping):
         raise InvalidArgumentError(
-            f"the streams of an episode are a dict of arrays by name, not {type(streams).__name__}"
+            f"the streams of an episode must be a dict of name to array, not {type(streams).__name__}"
         )
     for what, given in (
         ("rate_hz", times.rate_hz),
@@ -67,7 +67,7 @@ def to_streams(
         for name in given if isinstance(given, Mapping) else ():
             if name not in streams:
                 raise InvalidArgumentError(
-                    f"{what} names a stream `{name}` that the episode does not have; it has {', '.join(streams)}"
+                    f"{what} names the stream `{name}`, which is not in the episode; use one of {', '.join(streams)}"
                 )
     frames = {name: to_frames(name, value, kinds.get(name)) for name, value in streams.items()}
     _check_lengths(frames, times)
@@ -76,11 +76,11 @@ def to_streams(
 
 
 def to_frames(name: str, value: object, kind: str | None) -> Frames:
-    """Turn one stream's values into packed frames."""
+    """Convert one stream's values to packed frames."""
     to_text("the name of a stream", name)
     if isinstance(value, str | bytes):
         raise InvalidArgumentError(
-            f"stream `{name}` is one {type(value).__name__} and not one per frame; what holds for a whole episode goes into task=, labels= or attributes="
+            f"stream `{name}` is a single {type(value).__name__}, not one per frame; pass values that describe the whole episode as task=, labels= or attributes="
         )
     if not isinstance(value, list | tuple):
         value = _to_array(name, value)
@@ -101,7 +101,7 @@ def _to_array(name: str, value: object) -> npt.NDArray[Any]:
         return np.asarray(unmasked(f"stream `{name}`", value))
     except ValueError as error:
         raise InvalidArgumentError(
-            f"stream `{name}` is not one array: {error}; all frames of a stream have one shape"
+            f"stream `{name}` cannot be made into one array: {error}; all frames of a stream must have the same shape"
         ) from None
 
 
@@ -111,11 +111,11 @@ def _array_frames(name: str, array: npt.NDArray[Any], kind: str | None) -> Frame
             f"stream `{name}` is a single value; its first axis must be time"
         )
     if array.shape[0] == 0:
-        raise InvalidArgumentError(f"stream `{name}` has no frames; leave it out of the episode")
+        raise InvalidArgumentError(f"stream `{name}` has no frames; omit it from the episode")
     dtype = _DTYPES.get(f"{array.dtype.kind}{array.dtype.itemsize}")
     if dtype is None:
         raise InvalidArgumentError(
-            f"stream `{name}` has the dtype {array.dtype}; {_instead(array)}"
+            f"stream `{name}` has dtype {array.dtype}, which cannot be stored; {_alternative(array)}"
         )
     if kind is None:
         kind = _array_kind(name, dtype, array.shape[1:])
@@ -124,18 +124,18 @@ def _array_frames(name: str, array: npt.NDArray[Any], kind: str | None) -> Frame
     return Frames(kind, dtype, array.shape[1:], len(array), values, None)
 
 
-def _instead(array: npt.NDArray[Any]) -> str:
-    """Say what to do with an array that cannot be stored."""
+def _alternative(array: npt.NDArray[Any]) -> str:
+    """Suggest what to store instead of an array that cannot be stored."""
     if array.dtype.kind == "c":
         return "store the real and the imaginary part as two streams"
     if array.dtype.kind in "mM":
-        return "store it as whole numbers: array.astype(np.int64)"
+        return "store it as integers: array.astype(np.int64)"
     if array.dtype.kind == "S":
         return "decode it to text (np.char.decode), or pass JPEG files as a list of bytes"
     if array.dtype.kind == "V":
         return "store each field as a stream"
     if array.dtype.kind == "O":
-        return "store numbers of one type and frames of one shape, str, or JPEG files as bytes"
+        return "store frames of one dtype and shape, str, or JPEG files as bytes"
     return "convert it to float64"
 
 
@@ -155,25 +155,27 @@ def _text_frames(name: str, texts: Sequence[str], kind: str | None) -> Frames:
         files = [text.encode() for text in texts]
     except UnicodeEncodeError as error:
         raise InvalidArgumentError(
-            f"stream `{name}` has text that is no Unicode: {error}"
+            f"stream `{name}` has text that is not valid Unicode: {error}"
         ) from None
     return Frames("text", "text", (), len(files), None, files)
 
 
 def _file_frames(name: str, files: Sequence[bytes], kind: str | None) -> Frames:
     if kind not in (None, "image"):
-        raise InvalidArgumentError(f"stream `{name}` is JPEG files and cannot be of kind {kind!r}")
+        raise InvalidArgumentError(
+            f"stream `{name}` consists of JPEG files and cannot be of kind {kind!r}"
+        )
     try:
         shape = _core.jpeg_shape(files[0])
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
-            f"stream `{name}` is bytes, and not JPEG files that can be carried: {error}; decode images to arrays, and bytes of text to str"
+            f"stream `{name}` is bytes but not JPEG files that can be stored as they are: {error}; decode images to arrays, and encoded text to str"
         ) from None
     return Frames("image", "uint8", shape, len(files), None, [bytes(file) for file in files])
 
 
 def _check_lengths(frames: Mapping[str, Frames], times: Times) -> None:
-    """One rate for all streams means one length: a difference is more often a mistake than meant."""
+    """Require streams that share one rate to have the same length: a difference is usually a mistake."""
     if isinstance(times.rate_hz, Mapping) or times.rate_hz is None:
         return
     own = times.timestamps_ns if isinstance(times.timestamps_ns, Mapping) else {}
@@ -181,7 +183,7 @@ def _check_lengths(frames: Mapping[str, Frames], times: Times) -> None:
     if len(set(counts.values())) > 1:
         lengths = ", ".join(f"`{name}` {count}" for name, count in counts.items())
         raise InvalidArgumentError(
-            f"streams of one rate have different numbers of frames: {lengths}; if that is right, give each its rate: rate_hz={{name: rate, …}}"
+            f"streams with the same rate have different numbers of frames: {lengths}; if that is intended, give a rate per stream: rate_hz={{name: rate, …}}"
         )
 
 
@@ -201,7 +203,7 @@ def _stream_args(name: str, frames: Frames, times: Times) -> _core.StreamArgs:
 
 
 def _times_of(name: str, times: Times) -> tuple[float | None, npt.NDArray[np.int64] | None]:
-    """Find the rate of a stream, or its timestamps; its own come before those of all."""
+    """Find a stream's rate or its timestamps; its own take precedence over those for all streams."""
     rates, stamps = times.rate_hz, times.timestamps_ns
     own_rate = rates.get(name) if isinstance(rates, Mapping) else None
     own_stamps = stamps.get(name) if isinstance(stamps, Mapping) else None
@@ -209,12 +211,14 @@ def _times_of(name: str, times: Times) -> tuple[float | None, npt.NDArray[np.int
         own_rate = None if isinstance(rates, Mapping) else rates
         own_stamps = None if isinstance(stamps, Mapping) else stamps
     if own_rate is not None and own_stamps is not None:
-        raise InvalidArgumentError(f"stream `{name}` has a rate and timestamps; give one of them")
+        raise InvalidArgumentError(
+            f"stream `{name}` has both a rate and timestamps; give only one of them"
+        )
     if own_stamps is not None:
         return None, _to_timestamps_ns(name, own_stamps)
     if own_rate is None:
         raise InvalidArgumentError(
-            f"stream `{name}` has no times; give rate_hz=, or timestamps_ns= with one time per frame"
+            f"stream `{name}` has neither a rate nor timestamps; give rate_hz=, or timestamps_ns= with one timestamp per frame"
         )
     return to_number(f"rate_hz of stream `{name}`", own_rate), None
 
@@ -223,12 +227,14 @@ def _to_timestamps_ns(name: str, value: npt.ArrayLike) -> npt.NDArray[np.int64]:
     stamps = np.asarray(unmasked(f"timestamps_ns of stream `{name}`", value))
     if stamps.dtype.kind == "M":
         raise InvalidArgumentError(
-            f"timestamps of stream `{name}` are {stamps.dtype}; they must be whole nanoseconds: stamps.astype('datetime64[ns]').astype(np.int64)"
+            f"timestamps of stream `{name}` are {stamps.dtype}; they must be integer nanoseconds: stamps.astype('datetime64[ns]').astype(np.int64)"
         )
     if stamps.dtype.kind not in "iu" or stamps.ndim != 1:
         raise InvalidArgumentError(
-            f"timestamps of stream `{name}` are {stamps.dtype} of shape {stamps.shape}; they must be whole nanoseconds, one per frame: np.round(seconds * 1e9).astype(np.int64)"
+            f"timestamps of stream `{name}` are {stamps.dtype} of shape {stamps.shape}; they must be integer nanoseconds, one per frame: np.round(seconds * 1e9).astype(np.int64)"
         )
     if stamps.dtype == np.uint64 and stamps.size and int(stamps.max()) >= 1 << 63:
-        raise InvalidArgumentError(f"timestamps of stream `{name}` go beyond 64-bit signed numbers")
+        raise InvalidArgumentError(
+            f"timestamps of stream `{name}` do not fit int64; give nanoseconds below 2**63"
+        )
     return np.ascontiguousarray(stamps, dtype=np.int64)

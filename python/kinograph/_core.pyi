@@ -34,9 +34,9 @@ __all__ = [
 
 VERSION: str
 
-# Samples, weight, weights of episodes, and (epoch, windows) of a curriculum.
+# Samples, weight, episode weights, and the (epoch, samples) of a curriculum.
 _OrderSource: TypeAlias = tuple[Samples, float, list[float] | None, list[tuple[int, Samples]]]
-# Source, variant, epoch and window.
+# Source, variant, epoch and sample index.
 _SampleColumns: TypeAlias = tuple[
     npt.NDArray[np.uint32], npt.NDArray[np.uint32], npt.NDArray[np.uint64], npt.NDArray[np.uint64]
 ]

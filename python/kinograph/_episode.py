@@ -1,4 +1,4 @@
-"""One episode: its streams by name, and what is known of it."""
+"""One episode: its streams by name, and its metadata."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Protected(NamedTuple):
-    """A stretch of time around an event, in seconds from the episode's first frame."""
+    """A time interval around an event, in seconds from the episode's first frame."""
 
     event: str
     start_s: float
@@ -25,7 +25,7 @@ class Protected(NamedTuple):
 
 
 class Episode(Mapping[str, Stream]):
-    """One episode of a dataset: a mapping from names to streams.
+    """One episode of a dataset: a mapping from stream names to streams.
 
     >>> episode = ds[0]
     >>> episode
@@ -46,12 +46,12 @@ class Episode(Mapping[str, Stream]):
 
     @property
     def id(self) -> str:
-        """Its name, unique in the dataset."""
+        """Its id, unique within the dataset."""
         return self._core.id
 
     @property
     def index(self) -> int:
-        """Its place in the dataset: ``ds[episode.index]`` is this episode."""
+        """Its index in the dataset: ``ds[episode.index]`` is this episode."""
         return self._core.row
 
     @property
@@ -61,28 +61,28 @@ class Episode(Mapping[str, Stream]):
 
     @property
     def frames(self) -> int:
-        """How many frames the stream with the most of them has."""
+        """The number of frames of its longest stream."""
         return int(self._column("frames"))
 
     @property
     def start_ns(self) -> int:
-        """The time of its first frame: second 0 of the episode."""
+        """The timestamp of its first frame, which is second 0 of the episode."""
         return self._core.start_ns
 
     @property
     def duration_s(self) -> float:
-        """Seconds from the first frame of any stream to the last."""
+        """Seconds from the first frame of any stream to the last frame of any stream."""
         return float(self._column("duration_s"))
 
     @property
     def task(self) -> str | None:
-        """What was to be done."""
+        """The task, usually an instruction in natural language."""
         task: str | None = self._column("task")
         return task
 
     @property
     def success(self) -> bool | None:
-        """Whether it was done; ``None`` if nobody said."""
+        """Whether the task succeeded; ``None`` if not recorded."""
         success = self._column("success")
         return None if success is None else bool(success)
 
@@ -101,13 +101,13 @@ class Episode(Mapping[str, Stream]):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """What its source said of it; read from disk each time."""
+        """Metadata from the source; read from disk on each access."""
         attributes: dict[str, Any] = json.loads(self._core.read_attributes())
         return attributes
 
     @property
     def protected(self) -> list[Protected]:
-        """The stretches of time around events, whose frames are exact in streams that protect them; read from disk each time.
+        """Time intervals around events, which some streams store exactly; read from disk on each access.
 
         >>> ds[0].protected
         []
@@ -118,7 +118,7 @@ class Episode(Mapping[str, Stream]):
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The rules by which events were looked for when it was packed; read from disk each time."""
+        """The rules used to detect events when the episode was packed; read from disk on each access."""
         events: list[dict[str, Any]] = json.loads(self._core.read_events())
         return events
 
@@ -126,7 +126,7 @@ class Episode(Mapping[str, Stream]):
         """Open a stream by its name."""
         if not isinstance(name, str):
             raise InvalidArgumentError(
-                f"episode `{self.id}` is indexed by the name of a stream, not by {name!r}; frames are read from a stream: episode[name][0]"
+                f"episode `{self.id}` is indexed by the name of a stream, not by {name!r}; index a stream to read frames: episode[name][0]"
             )
         return Stream(self, self._core.stream(name))
 
@@ -139,7 +139,7 @@ class Episode(Mapping[str, Stream]):
     def __contains__(self, name: object) -> bool:
         return name in self._core.streams()
 
-    # A mapping is equal to another by its values, which would read all frames of both.
+    # Mappings compare by value, which would read all frames of both episodes.
     __eq__ = object.__eq__
     __hash__ = object.__hash__
 
@@ -155,7 +155,7 @@ class Episode(Mapping[str, Stream]):
 
 
 def rates_text(rates_hz: list[float | None]) -> str:
-    """Rates as ' at 20 Hz' or ' at 30 to 500 Hz'; nothing if there are only explicit times."""
+    """Format rates as ' at 20 Hz' or ' at 30 to 500 Hz'; empty if all timestamps are explicit."""
     known = sorted({rate for rate in rates_hz if rate is not None})
     if not known:
         return ""

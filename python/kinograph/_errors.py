@@ -1,14 +1,14 @@
-"""The exceptions: one tree, and in it the classes that Python code already catches.
+"""The exceptions: one hierarchy, which also derives from the built-in classes that Python code already catches.
 
-``except kinograph.KinographError`` catches all of them, ``except KeyError`` an episode that is not there.
-Messages name streams and episodes as files have them, so what a terminal would obey is shown escaped.
+``except kinograph.KinographError`` catches all of them, ``except KeyError`` a missing episode.
+Messages contain names of streams and episodes from files, so terminal control characters in them are escaped.
 """
 
 from typing import Any
 
 
 class KinographError(Exception):
-    """Anything that goes wrong between a dataset and its user."""
+    """Base class of all Kinograph errors."""
 
     __module__ = "kinograph"
 
@@ -23,7 +23,7 @@ class KinographWarning(UserWarning):
 
 
 class CorruptDataError(KinographError):
-    """Bytes on disk are not what was written; the message names shard, episode, stream and frames."""
+    """The data on disk is damaged; the message names the shard, episode, stream and frames."""
 
     __module__ = "kinograph"
 
@@ -35,13 +35,13 @@ class UnsupportedError(KinographError):
 
 
 class InvalidArgumentError(KinographError, ValueError):
-    """An argument is wrong; the message says what would be right."""
+    """An argument is invalid; the message says what is accepted."""
 
     __module__ = "kinograph"
 
 
 class NotFoundError(KinographError, KeyError, IndexError):
-    """A dataset, version, episode, stream, column or frame that is not there; the message says what is.
+    """A dataset, version, episode, stream, column or frame does not exist; the message lists what does.
 
     >>> ds["demo_9"]
     Traceback (most recent call last):
@@ -51,28 +51,28 @@ class NotFoundError(KinographError, KeyError, IndexError):
     __module__ = "kinograph"
 
     def __str__(self) -> str:
-        # A KeyError shows the repr of its key; ours carries a sentence.
+        # A KeyError shows the repr of its key; ours holds a sentence.
         return _shown(self.args[0]) if self.args else ""
 
 
 class ConflictError(KinographError):
-    """The target holds something already, or another writer was faster."""
+    """The target already exists, or another writer committed first."""
 
     __module__ = "kinograph"
 
 
 class StorageError(KinographError, OSError):
-    """The file system failed; ``errno`` has its number where it gave one."""
+    """The file system reported an error; ``errno`` has its error number, if any."""
 
     __module__ = "kinograph"
 
     def __str__(self) -> str:
-        # An OSError puts its number first; ours ends with the system's own words.
+        # An OSError shows its number first; our message already ends with the system's own text.
         return _shown(self.args[-1]) if self.args else ""
 
 
-def _shown(message: Any) -> str:  # noqa: ANN401 (whatever the exception was made with)
-    # The core takes its exceptions from here, so it is not there yet while this file is read.
+def _shown(message: Any) -> str:  # noqa: ANN401 (any object can be an exception's argument)
+    # The core imports its exceptions from this module, so it cannot be imported at the top.
     from kinograph import _core  # noqa: PLC0415
 
     return _core.escape(str(message))

@@ -1,8 +1,8 @@
-"""The frames of windows in memory, for datasets that are read again and again one item at a time.
+"""Frames of samples cached in memory, for map-style datasets that are read item by item, many times over.
 
-kept        {(episode, stream): every frame of it}
-images    {(episode, stream): those frames of it that some item had}, within a budget, the oldest let go first
-item        window number ──► its frames' numbers ──► rows of what is kept
+kept      {(episode, stream): all its frames}
+images    {(episode, stream): the frames that some item has read}, within a budget, oldest evicted first
+item      sample index ──► frame indices ──► rows of the cached arrays
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kinograph._samples import Samples
 
 CacheMode: TypeAlias = Literal["all", "low_dim"]
 
-# An episode's frames, and which of them are there; the memory of those that are not was never touched.
+# An episode's frames, and which of them are cached; the memory of the others was never touched.
 _Kept: TypeAlias = "tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]"
 
-# Samples overlap, so a frame is asked for many times. Of two cameras of 84 × 84 this holds 6,000 steps.
+# Samples overlap, so a frame is requested many times. This holds 6,000 steps of two 84 × 84 cameras.
 _IMAGE_BYTES = 256 << 20
 
 
 class FrameCache:
-    """Keeps all streams of some windows, or all but images, which are then read, and kept within a budget.
+    """Caches all streams of some samples, or all but images, which are then read on demand and cached within a budget.
 
-    Frames are kept once, and not once for every item that has them.
+    A frame is cached once, however many items contain it.
     """
 
     def __init__(self, windows: Samples, mode: CacheMode) -> None:
@@ -48,12 +48,12 @@ class FrameCache:
             self._images = _Images(Samples(windows.dataset, only, windows._selection))
         self._lengths: dict[int, int] = {}
         self._kept: dict[tuple[int, str], Any] = {}
-        # Before a fork, so that workers share it.
+        # Loaded before a fork, so that workers share the memory.
         for episode in windows.episodes.tolist():
             self._keep(episode)
 
     def read(self, window: int) -> dict[str, Any]:
-        """Give what ``windows[window]`` would; the arrays are the caller's own."""
+        """Return the same as ``samples[window]``; the caller owns the arrays."""
         episode, anchor = self._samples.locate(window)
         if episode not in self._lengths:
             self._keep(episode)
@@ -84,12 +84,12 @@ class FrameCache:
         self._lengths[number] = len(episode[self._anchor])
 
     def __getstate__(self) -> dict[str, Any]:
-        # Another process reads again what it needs: that is faster than sending everything.
+        # Another process reads what it needs itself: faster than sending everything.
         return self.__dict__ | {"_kept": {}, "_lengths": {}}
 
 
 class _Images:
-    """Reads windows of images, and keeps what was read: an item whose frames all were is put together from memory."""
+    """Reads windows of images and caches them; an item whose frames are all cached is assembled from memory."""
 
     def __init__(self, windows: Samples) -> None:
         self._samples = windows
@@ -100,7 +100,7 @@ class _Images:
     def read(
         self, window: int, episode: int, frames: dict[str, npt.NDArray[np.int64]]
     ) -> dict[str, Any]:
-        """Give what ``windows[window]`` would; the arrays are the caller's own."""
+        """Return the same as ``samples[window]``; the caller owns the arrays."""
         sample = {}
         for request in self._requests:
             kept, places = self._kept.get((episode, request["stream"])), frames[request["key"]]
@@ -120,13 +120,13 @@ class _Images:
                 values = values[None]
             kept = self._kept.get((episode, name)) or self._make_room(episode, name, values)
             if kept is not None:
-                images, is_there = kept
+                images, is_cached = kept
                 images[frames[request["key"]]] = values
-                is_there[frames[request["key"]]] = True
+                is_cached[frames[request["key"]]] = True
         return sample
 
     def _make_room(self, episode: int, name: str, values: npt.NDArray[Any]) -> _Kept | None:
-        """Make room for an episode's images, for which the oldest go; ``None`` if they are more than may be kept."""
+        """Allocate space for an episode's images, evicting the oldest; ``None`` if they exceed the whole budget."""
         length = len(self._samples.dataset[episode][name])
         size = length * values[0].nbytes
         if size > _IMAGE_BYTES:

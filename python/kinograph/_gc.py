@@ -1,4 +1,4 @@
-"""What no version of a dataset needs: listed, and removed when asked to."""
+"""Garbage collection: lists the files that no version of a dataset needs, and deletes them on request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kinograph import _core
 
 
 class StagedWork(NamedTuple):
-    """What one writer has in a dataset's ``staging/``."""
+    """One writer's files in a dataset's ``staging/``."""
 
     path: Path
     state: Literal["at work", "can be resumed", "garbage"]
@@ -20,7 +20,7 @@ class StagedWork(NamedTuple):
 
 
 class Garbage(NamedTuple):
-    """What no version needs; removing it frees ``bytes``."""
+    """Files that no version needs; deleting them frees ``bytes``."""
 
     bytes: int
     files: list[Path]
@@ -28,16 +28,16 @@ class Garbage(NamedTuple):
 
 
 def gc(path: str | os.PathLike[str], *, delete: bool = False, interrupted: bool = False) -> Garbage:
-    """List what no version of a dataset needs, and remove it with ``delete=True``.
+    """List the files that no version of a dataset needs; ``delete=True`` deletes them.
 
-    Writers that were killed leave files behind, and episodes that ``Writer(mode="resume")`` could still add. Every version
-    keeps its files. Nothing is removed while a writer is at work: that raises ``ConflictError``.
+    A writer that was killed leaves files behind, and possibly episodes that ``Writer(mode="resume")`` can still add.
+    Files of any version are kept. While a writer is running nothing is deleted, and ``ConflictError`` is raised.
 
     >>> kinograph.gc("lift.kino")
     Garbage(bytes=0, files=[], writers=[])
 
-    :param delete: remove the garbage.
-    :param interrupted: count work that could be resumed as garbage too.
+    :param delete: delete the garbage.
+    :param interrupted: also treat resumable work of interrupted writers as garbage.
     """
     size, files, writers = _core.gc(path, delete, interrupted)
     return Garbage(

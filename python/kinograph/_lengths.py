@@ -1,9 +1,9 @@
-"""Batches of whole episodes: of similar length, or under a budget of frames.
+"""Batches of whole episodes, bucketed by length or filled up to a budget of frames.
 
     order = kinograph.LengthOrder(samples, frames=2000, seed=7)
-    for batch in order.batches(): ...            positions of episodes, by rising length
+    for batch in order.batches(): ...            indices of episodes, shortest first
 
-The same promises as of :class:`kinograph.Order`: a function of the seed, the same on any number of ranks, resumable.
+The same guarantees as :class:`kinograph.Order`: a function of the seed, the same on any number of ranks, resumable.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ LastStep: TypeAlias = Literal["wrap", "drop", "repeat"]
 
 
 class LengthOrder:
-    """Which whole episodes train together, and when.
+    """Order of whole episodes, batched by length.
 
-    A batch has ``batch_size`` episodes of similar length, or as many as ``frames`` allow, padding included. A step is
-    ``ranks`` batches of similar cost, one or more for each rank: give the largest number of ranks that will ever train. ``spread``
-    episodes are sorted together: more waste less, fewer mix better.
+    A batch has ``batch_size`` episodes of similar length, or as many as fit into ``frames``, padding included. A step
+    has ``ranks`` batches of similar cost, one or more for each rank: set ``ranks`` to the largest world size you will
+    train with. ``spread`` episodes are sorted together: a larger value wastes less padding, a smaller one shuffles
+    better.
 
     >>> samples = ds.samples({"actions": kinograph.Window(whole=True)})
     >>> order = kinograph.LengthOrder(samples, frames=100, seed=7)
@@ -55,11 +56,11 @@ class LengthOrder:
     ) -> None:
         if (batch_size is None) == (frames is None):
             raise InvalidArgumentError(
-                "give `batch_size` (episodes) or `frames` (a budget), one of them"
+                "give `batch_size` (episodes) or `frames` (a budget), exactly one of them"
             )
         if not isinstance(samples, Samples) or (samples.counts != 1).any():
             raise InvalidArgumentError(
-                "an order by length takes samples with one sample per episode: ds.samples({'actions': kinograph.Window(whole=True)})"
+                "LengthOrder needs one sample per episode; use ds.samples({'actions': kinograph.Window(whole=True)})"
             )
         self._settings = {
             "seed": to_whole("seed", seed, most=U64),
@@ -75,7 +76,7 @@ class LengthOrder:
 
     @property
     def samples(self) -> Samples:
-        """What is ordered: one sample per episode."""
+        """The ordered samples, one per episode."""
         return self._samples
 
     @property
@@ -84,32 +85,32 @@ class LengthOrder:
         return self._place[0]
 
     def batches_in(self, epoch: int) -> int:
-        """Count the batches of an epoch; they differ from epoch to epoch."""
+        """Count the batches of an epoch; the number varies between epochs."""
         return self._core.batches_in(to_whole("epoch", epoch, most=LAST_INDEX))
 
     def batches(self, *, rank: int = 0, world_size: int = 1) -> Iterator[npt.NDArray[np.int64]]:
-        """Go through a rank's batches, endlessly: the positions of the episodes among the samples."""
+        """Iterate over a rank's batches, endlessly; a batch holds indices into the samples."""
         ranks = to_whole("world_size", world_size, least=1)
         own = to_whole("rank", rank, most=ranks - 1)
         while True:
             batches, place = self._core.step(self._place, own, ranks)
             for number, (_, episodes) in enumerate(batches):
-                # A step is done for all ranks at once: stopping inside one repeats it.
+                # A step completes for all ranks at once: stopping inside a step repeats it.
                 if number == len(batches) - 1:
                     self._place = place
                 yield episodes.astype(np.int64)
 
     def set_epoch(self, epoch: int) -> None:
-        """Go on with the first batch of an epoch."""
+        """Continue with the first batch of an epoch."""
         self._place = (to_whole("epoch", epoch, most=LAST_INDEX), 0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Say where the order stands: the same on every rank, and small."""
+        """Return the position in the order; small, and the same on every rank."""
         state: dict[str, Any] = json.loads(self._core.state(self._place))
         return state
 
     def load_state_dict(self, state: Mapping[str, Any], *, force: bool = False) -> None:
-        """Go on where a state stood, on any number of ranks; ``force`` takes the seed and place of another order's."""
+        """Resume from a state, on any number of ranks; ``force`` accepts the seed and position of a different order."""
         self._core, self._place = self._core.restore(to_json(state), force)
         self._settings["seed"] = self._core.seed()
 
@@ -127,7 +128,7 @@ def _to_batching(batch_size: int | None, frames: int | None) -> dict[str, dict[s
 
 
 def _reorder(samples: Samples, settings: dict[str, Any], place: tuple[int, int]) -> LengthOrder:
-    """Make an order again that was pickled."""
+    """Recreate a pickled order."""
     order = LengthOrder.__new__(LengthOrder)
     order._samples, order._settings, order._place = samples, settings, place
     order._core = _core.LengthOrder(samples._core, json.dumps(settings))

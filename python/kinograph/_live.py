@@ -1,4 +1,4 @@
-"""A loader while it runs: a table that is drawn anew on a terminal, or a line now and then in a log.
+"""Live status of a loader: a table that is redrawn on a terminal, or periodic lines in a log.
 
 batch 1204: 3410 samples/s, waits 0.4 % of the time, 3.0 of 4 batches ready, decode 1.8 threads busy, 512 MB of frames
 """
@@ -14,9 +14,9 @@ from kinograph._report import Report
 
 
 def status(report: Report, before: Report | None = None) -> str:
-    """Say in a line how it goes: since it started, or since another report."""
+    """Summarise throughput and waits in one line: since the loader started, or since another report."""
     since = before or Report()
-    # A loader that was started anew counts from nothing.
+    # A restarted loader counts from zero.
     if since.elapsed_s > report.elapsed_s:
         since = Report()
     seconds = max(report.elapsed_s - since.elapsed_s, 1e-9)
@@ -32,7 +32,7 @@ def status(report: Report, before: Report | None = None) -> str:
 
 
 def _loads(report: Report, since: Report, seconds: float) -> dict[str, float]:
-    """Count the threads that each stage kept busy; the loop's wait is none."""
+    """Average number of busy threads per stage; the loop's wait is not a stage."""
     return {
         stage.name: (stage.busy_s - since._stage(stage.name).busy_s) / seconds
         for stage in report.stages
@@ -41,7 +41,7 @@ def _loads(report: Report, since: Report, seconds: float) -> dict[str, float]:
 
 
 def table(report: Report, before: Report | None = None) -> list[str]:
-    """Show how it goes, in lines that always are as many."""
+    """Format throughput per stage; the number of lines is constant."""
     since = before if before and before.elapsed_s <= report.elapsed_s else Report()
     seconds = max(report.elapsed_s - since.elapsed_s, 1e-9)
     loads = _loads(report, since, seconds)
@@ -56,7 +56,7 @@ def table(report: Report, before: Report | None = None) -> list[str]:
 
 
 class Live:
-    """Shows a loader's reports every so often, from a thread of its own, until the ``with`` ends."""
+    """Shows a loader's reports periodically, from its own thread, until the ``with`` block ends."""
 
     def __init__(
         self, report: Callable[[], Report], every_s: float, file: TextIO | None = None
@@ -76,7 +76,7 @@ class Live:
     def __exit__(self, *error: object) -> None:
         self._ended.set()
         self._thread.join()
-        # The last one is of everything.
+        # The final report covers the whole run.
         self._before = None
         self._show()
 
@@ -88,7 +88,7 @@ class Live:
         report = self._report()
         if self._file.isatty():
             lines = table(report, self._before)
-            # Back to the first line that was drawn, and away with what is there.
+            # Move the cursor back to the first line drawn, and clear from there.
             back = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
             self._file.write(back + "\n".join(lines) + "\n")
             self._drawn = len(lines)

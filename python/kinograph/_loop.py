@@ -1,13 +1,13 @@
-"""A training loop, seen from outside: how long it waits for each batch, and how long it computes.
+"""Timing of a training loop from the outside: how long it waits for each batch, and how long it computes.
 
-    asked ──wait──► has a batch ──┬── compute_begin ══ compute_end ──┬── asked again
-    └────────────────────────────── a step ────────────────────────────┘
+    request ──wait──► batch ──┬── compute_begin ══ compute_end ──┬── next request
+    └──────────────────────────── a step ────────────────────────────┘
 
-A step goes from asking for a batch to asking for the next; the first one is kept apart, because everyone waits for the first
-batch. Compute is what the loop marks; if it marks nothing, all that is not waiting.
+A step lasts from the request for a batch to the request for the next one. The first step is counted separately, because
+every loop waits for its first batch. Compute is what the loop marks; without marks, everything that is not waiting.
 
-Waits are times of the CPU. Compute is timed by a clock: the CPU's, or that of a GPU, whose marks are times only
-when it has come to them. Nobody waits for that: marks are looked at when it costs nothing.
+Waits are measured on the CPU. Compute is timed by a clock: the CPU's, or a GPU's, whose marks (events) get a time
+only once the GPU has reached them. They are polled when that is free; nothing ever synchronises with the GPU.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, TypeAlias
 
-# Percentiles and plots are of the last so many steps; sums are of all.
+# Percentiles and plots cover this many most recent steps; sums cover all steps.
 _RECENT = 10_000
 
-# A plot of the last steps has at most so many moments.
+# A plot of the recent steps has at most this many points.
 _MOMENTS = 512
 
-# A shorter wait is not noticed, as in the core.
+# A shorter wait does not count as a stall, as in the core.
 _STALL_S = 1e-3
 
-# So many lengths of waits, each twice the one before: the core's.
+# Number of histogram buckets for waits, each twice as long as the one before, as in the core.
 _BUCKETS = 40
 
 
 class Clock(Protocol):
-    """Times what is computed somewhere."""
+    """Times computation on a device."""
 
     name: str
 
     def mark(self) -> Any:  # noqa: ANN401 (each clock has its own marks)
-        """Make a mark behind what was asked for until now."""
+        """Record a mark after all work submitted so far."""
 
     def is_past(self, mark: Any) -> bool:  # noqa: ANN401
-        """Whether a mark was come to; never waits."""
+        """Whether the device has reached a mark; never waits."""
 
     def seconds(self, start: Any, end: Any) -> float:  # noqa: ANN401
-        """From one mark to a later one; both are past."""
+        """Seconds from one mark to a later one; both are past."""
 
 
 class CpuClock:
@@ -54,21 +54,21 @@ class CpuClock:
     name = "cpu"
 
     def mark(self) -> float:
-        """Take the time."""
+        """Return the current time."""
         return time.perf_counter()
 
     def is_past(self, mark: float) -> bool:
-        """Say yes."""
+        """Return ``True``: CPU marks are always past."""
         return True
 
     def seconds(self, start: float, end: float) -> float:
-        """Take the difference."""
+        """Return the difference."""
         return end - start
 
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """How a time is spread over the steps, in seconds."""
+    """Mean and percentiles of a time over the steps, in seconds."""
 
     mean_s: float = 0.0
     p50_s: float = 0.0
@@ -79,11 +79,12 @@ class Spread:
 
 @dataclasses.dataclass(frozen=True)
 class LoopReport:
-    """What a training loop did, seen from outside; all times are seconds.
+    """Measurements of a training loop; all times are in seconds.
 
-    ``compute_ratio`` is compute time for each second since the loop began. ``utilisation`` is the same without the first step:
-    accelerator utilisation by MLPerf Storage's formula. ``wait``, ``compute`` and ``step`` are of the last 10,000 steps, without the
-    first. ``pending`` counts marks that a GPU has not come to yet; they are not in the sums.
+    ``compute_ratio`` is compute time per second since the loop began. ``utilisation`` is the same without the first
+    step: accelerator utilisation by MLPerf Storage's formula. ``wait``, ``compute`` and ``step`` cover the last
+    10,000 steps, without the first. ``pending`` counts marks that a GPU has not reached yet; they are not in the
+    sums.
     """
 
     elapsed_s: float = 0.0
@@ -102,21 +103,22 @@ class LoopReport:
     recent: tuple[dict[str, float], ...] = ()
 
 
-# When a step ended, what it waited and what it took. A plain tuple: anything else costs more than the rest of a step's meter.
+# When a step ended, its wait and its duration. A plain tuple: anything else would cost more than all other
+# bookkeeping of a step.
 _Step: TypeAlias = tuple[float, float, float]
 
 
 class Loop:
-    """Measures a training loop; whoever hands batches over calls :meth:`took`."""
+    """Measures a training loop; the loader calls :meth:`took` for each batch it delivers."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = clock or CpuClock()
-        # A report may be asked for by another thread.
+        # Another thread may request a report.
         self._lock = threading.Lock()
-        #: Where the times of marks go as well, while a trace is made: name, start, end.
+        #: While tracing, receives the spans of the loop: name, start, end.
         self.trace: deque[tuple[str, float, float]] | None = None
         self._began: float | None = None
-        # The step that has not ended: when it was asked for, and when the batch was there.
+        # The current step: when the batch was requested, and when it arrived.
         self._open: tuple[float, float] | None = None
         self._ended_at = 0.0
         self._steps = 0
@@ -127,7 +129,7 @@ class Loop:
         self._begun: tuple[Any, float] | None = None
 
     def took(self, asked: float, has: float) -> None:
-        """Count a batch: asked for and there at these times of ``time.perf_counter``."""
+        """Count a batch that was requested and arrived at these times of ``time.perf_counter``."""
         with self._lock:
             self._end(asked)
             if self._began is None:
@@ -140,7 +142,7 @@ class Loop:
                 self.trace.append(("wait", asked, has))
 
     def end(self, now: float) -> None:
-        """End the step that is open, if one is: no other batch will be asked for."""
+        """End the current step, if any: no further batch will be requested."""
         with self._lock:
             self._end(now)
 
@@ -161,20 +163,20 @@ class Loop:
         self._begun = (self._clock.mark(), time.perf_counter())
 
     def compute_end(self) -> None:
-        """Mark where it ends; without a beginning nothing is marked."""
+        """Mark where computing ends; does nothing without a matching :meth:`compute_begin`."""
         if self._begun is None:
             return
         (begin, began), self._begun = self._begun, None
         end = self._clock.mark()
         with self._lock:
-            # The step that is open; before the first batch there is none.
+            # The number of the current step; compute before the first batch counts towards the first step.
             self._marks.add(self._steps, begin, end)
             if self.trace is not None:
                 self.trace.append(("compute", began, time.perf_counter()))
 
     @contextlib.contextmanager
     def compute(self) -> Iterator[None]:
-        """Mark what happens inside as computing."""
+        """Mark the body of the ``with`` block as computing."""
         self.compute_begin()
         try:
             yield
@@ -182,7 +184,7 @@ class Loop:
             self.compute_end()
 
     def report(self) -> LoopReport:
-        """Say what was measured so far; a step that has not ended is not in it."""
+        """Return the measurements so far, without the current step."""
         with self._lock:
             return self._report()
 
@@ -220,12 +222,12 @@ class Loop:
 
 
 class _Marks:
-    """Times between marks, taken when the clock has come to them."""
+    """Times between pairs of marks, resolved once the clock has reached them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiting: deque[tuple[int, Any, Any]] = deque()
-        # The last mark of the first step, from which on utilisation counts, and the last mark of all.
+        # Utilisation counts from the last mark of the first step to the last mark of all.
         self._first_step: int | None = None
         self._origin: Any = None
         self._last: Any = None
@@ -258,14 +260,14 @@ class _Marks:
                 self.recent.append(seconds)
 
     def utilisation(self) -> float:
-        """Compute for each second from the end of the first step's compute to the end of the last's."""
+        """Compute time per second, from the end of the first step's compute to the end of the last step's."""
         if self._last is None:
             return 1.0
         return _ratio(self._later_s, self._clock.seconds(self._origin, self._last))
 
 
 class _Waits:
-    """How many waits were how long, as the core counts them."""
+    """A histogram of waits, with the core's buckets."""
 
     def __init__(self) -> None:
         self._first_s: float | None = None
@@ -277,7 +279,7 @@ class _Waits:
         if self._first_s is None:
             self._first_s = wait_s
             return
-        # One more than the bucket; a wait of nothing is in the first.
+        # One more than the index of the bucket; a wait of zero is in the first.
         bits = int(wait_s * 1e9).bit_length() or 1
         self._buckets[bits - 1 if bits <= _BUCKETS else -1] += 1
         self._longest_s = max(self._longest_s, wait_s)
@@ -305,7 +307,7 @@ class _Waits:
 
 
 def _ratio(part: float, whole: float) -> float:
-    """Divide; where nothing has happened yet, nobody waited."""
+    """Divide; 1 as long as no time has passed, because nothing has waited yet."""
     return part / whole if whole > 0 else 1.0
 
 
@@ -315,7 +317,7 @@ def _spread(times: Sequence[float] | deque[float]) -> Spread:
     ordered = sorted(times)
 
     def at(part: float) -> float:
-        # The least value that so many are not above.
+        # The smallest value with at least this fraction of the values at or below it.
         return ordered[min(int(part * len(ordered)), len(ordered) - 1)]
 
     mean = sum(ordered) / len(ordered)
@@ -323,7 +325,7 @@ def _spread(times: Sequence[float] | deque[float]) -> Spread:
 
 
 def _merged(steps: list[_Step], began: float) -> Iterator[dict[str, float]]:
-    """Merge neighbours, so that there are no more moments than a plot shows."""
+    """Average neighbouring steps, so that there are no more points than a plot shows."""
     every = -(-len(steps) // _MOMENTS) or 1
     for first in range(0, len(steps), every):
         part = steps[first : first + every]

@@ -1,4 +1,4 @@
-"""What a loader says of itself: a report, a line, a live table, a trace; and where its training loop marks compute."""
+"""Measurements of a loader: report, status line, live table, trace, and compute marks of the training loop."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from kinograph._trace import Tracing
 
 
 class Measured:
-    """A loader's meters: the core's, and that of the training loop, which :class:`Loop` is."""
+    """A loader's meters: those of the core, and a :class:`Loop` for the training loop."""
 
     # What the shuffle gives and costs.
     _quality: ShuffleQuality
 
     def _measure(self) -> None:
-        """Begin to measure, before there is a core."""
+        """Set up the meters, before there is a core."""
         self._core: _core.Loader | None = None
         self._loop = Loop(self._to_clock())
         self._tracing: Tracing | None = None
 
     def report(self) -> Report:
-        """Say where the time went since the loader started."""
-        # Another thread may ask while this one closes it.
+        """Return where the time went since the loader started."""
+        # Another thread may call this while the loader is being closed.
         core = self._core
         done = json.loads(core.report()) if core is not None else {}
         return Report.of(done, self._loop.report(), self._quality)
 
     def compute(self) -> contextlib.AbstractContextManager[None]:
-        """Mark what happens inside as computing: the report then knows what the accelerator did.
+        """Mark the body of a ``with`` block as compute, so that the report can show accelerator utilisation.
 
         >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
         >>> for batch in loader:
@@ -46,24 +46,24 @@ class Measured:
         >>> 0 < loader.report().utilisation <= 1
         True
 
-        Batches on a GPU are timed by the GPU's own clock, without waiting for it.
+        If batches are on a GPU, compute is timed with CUDA events, without synchronising.
         """
         return self._loop.compute()
 
     def compute_begin(self) -> None:
-        """Mark where computing begins, for those to whom a ``with`` is in the way."""
+        """Mark where compute begins, for code where a ``with`` block does not fit."""
         self._loop.compute_begin()
 
     def compute_end(self) -> None:
-        """Mark where it ends."""
+        """Mark where compute ends."""
         self._loop.compute_end()
 
     def status(self) -> str:
-        """Say in a line how it goes since the loader started."""
+        """Summarise throughput and waits since the loader started, in one line."""
         return status(self.report())
 
     def live(self, *, every_s: float = 1.0) -> Live:
-        """Show how it goes while a ``with`` lasts: a table on a terminal, lines elsewhere, on standard error.
+        """Show live status on stderr during a ``with`` block: a table on a terminal, otherwise lines.
 
         >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
         >>> with loader.live(every_s=5):
@@ -72,12 +72,12 @@ class Measured:
         """
         seconds = to_number("every_s", every_s)
         if not 0 < seconds < float("inf"):
-            raise InvalidArgumentError(f"every_s is {every_s!r}; give seconds, such as 1")
+            raise InvalidArgumentError(f"every_s is {every_s!r}; give a positive number of seconds")
         return Live(self.report, seconds)
 
     @contextlib.contextmanager
     def trace(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """Keep what each thread does when, while a ``with`` lasts, and write it to a file that Perfetto opens.
+        """Record what each thread does during a ``with`` block, and write a trace file that Perfetto can open.
 
         >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
         >>> with loader.trace("trace.json"):
@@ -85,7 +85,7 @@ class Measured:
         ...         pass
         """
         if self._tracing is not None:
-            raise InvalidArgumentError("the loader is traced already; end that trace first")
+            raise InvalidArgumentError("the loader is already being traced; end that trace first")
         tracing = Tracing()
         if self._core is None:
             self._start()
@@ -101,21 +101,21 @@ class Measured:
         raise NotImplementedError
 
     def _trace_with(self, tracing: Tracing) -> None:
-        """Have the core and the loop keep their events."""
+        """Make the core and the loop record their events."""
         self._tracing = tracing
         self._loop.trace = tracing.spans
         if self._core is not None:
             tracing.begin(self._core)
 
     def _to_clock(self) -> Clock | None:
-        """Make what times compute; the CPU's clock if nothing else does."""
+        """Create the clock that times compute; ``None`` for the CPU's."""
         return None
 
     def _caller(self) -> str | None:
-        """Name the thread that asks the core for batches, if it is not the training loop's."""
+        """Name the thread that requests batches from the core, if it is not the training loop's."""
         return None
 
     def _collect(self) -> None:
-        """Take the events of a trace before the core ends."""
+        """Take the events of a trace from the core before the core ends."""
         if self._tracing is not None and self._core is not None:
             self._tracing.collect(self._core, self._caller())

@@ -1,10 +1,10 @@
-"""Normalisation: what is subtracted from each key, and what it is divided by.
+"""Normalisation: the offset and scale of each key.
 
     "mean_std"         mean 0 and std 1
     "min_max"          from -1 to 1
     (means, stds)      given values
 
-All come down to ``(value - offset) / scale``, which a policy undoes with ``value * scale + offset``.
+All of them compute ``(value - offset) / scale``; a policy inverts it with ``value * scale + offset``.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Method: TypeAlias = Literal["mean_std", "min_max"]
 # One method for all keys, or a method or values by key.
 Normalize: TypeAlias = "Method | Mapping[str, Method | tuple[Any, Any]]"
 
-# What does not move is only shifted, so that noise is not blown up; the numbers of robomimic.
+# Constant dimensions are centred but not scaled, so that noise is not amplified; robomimic's thresholds.
 _LEAST_STD = 1e-6
 _LEAST_RANGE = 1e-4
 
 
 class Scale(NamedTuple):
-    """What a key is normalised with: ``(value - offset) / scale``; of cameras the value is from 0 to 1."""
+    """Offset and scale of a key: ``(value - offset) / scale``; for cameras, values range from 0 to 1."""
 
     offset: npt.NDArray[np.float64]
     scale: npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ class Scale(NamedTuple):
 def to_scales(
     sources: Sequence[Source], normalize: Normalize | None, *, are_cameras_floats: bool
 ) -> dict[str, Scale]:
-    """Find what each key is normalised with; statistics are those of all frames of all datasets together."""
+    """Compute offset and scale per key, from the statistics of all frames of all datasets together."""
     if normalize is None:
         return {}
     streams = {window["key"]: window["stream"] for window in sources[0].samples.request["windows"]}
@@ -62,7 +62,7 @@ def to_scales(
         normalize = cast("Mapping[str, Method]", dict.fromkeys(keys, method))
     if not isinstance(normalize, Mapping):
         raise InvalidArgumentError(
-            f"normalize is {normalize!r}; give one of {', '.join(get_args(Method))}, or a dict by key"
+            f"normalize is {normalize!r}; use one of {', '.join(get_args(Method))}, or a dict of key to method"
         )
     return {key: _to_scale(key, how, sources, streams) for key, how in normalize.items()}
 
@@ -91,7 +91,7 @@ def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[st
     else:
         offset = (least + most) / 2
         scale = np.where(most - least < _LEAST_RANGE, 1.0, (most - least) / 2)
-    # Of what has no finite value at all nothing is known.
+    # Dimensions without a single finite value have no statistics: leave them unchanged.
     known = np.isfinite(offset) & np.isfinite(scale)
     return Scale(
         *(
@@ -102,12 +102,12 @@ def _to_scale(key: str, how: object, sources: Sequence[Source], streams: dict[st
 
 
 def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64], ...]:
-    """Merge the statistics of a key over the datasets of all sources, each frame of each dataset once."""
+    """Merge the statistics of a key over the datasets of all sources; each frame of each dataset counts once."""
     parts: dict[str, StreamStats] = {}
     for source in sources:
         dataset: Dataset = source.samples.dataset
         windows = source.samples.request["windows"]
-        # A key that another source lacks is refused when the loader starts, in the words of that check.
+        # If another source lacks the key, the loader's own check refuses it at the start.
         for stream in (window["stream"] for window in windows if window["key"] == key):
             parts[dataset.id] = dataset.stats[stream]
     stats = list(parts.values())
@@ -116,7 +116,7 @@ def _union(key: str, sources: Sequence[Source]) -> tuple[npt.NDArray[np.float64]
             f"normalize of `{key}`: its shape differs between the datasets of the mixture; give (means, stds)"
         )
     counts = np.stack([part.count for part in stats]).astype(np.float64)
-    # What has no finite value has no mean either, and no weight.
+    # A dimension without finite values has no mean, and gets no weight.
     means, stds = (
         np.stack([np.where(part.count > 0, getattr(part, name), 0.0) for part in stats])
         for name in ("mean", "std")

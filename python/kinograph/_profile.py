@@ -1,11 +1,11 @@
-"""Measure a training loop with the loader that it has now: a ``DataLoader``, robomimic's, LeRobot's, or any iterable.
+"""Measure a training loop with its current loader: a ``DataLoader``, robomimic's, LeRobot's, or any iterable.
 
-    for batch in kinograph.Profile(loader):     wrap what is iterated, and leave the loop as it is
+    for batch in kinograph.Profile(loader):     wrap the loader and keep your loop
         train_step(batch)
 
-    kinograph.profile(loader, train_step)       or have the loop made
+    kinograph.profile(loader, train_step)       or let Kinograph run the loop
 
-The measurement is two looks at a clock per batch. It changes neither the batches nor their order.
+Measuring costs two clock reads per batch. It changes neither the batches nor their order.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kinograph._report import Shown, _waited, table_of
 
 _Batch = TypeVar("_Batch")
 
-# As in a loader's report.
-_LITTLE, _SOME = 0.01, 0.05
+# The first is the threshold of a loader's report.
+_NEGLIGIBLE, _NOTICEABLE = 0.01, 0.05
 
 
 class Profile(Shown, Generic[_Batch]):
-    """Any iterable of batches, and what the loop over it did; ``print`` shows a table, a notebook plots.
+    """Wraps an iterable of batches and measures the loop over it; ``print`` shows a table, a notebook shows plots.
 
     >>> profile = kinograph.Profile([1, 2, 3])
     >>> for batch in profile:
@@ -37,9 +37,9 @@ class Profile(Shown, Generic[_Batch]):
     >>> profile.report().steps, 0 <= profile.wait_s < 1
     (3, True)
 
-    A step goes from asking for a batch to asking for the next. Making an iterator (and with it the workers of a ``DataLoader``) is a
-    part of the wait for its first batch. ``device="cuda"`` times what is marked by the GPU's own clock. All other names are those of
-    the iterable: ``len``, ``dataset``, ``sampler``.
+    A step lasts from the request for a batch to the request for the next. Creating the iterator (and with it the
+    workers of a ``DataLoader``) counts as part of the wait for the first batch. With ``device="cuda"``, compute marks
+    are timed with CUDA events. Other attributes are forwarded to the iterable: ``len``, ``dataset``, ``sampler``.
     """
 
     def __init__(self, batches: Iterable[_Batch], *, device: object = None) -> None:
@@ -47,10 +47,11 @@ class Profile(Shown, Generic[_Batch]):
         self._loop = Loop(_to_clock(device))
 
     def __iter__(self) -> Iterator[_Batch]:
-        """Go through the batches once, and measure."""
+        """Iterate over the batches once, and measure."""
         asked = time.perf_counter()
         batches = iter(self._batches)
-        # Handed over without keeping it here: the loop decides when its memory goes, and that is no part of a wait.
+        # Keep no reference to the batch here: the loop decides when its memory is freed, which must not count as a
+        # wait.
         hand: list[_Batch] = []
         try:
             while True:
@@ -70,44 +71,44 @@ class Profile(Shown, Generic[_Batch]):
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever the iterable has)
         if name.startswith("_"):
-            # Not before there is one, and nothing private.
+            # Never forward private names: `_batches` itself may not exist yet.
             raise AttributeError(name)
         return getattr(self._batches, name)
 
     def compute(self) -> AbstractContextManager[None]:
-        """Mark what happens inside as computing."""
+        """Mark the body of a ``with`` block as compute."""
         return self._loop.compute()
 
     def compute_begin(self) -> None:
-        """Mark where computing begins."""
+        """Mark where compute begins."""
         self._loop.compute_begin()
 
     def compute_end(self) -> None:
-        """Mark where it ends."""
+        """Mark where compute ends."""
         self._loop.compute_end()
 
     def report(self) -> LoopReport:
-        """Say what was measured so far."""
+        """Return the measurements so far."""
         return self._loop.report()
 
     @property
     def wait_s(self) -> float:
-        """Seconds that the loop waited for batches, the first included."""
+        """Seconds that the loop waited for batches, including the first."""
         return self.report().wait_s
 
     @property
     def compute_ratio(self) -> float:
-        """Compute time for each second since the loop began."""
+        """Compute time per second since the loop began."""
         return self.report().compute_ratio
 
     @property
     def utilisation(self) -> float:
-        """Accelerator utilisation by MLPerf Storage's formula: compute time / time, without the first step."""
+        """Accelerator utilisation by MLPerf Storage's formula: compute time / elapsed time, without the first step."""
         return self.report().utilisation
 
     @property
     def verdict(self) -> str:
-        """What it comes to, in a sentence."""
+        """The conclusion in one sentence."""
         return _verdict(self.report())
 
     def _measured(self) -> dict[str, Any]:
@@ -138,13 +139,13 @@ def profile(
     steps: int | None = None,
     device: object = None,
 ) -> Profile[_Batch]:
-    """Run ``step`` on batch after batch and say how long it waited and computed.
+    """Run ``step`` on each batch and measure how long the loop waits and computes.
 
     >>> print(kinograph.profile([1, 2, 3], lambda batch: None, steps=5).report().steps)
     5
 
-    ``steps`` may be more than the iterable has: it is begun anew. Without it, the iterable is gone through once. Give the ``device``
-    that ``step`` computes on if that is a GPU: its time is then taken by its own clock, and nobody waits for it.
+    If ``steps`` exceeds the number of batches, the iterable is restarted; without ``steps``, it is iterated once. If
+    ``step`` computes on a GPU, pass that ``device``: compute is then timed with CUDA events, without synchronising.
     """
     wanted = None if steps is None else to_whole("steps", steps, least=1)
     measured = Profile(batches, device=device)
@@ -161,19 +162,19 @@ def profile(
             return measured
         if done == before:
             raise InvalidArgumentError(
-                f"steps is {steps}, and the iterable gave no batch after {done}; give one that can be gone through again"
+                f"steps is {steps}, but the iterable ended after {done} batches; pass one that can be iterated again"
             )
 
 
 def _verdict(report: LoopReport) -> str:
     if report.steps < 2:
-        return "Too few steps to tell: at least two have to end."
+        return "Too few steps to tell: at least two must finish."
     waited = _waited(report)
-    if waited < _LITTLE:
+    if waited < _NEGLIGIBLE:
         return f"The loop waits for {waited:.1%} of its time: a faster loader would gain nothing."
-    # Without waits a step would be as much shorter.
+    # Without waits, a step would be shorter by this fraction.
     faster = 1 / max(1 - waited, 1e-9)
-    how = "much" if waited >= _SOME else "little"
+    how = "much" if waited >= _NOTICEABLE else "little"
     return (
         f"The loop waits for {waited:.1%} of its time: {how} to gain, "
         f"a loader that is never late would make it up to {faster:.2f} times as fast."
@@ -181,10 +182,10 @@ def _verdict(report: LoopReport) -> str:
 
 
 def _to_clock(device: object) -> Clock | None:
-    """Take the clock of a GPU; for all else the CPU's will do."""
+    """Choose a GPU's clock for a CUDA device; ``None`` means the CPU's."""
     if not str(device).startswith("cuda"):
         return None
-    # Here, because only those who have torch can have such a device.
+    # Imported here, because torch is optional; a CUDA device implies that it is installed.
     from kinograph.torch import CudaClock  # noqa: PLC0415
 
     return CudaClock(device)

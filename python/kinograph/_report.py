@@ -1,9 +1,9 @@
-"""What a loader and a training loop did: a table, a page with plots, or JSON.
+"""The report of a loader and its training loop: a table, an HTML page with plots, or JSON.
 
     core (stages, bytes, frames, memory) ──┐
     Loop (waits, steps, compute) ──────────┴──► Report ──► print, to_html, to_json, a notebook
 
-What each figure means is in docs/reference/report.md.
+docs/reference/report.md explains each figure.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from kinograph import _core
 from kinograph._loop import LoopReport
 from kinograph._quality import ShuffleQuality
 
-# A loop that waits for less than this part of its time has nothing to gain from a faster loader.
-_LITTLE = 0.01
+# A loop that waits for less than this fraction of its time has nothing to gain from a faster loader.
+_NEGLIGIBLE = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """What one stage of the loader did."""
+    """Time, tasks and bytes of one stage of the loader."""
 
     name: str
     busy_s: float
@@ -33,18 +33,18 @@ class Stage:
 
 
 class Shown:
-    """Something measured that can be looked at: as text, as a page, as JSON."""
+    """Measurements that can be shown as text, HTML or JSON."""
 
     def _measured(self) -> dict[str, Any]:
         raise NotImplementedError
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Give all figures as JSON; written to a file too if a path is given."""
-        return _put(path, json.dumps(self._measured(), indent=1))
+        """Return all figures as JSON, and write them to ``path`` if given."""
+        return _written(path, json.dumps(self._measured(), indent=1))
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Give one page with tables and plots, which needs nothing from elsewhere; written to a file too if a path is given."""
-        return _put(path, _core.report_html(json.dumps(self._measured()), True))
+        """Return a self-contained HTML page with tables and plots, and write it to ``path`` if given."""
+        return _written(path, _core.report_html(json.dumps(self._measured()), True))
 
     def _repr_html_(self) -> str:
         return _core.report_html(json.dumps(self._measured()), False)
@@ -52,7 +52,7 @@ class Shown:
 
 @dataclasses.dataclass(frozen=True)
 class Report(Shown):
-    """Where a loader's time went; ``print`` shows a table, a notebook plots.
+    """Where a loader's time went; ``print`` shows a table, a notebook shows plots.
 
     >>> loader = kinograph.numpy.Loader(ds, windows={"actions": [0]}, batch_size=8)
     >>> for batch in loader:
@@ -63,12 +63,12 @@ class Report(Shown):
     (12, True, True)
     >>> page = report.to_html()
 
-    Times of stages are those of all threads together. ``wait`` is how long the training loop stood still for a batch.
-    ``prefetch_depth`` is how many batches are prepared ahead, ``prefetch_changes`` from which batch on it was which.
-    ``batch_s`` is how long a batch takes at the loader's pace, ``step_s`` how long the training loop keeps one.
+    Times of stages are summed over all threads. ``wait`` is how long the training loop was blocked waiting for a
+    batch. ``prefetch_depth`` is how many batches are prepared ahead; ``prefetch_changes`` lists (first batch, depth).
+    ``batch_s`` is how long the loader takes per batch, ``step_s`` how long the training loop takes per batch.
     ``quality`` is how well the shuffle mixes, and how often frames are expected to be decoded.
-    ``waits`` and ``timeline`` are what the core saw; under a device that is the thread which copies, and ``loop`` is the
-    training loop.
+    ``waits`` and ``timeline`` are measured by the core. With a device, the core's caller is the thread that copies to
+    it; ``loop`` always describes the training loop.
     """
 
     elapsed_s: float = 0.0
@@ -109,33 +109,33 @@ class Report(Shown):
 
     @property
     def compute_ratio(self) -> float:
-        """The part of the time in which the training loop computed, or, if it marked nothing, had what it needed."""
+        """The fraction of time that the training loop computed; without compute marks, that it did not wait."""
         if self.loop.is_marked:
             return self.loop.compute_ratio
         return 1 - self.wait_s / self.elapsed_s if self.elapsed_s else 1.0
 
     @property
     def utilisation(self) -> float:
-        """Accelerator utilisation by MLPerf Storage's formula: compute time / time, without the first step."""
+        """Accelerator utilisation by MLPerf Storage's formula: compute time / elapsed time, without the first step."""
         return self.loop.utilisation
 
     @property
     def read_amplification(self) -> float:
-        """Bytes read for each stored byte that was decoded; 0 before the first."""
+        """Bytes read per stored byte that was decoded; 0 before the first."""
         return _ratio(self._stage("fetch").bytes, self.stored_bytes_used)
 
     @property
     def decode_amplification(self) -> float:
-        """Frames decoded for each frame in a batch; below 1 where windows share frames, 0 before the first."""
+        """Frames decoded per frame in a batch; below 1 if samples share frames, 0 before the first."""
         return _ratio(self.frames_decoded, self.frames_used)
 
     @property
     def verdict(self) -> str:
-        """What it comes to, in a sentence."""
+        """The conclusion in one sentence."""
         if not self.loop.steps:
             return "No step has ended yet."
         waited = _waited(self.loop)
-        if waited < _LITTLE:
+        if waited < _NEGLIGIBLE:
             return (
                 f"The loop waits for {waited:.1%} of its time: a faster loader would gain nothing."
             )
@@ -143,15 +143,15 @@ class Report(Shown):
         busiest = max(made, key=lambda stage: stage.busy_s, default=Stage("none", 0.0, 0, 0))
         threads = busiest.busy_s / self.elapsed_s if self.elapsed_s else 0.0
         return (
-            f"The loop waits for {waited:.1%} of its time; of the loader's stages `{busiest.name}` works most "
-            f"({threads:.1f} threads busy of {self._threads_of(busiest.name)})."
+            f"The loop waits for {waited:.1%} of its time; the loader's busiest stage is `{busiest.name}` "
+            f"({threads:.1f} of {self._threads_of(busiest.name)} threads busy)."
         )
 
     @classmethod
     def of(
         cls, core: dict[str, Any], loop: LoopReport, quality: ShuffleQuality | None = None
     ) -> Report:
-        """Make one of what the core and the loop say."""
+        """Combine the measurements of the core and the loop."""
         names = {field.name for field in dataclasses.fields(cls)} - {"loop", "quality"}
         values = {name: value for name, value in core.items() if name in names}
         values["stages"] = tuple(
@@ -197,8 +197,8 @@ class Report(Shown):
         used = self.frames_used / max(self.frames_decoded, 1)
         lines.append(
             f"{self.frames_decoded} frames decoded, each used {used:.1f} times; "
-            f"{self.read_amplification:.2f} bytes read for each that was decoded; "
-            f"decoded frames took {self.pool_peak_bytes / 1e6:.0f} MB at most"
+            f"{self.read_amplification:.2f} bytes read per stored byte decoded; "
+            f"decoded frames used up to {self.pool_peak_bytes / 1e6:.0f} MB"
         )
         lines.append(
             f"a batch takes {self.batch_s * 1e3:.1f} ms, a step {self.step_s * 1e3:.1f} ms: "
@@ -212,14 +212,14 @@ class Report(Shown):
 
 
 def table_of(loop: LoopReport) -> list[str]:
-    """Show what a loop did, in lines; none before its second step."""
+    """Format a loop's times as lines; empty before its second step."""
     if loop.steps < 2:
         return []
     lines = [f"{'per step':10}{'mean ms':>10}{'p50':>10}{'p90':>10}{'p99':>10}{'longest':>10}"]
     for name, spread in (("wait", loop.wait), ("compute", loop.compute), ("step", loop.step)):
         times = dataclasses.astuple(spread)
         lines.append(f"{name:10}" + "".join(f"{seconds * 1e3:10.2f}" for seconds in times))
-    marked = f"marked, by the clock of the {loop.clock}" if loop.is_marked else "not marked"
+    marked = f"marked, timed by the {loop.clock} clock" if loop.is_marked else "not marked"
     stalls, stall_s = loop.waits.get("stalls", 0), loop.waits.get("stall_s", 0.0)
     lines.append(
         f"utilisation {loop.utilisation:.3f} without the first step (compute {marked}); "
@@ -229,7 +229,7 @@ def table_of(loop: LoopReport) -> list[str]:
 
 
 def _waited(loop: LoopReport) -> float:
-    """Find the part of the time that the loop waited, without the first step if there were others."""
+    """Compute the fraction of time that the loop waited, without the first step if there were others."""
     if loop.steps > 1:
         return _ratio(loop.wait.mean_s, loop.step.mean_s)
     return _ratio(loop.wait_s, loop.elapsed_s)
@@ -239,7 +239,7 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else 0.0
 
 
-def _put(path: str | os.PathLike[str] | None, text: str) -> str:
+def _written(path: str | os.PathLike[str] | None, text: str) -> str:
     if path is not None:
         pathlib.Path(path).write_text(text, encoding="utf-8")
     return text

@@ -1,4 +1,4 @@
-"""One stream of one episode: frames by number, by index list or by seconds.
+"""One stream of one episode: frames by index, by list of indices or by seconds.
 
 stream[5]           one frame                stream[10:20]      frames 10 to 19
 stream[-1]          the last one             stream[::2]        every other
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from kinograph import _core
     from kinograph._episode import Episode
 
-# What reading gives: an array for numbers and images, `str` or a list of `str` for text. One type for both, or
-# every reader of numbers would first have to tell its type checker that they are no text.
+# What reading returns: an array, or `str` or a list of `str` for text streams. One type for both; with a union, all
+# code that reads arrays would first have to convince its type checker that they are not text.
 FrameData: TypeAlias = Any
 
 # Iterating reads about this many bytes at a time, at least one frame.
 _BLOCK_BYTES = 8 << 20
 
-# Frames of numbers share pages of a hundred and more: skipping fewer than these saves nothing.
+# Pages of vector streams hold a hundred frames and more: skipping fewer than this saves nothing.
 _NEAR_FRAMES = 64
 
 
 class Stream:
     """One stream of one episode: an array with time as its first axis, on disk.
 
-    Indexing reads: numpy arrays for numbers and images, ``str`` and lists of ``str`` for text.
+    Indexing reads from disk and returns numpy arrays; for text streams, ``str`` or lists of ``str``.
 
     >>> stream = ds[0]["actions"]
     >>> stream
@@ -43,8 +43,8 @@ class Stream:
     >>> stream[10:20].shape, stream[0].shape
     ((10, 7), (7,))
 
-    Numbers with a decimal point are seconds from the episode's start, the end left out; negative ones lie
-    before the start and do not count from the end:
+    Floats are seconds from the episode's start, with the end excluded. Negative seconds are before the start; they do
+    not count from the end:
 
     >>> stream[0.5:1.0].shape
     (10, 7)
@@ -58,32 +58,32 @@ class Stream:
 
     @property
     def name(self) -> str:
-        """Its path inside the episode."""
+        """Its name in the episode."""
         return self._core.name
 
     @property
     def kind(self) -> str:
-        """What it is: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"``."""
+        """One of ``"vector"``, ``"image"``, ``"depth"`` and ``"text"``."""
         return self._core.kind
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The type of its numbers; ``None`` for text."""
+        """The numpy dtype; ``None`` for text."""
         return to_dtype(self._core.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Number of frames, then the shape of one frame, as of the array that ``stream[:]`` reads."""
+        """The shape of the array that ``stream[:]`` returns: number of frames, then the shape of one frame."""
         return (len(self), *self._core.shape)
 
     @property
     def codec(self) -> str:
-        """How it is stored."""
+        """The codec it is stored with, and its parameters."""
         return self._core.codec
 
     @property
     def rate_hz(self) -> float | None:
-        """Frames per second, or ``None`` if the frames have times of their own."""
+        """Frames per second; ``None`` if each frame has an explicit timestamp."""
         return self._core.rate_hz()
 
     @property
@@ -97,7 +97,7 @@ class Stream:
 
     @property
     def timestamps_ns(self) -> npt.NDArray[np.int64]:
-        """When each frame was taken, in nanoseconds; the episode starts at ``episode.start_ns``.
+        """The timestamp of each frame, in nanoseconds; the episode starts at ``episode.start_ns``.
 
         >>> ds[0]["actions"].timestamps_ns[:3]
         array([        0,  50000000, 100000000])
@@ -105,7 +105,7 @@ class Stream:
         return self._core.read_timestamps_ns()
 
     def bitstream(self, frame: SupportsIndex) -> bytes | None:
-        """Read the JPEG file of a frame as it is stored; ``None`` if its codec keeps no file."""
+        """Read the JPEG file of a frame as stored; ``None`` if the codec does not store files."""
         return self._core.read_bitstream(self._frame(frame))
 
     def __len__(self) -> int:
@@ -120,13 +120,13 @@ class Stream:
             return self._read(range(frame, frame + 1))[0]
         if isinstance(key, float | np.floating):
             raise InvalidArgumentError(
-                f"stream `{self.name}`: {key} s is one moment; ask for a range of seconds such as [{key}:{key + 1.0}], or for a frame by its number"
+                f"stream `{self.name}`: {key} s is a single time; use a range of seconds such as [{key}:{key + 1.0}], or an integer frame index"
             )
         if key is Ellipsis or (isinstance(key, tuple) and not key):
             return self._read(range(len(self)))
         if isinstance(key, tuple):
             raise InvalidArgumentError(
-                f"stream `{self.name}` is indexed by frames only; index the array that comes back: stream[10:20][:, 0]"
+                f"stream `{self.name}` can be indexed by frame only; index the returned array instead: stream[10:20][:, 0]"
             )
         return self._read_frames(self._indices_of(key))
 
@@ -141,12 +141,14 @@ class Stream:
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
         if copy is False:
-            raise InvalidArgumentError(f"stream `{self.name}` lies on disk; reading it is a copy")
+            raise InvalidArgumentError(
+                f"stream `{self.name}` is on disk, so reading it always copies; omit copy=False"
+            )
         return np.asarray(self[:], dtype=dtype)
 
     def __repr__(self) -> str:
         rate_hz = self._core.rate_hz()
-        rate = "at its own times" if rate_hz is None else f"at {rate_hz:g} Hz"
+        rate = "with explicit timestamps" if rate_hz is None else f"at {rate_hz:g} Hz"
         shape = "".join(f"[{', '.join(map(str, self._core.shape))}]" if self._core.shape else "")
         return f"Stream({self.name!r}: {len(self)} frames of {self._core.dtype}{shape} {rate}, {self.kind}, {self.codec})"
 
@@ -154,20 +156,22 @@ class Stream:
         return operator.getitem, (self._episode, self.name)
 
     def _frame(self, key: SupportsIndex) -> int:
-        """Check a frame number; a negative one counts from the end."""
+        """Check a frame index; a negative one counts from the end."""
         frame = operator.index(key)
         if not -len(self) <= frame < len(self):
-            raise NotFoundError(f"stream `{self.name}` has {len(self)} frames, no frame {frame}")
+            raise NotFoundError(
+                f"no frame {frame} in stream `{self.name}`, which has {len(self)} frames"
+            )
         return frame % len(self)
 
     def _frames_of(self, key: slice) -> range:
-        """Find the frames of a slice, of numbers or of seconds."""
+        """Find the frames of a slice, given as indices or as seconds."""
         ends = [end for end in (key.start, key.stop) if end is not None]
         seconds = [isinstance(end, float | np.floating) for end in ends]
         if any(seconds):
             if not all(seconds) or key.step is not None:
                 raise InvalidArgumentError(
-                    f"stream `{self.name}`: {_shown(key)} mixes frame numbers and seconds; write [0:20] for frames, [0.0:1.0] for seconds"
+                    f"stream `{self.name}`: {_shown(key)} mixes frame indices and seconds; write [0:20] for frames, [0.0:1.0] for seconds"
                 )
             start_s = -math.inf if key.start is None else float(key.start)
             end_s = math.inf if key.stop is None else float(key.stop)
@@ -179,7 +183,7 @@ class Stream:
             raise InvalidArgumentError(f"stream `{self.name}`: {_shown(key)}: {error}") from None
 
     def _indices_of(self, key: object) -> npt.NDArray[np.int64]:
-        """Find the frames of a list or array of numbers, or of a mask."""
+        """Find the frames of a list or array of indices, or of a boolean mask."""
         wanted = np.asarray(key)
         if wanted.dtype == bool and wanted.shape == (len(self),):
             return np.flatnonzero(wanted)
@@ -187,13 +191,15 @@ class Stream:
             return np.zeros(0, dtype=np.int64)
         if wanted.ndim != 1 or wanted.dtype.kind not in "iu":
             raise InvalidArgumentError(
-                f"stream `{self.name}` is indexed by a frame number, a slice, a list of frame numbers or a mask of {len(self)} frames, not by {key!r}"
+                f"stream `{self.name}` is indexed by a frame index, a slice, a list of frame indices or a boolean mask of {len(self)} frames, not by {key!r}"
             )
-        # As Python's numbers: an unsigned one may be beyond what the indices can hold.
+        # Compare as Python integers: an unsigned value may not fit int64.
         lowest, highest = int(wanted.min()), int(wanted.max())
         if lowest < -len(self) or highest >= len(self):
             outside = highest if highest >= len(self) else lowest
-            raise NotFoundError(f"stream `{self.name}` has {len(self)} frames, no frame {outside}")
+            raise NotFoundError(
+                f"no frame {outside} in stream `{self.name}`, which has {len(self)} frames"
+            )
         indices = wanted.astype(np.int64)
         return np.where(indices < 0, indices + len(self), indices)
 
@@ -208,11 +214,11 @@ class Stream:
         return out
 
     def _read_into(self, first: int, out: npt.NDArray[Any]) -> None:
-        """Fill a packed array with the frames from ``first``."""
+        """Fill a contiguous array with the frames from ``first`` on."""
         self._core.read_into(first, first + len(out), out.reshape(-1).view(np.uint8))
 
     def _read_frames(self, indices: npt.NDArray[np.int64]) -> FrameData:
-        """Read frames in any order: each once, those that lie together in one go."""
+        """Read frames in any order: each frame once, neighbours together."""
         dtype = self.dtype
         wanted, places = np.unique(indices, return_inverse=True)
         near = _NEAR_FRAMES if self.kind in ("vector", "text") else 1
@@ -236,7 +242,7 @@ class Stream:
 
 
 def is_number(key: object) -> TypeGuard[SupportsIndex]:
-    """Tell whether a key is one whole number, of Python, numpy or torch; ``True`` is none."""
+    """Whether a key is a single integer of Python, numpy or torch; bools do not count."""
     if isinstance(key, bool | np.bool_) or getattr(key, "ndim", 0) != 0:
         return False
     try:
@@ -247,11 +253,11 @@ def is_number(key: object) -> TypeGuard[SupportsIndex]:
 
 
 def to_dtype(name: str) -> np.dtype[Any] | None:
-    """Give the numpy dtype of a stream's numbers; ``None`` for text."""
+    """Return the numpy dtype of a stream; ``None`` for text."""
     return None if name == "text" else np.dtype(name)
 
 
 def _shown(key: slice) -> str:
-    """Write a slice as its user did."""
+    """Format a slice as the user wrote it."""
     parts = [key.start, key.stop] if key.step is None else [key.start, key.stop, key.step]
     return "[" + ":".join("" if part is None else repr(part) for part in parts) + "]"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-# The columns that every table has; all others are the users' own.
+# The columns that every table has; all others were added by users.
 BUILT_IN_COLUMNS = (
     "episode",
     "id",
@@ -36,11 +36,11 @@ BUILT_IN_COLUMNS = (
     "source_hash",
 )
 
-_NEEDS_EXTRA = "{name} is not installed; it comes with `pip install kinograph[table]`"
+_NEEDS_EXTRA = "{name} is not installed; run `pip install kinograph[table]`"
 
 
 class EpisodeTable:
-    """The episode table of a dataset; each column is read when it is first asked for.
+    """The episode table of a dataset; each column is read from disk on first access.
 
     >>> table = ds.episodes
     >>> table
@@ -73,10 +73,10 @@ class EpisodeTable:
         return name in self._columns
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """Give a column as an array.
+        """Return a column as an array.
 
-        Numbers and booleans have numpy's types. Text, lists and columns of whole numbers or booleans in which
-        a value is missing are objects, with ``None`` for what is missing; a missing float is NaN.
+        Numeric and bool columns have numpy dtypes. Text, lists, and integer or bool columns with missing values are
+        object arrays, with ``None`` for missing values. A missing float is NaN.
         """
         kind, values = self._column(name)
         if kind == "float":
@@ -89,7 +89,7 @@ class EpisodeTable:
         return objects
 
     def values(self, name: str) -> list[Any]:
-        """Give a column as a list of Python values, ``None`` where there is none."""
+        """Return a column as a list of Python values, with ``None`` for missing values."""
         return self._column(name)[1]
 
     def to_pandas(self) -> pd.DataFrame:

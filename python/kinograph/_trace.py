@@ -1,12 +1,12 @@
-"""An image of what each thread did when: a file that Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""A trace of what each thread did when, as a file for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
     training loop   ▐wait▌▐══ compute ══▌▐wait▌
     kino-plan         ▐plan▌
     kino-read 4          ▐fetch▌▐fetch▌
     kino-decode 7             ▐decode▌▐collate▌
 
-The newest 262,144 events of the loader's threads and 65,536 of the training loop are kept. Compute is drawn where the CPU
-asked for it; a GPU may do it later.
+The newest 262,144 events of the loader's threads and 65,536 of the training loop are kept. Compute is drawn where the
+CPU submitted it; a GPU may execute it later.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 
 from kinograph import _core
 
-# Of the training loop.
+# How many events of the training loop are kept.
 _EVENTS = 1 << 16
 
-# Its number among the threads; the core's begin at 1.
+# The training loop's thread id; the core's ids start at 1.
 _LOOP = 0
 
 
@@ -32,27 +32,27 @@ class Tracing:
 
     def __init__(self) -> None:
         self._began_ns = time.perf_counter_ns()
-        #: What the training loop does, for it to fill in: name, start, end.
+        #: Spans of the training loop, which the loop appends: name, start, end.
         self.spans: deque[tuple[str, float, float]] = deque(maxlen=_EVENTS)
         self._threads: dict[int, str] = {_LOOP: "training loop"}
         self._events: list[dict[str, Any]] = []
         self._lost = 0
-        # What the core's clock has to be moved by to be this one.
+        # The offset from the core's clock to this one.
         self._moved_ns = 0
 
     def begin(self, core: _core.Loader) -> None:
-        """Have a core keep its events."""
+        """Make a core record its events."""
         self._moved_ns = time.perf_counter_ns() - core.start_trace()
 
     def collect(self, core: _core.Loader, caller: str | None) -> None:
-        """Take a core's events; who asked it for batches, if that was not the training loop."""
+        """Take a core's events; ``caller`` names the thread that requests batches, if not the training loop's."""
         log = json.loads(core.finish_trace())
         self._lost += log["lost"]
         names = {int(thread): name for thread, name in log["threads"].items()}
         for event in log["events"]:
             name = names[event["thread"]]
             if name == "caller" and caller is None:
-                # The training loop's own wait is the same, and has what Python takes in it.
+                # The training loop's own span of this wait is kept instead: it also contains Python's overhead.
                 continue
             self._threads[event["thread"]] = caller if name == "caller" and caller else name
             start_ns = event["start_ns"] + self._moved_ns
@@ -77,7 +77,7 @@ class Tracing:
         pathlib.Path(path).write_text(json.dumps(trace), encoding="utf-8")
 
     def _add(self, name: str, thread: int, start_ns: int, len_ns: int, size: int) -> None:
-        # Whatever began before the trace did is drawn from there.
+        # An event that began before the trace is drawn from the start of the trace.
         end_ns = start_ns + len_ns
         start_ns = max(start_ns, self._began_ns)
         if end_ns < start_ns:

@@ -1,13 +1,13 @@
-"""Video files, decoded by PyAV: what the importers of :func:`kinograph.pack` read cameras with.
+"""Video files, decoded with PyAV; the importers of :func:`kinograph.pack` read cameras with it.
 
-Frames are found by number, never by a float time. A file's packets are listed once, without decoding; sorted by
-their times they are the frames in the order they are shown. To reach a frame, decoding starts at a key frame that is
-shown no later than it: whatever such a key frame's leading images lack (open groups of pictures), they are shown
-before it, and nobody asked for them. Every decoded frame must have the time that the list says.
+Frames are found by index, never by a float time. A file's packets are listed once, without decoding; sorted by pts,
+they are the frames in presentation order. To reach a frame, decoding starts at a key frame that is presented no later
+than the frame. In an open GOP (group of pictures), leading frames may lack their references after such a seek, but
+they are presented before the key frame, so they are not needed. Every decoded frame must have the pts in the list.
 
-FFmpeg hides damage: it repairs what it can, marks the frame as corrupt and goes on. Here such a frame is an error, and so is
-every frame that may have been predicted from it: frames are handed out only when all frames that were decoded before
-them have been looked at, also those that are shown later.
+FFmpeg hides damage: it conceals what it can, marks the frame as corrupt and continues. Here such a frame is an error,
+and so is every frame that may have been predicted from it: a frame is returned only once all frames decoded before it
+have been checked, including those presented later.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: Pixels of one number with more than eight bits: codes of depth.
+#: Single-channel pixel formats with more than eight bits: depth codes.
 _DEEP_GREY = ("gray9", "gray10", "gray12", "gray14", "gray16")
 
-#: What LeRobot encodes with: a key frame every second frame, quality 30.
+#: LeRobot's encoder settings: a GOP of two frames, CRF 30.
 _ENCODER = {"g": "2", "crf": "30"}
 
-#: Threads of one decoder, for formats whose damage is an error or goes unseen. FFmpeg's other decoders mark frames, and with
-#: several threads a frame may be handed out before the thread that decodes it has marked it.
+#: Threads per decoder, for codecs whose decoder either reports damage as an error or does not detect it. FFmpeg's other
+#: decoders mark frames as corrupt; with several threads, a frame may be returned before its thread has marked it.
 _THREADS = {"libdav1d": 4, "libaom-av1": 4, "av1": 4, "vp9": 4, "libvpx-vp9": 4}
 
-#: A file with another ending could be a playlist, which names other files and addresses for FFmpeg to open.
+#: Other formats include playlists, which make FFmpeg open other files and URLs.
 _CONTAINERS = {"format_whitelist": "mov,mp4,matroska,webm,avi", "protocol_whitelist": "file"}
 
-#: What FFmpeg looks at only if it is told to: checksums of images, which HEVC may carry, and impossible codes in MPEG-4.
+#: Checks that FFmpeg only makes on request: image checksums, which HEVC may contain, and impossible codes in MPEG-4.
 _CHECKS = {
     "hevc": {"err_detect": "crccheck+explode"},
     "mpeg4": {"err_detect": "careful+explode"},
@@ -42,7 +42,7 @@ _CHECKS = {
 
 
 class VideoError(Exception):
-    """A video that is damaged or cut short; its text follows the name of the file."""
+    """A video that is damaged or truncated; the message is appended to the file name."""
 
 
 def is_available() -> bool:
@@ -69,9 +69,9 @@ class Video:
         self._errors = (av.FFmpegError, EOFError, ValueError)
         self._frames: Iterator[Any] | None = None
         self._next = 0
-        #: Frames that are decoded and not asked for yet, from `_next` on.
+        #: Frames that are decoded but not requested yet, from `_next` on.
         self._ahead: deque[Any] = deque()
-        #: Whether decoding began inside the file.
+        #: Whether decoding began with a seek, not at the start of the file.
         self._is_sought = False
         try:
             self._open()
@@ -83,7 +83,7 @@ class Video:
         context = self._stream.codec_context
         self.height = int(context.height)
         self.width = int(context.width)
-        #: Whether a pixel is one 16-bit number instead of three bytes.
+        #: Whether a pixel is a single 16-bit value instead of three bytes.
         self.is_deep = str(context.pix_fmt or "").startswith(_DEEP_GREY)
         self.rate_hz = float(self._stream.average_rate or 0)
 
@@ -95,46 +95,46 @@ class Video:
         context = self._stream.codec_context
         context.options = _CHECKS.get(context.name, {})
         self._stream.thread_type = "AUTO"
-        # An import decodes many videos at once, and every thread of a decoder holds images.
+        # An import decodes many videos at once, and every thread of a decoder keeps images in memory.
         context.thread_count = _THREADS.get(context.name, 1)
 
     def _list_frames(self) -> None:
-        """List when each frame is shown, and the key frames; decode nothing."""
+        """List the pts of all frames and the key frames, without decoding."""
         base = self._stream.time_base
         if base is None:
-            raise VideoError("has no unit of time")
+            raise VideoError("has no time base")
         shown: list[int] = []
-        #: When a key frame is shown, and the time of its packet, by which FFmpeg seeks.
+        #: Pts and dts of each key frame; FFmpeg seeks by dts.
         keys: list[tuple[int, int]] = []
         for packet in self._container.demux(self._stream):
-            # The last packet of a file that was cut short is whole in the list of the file only.
+            # The last packet of a truncated file is complete only according to the file's index.
             if packet.size == 0 or packet.is_discard or packet.is_corrupt:
                 continue
             if packet.pts is None:
-                raise VideoError("has a frame without a time")
+                raise VideoError("has a frame without a timestamp")
             shown.append(packet.pts)
             if packet.is_keyframe:
                 keys.append((packet.pts, packet.pts if packet.dts is None else packet.dts))
         decoded = shown.copy()
         shown.sort()
         if len(set(shown)) != len(shown):
-            raise VideoError("has two frames with the same time")
+            raise VideoError("has two frames with the same timestamp")
         self._horizon = _horizon(shown, decoded)
         self._shown = shown
         self._keys = sorted(keys)
         self.times_ns = [round(time * base * 1_000_000_000) for time in shown]
 
     def read(self, first: int, stop: int) -> npt.NDArray[np.uint8]:
-        """Read frames by number, in the order they are shown, as packed bytes.
+        """Read frames by index, in presentation order, as packed bytes.
 
-        Pixels are RGB, or one little-endian 16-bit number where :attr:`is_deep`.
+        Pixels are RGB, or a little-endian 16-bit value if :attr:`is_deep`.
         """
         if not 0 <= first <= stop <= len(self._shown):
             raise VideoError(f"has {len(self._shown)} frames, not {first} to {stop}")
         try:
             return self._read(first, stop)
         except VideoError:
-            # Where decoding began inside the file, frames before it may be all that was missing.
+            # After a seek, the only problem may be that earlier frames were not decoded.
             if not self._is_sought:
                 raise
         self._keys = []
@@ -157,7 +157,7 @@ class Video:
         return out.reshape(-1).view(np.uint8)
 
     def _go_to(self, frame: int) -> None:
-        """Stand before a frame: go on if it is near, start again at a key frame if that is nearer."""
+        """Move to a frame: decode forward, or seek to a key frame if that is nearer."""
         if frame == self._next and self._frames is not None:
             return
         place = bisect.bisect_right(self._keys, (self._shown[frame], 1 << 62)) - 1
@@ -168,24 +168,24 @@ class Video:
             self._take()
 
     def _start(self, frame: int, place: int) -> None:
-        """Decode from a key frame that is shown no later than a frame; an earlier one where FFmpeg misses it."""
+        """Decode from a key frame presented no later than a frame; from an earlier one if FFmpeg's seek misses it."""
         while place >= 0:
             self._container.seek(self._keys[place][1], stream=self._stream, backward=True)
             if self._begin(frame):
                 return
             place -= 1
-        # No key frame does.
+        # No key frame works.
         self._restart()
 
     def _restart(self) -> None:
-        """Decode the whole file again, which needs no seek."""
+        """Decode from the start of the file again, without a seek."""
         self._container.close()
         self._open()
         self._ahead.clear()
         self._frames, self._next, self._is_sought = self._decoded(None), 0, False
 
     def _begin(self, frame: int) -> bool:
-        """Begin at the packet that a seek led to, if everything from `frame` on can be decoded from there."""
+        """Begin at the packet after a seek, if everything from `frame` on can be decoded from there."""
         packets = self._container.demux(self._stream)
         packet = next(packets, None)
         if packet is None or not packet.is_keyframe or packet.pts is None:
@@ -208,29 +208,29 @@ class Video:
             yield from packet.decode()
 
     def _take(self) -> Any:  # noqa: ANN401 (PyAV is optional, and so are its types)
-        """Give the next frame, after all that were decoded before it."""
+        """Return the next frame, once all frames decoded before it have been checked."""
         while self._next + len(self._ahead) <= self._horizon[self._next]:
             self._ahead.append(self._decode_next())
         self._next += 1
         return self._ahead.popleft()
 
     def _decode_next(self) -> Any:  # noqa: ANN401 (as above)
-        """Decode one more frame, which must be the one that the list says, and whole."""
+        """Decode one more frame, which must be intact and have the expected pts."""
         number = self._next + len(self._ahead)
         expected = self._shown[number]
         assert self._frames is not None
         for frame in self._frames:
-            # Leading images of the key frame that decoding began with: they may lack what they refer to.
+            # Leading frames of the key frame that decoding began with: their references may be missing.
             if frame.pts is not None and frame.pts < expected:
                 continue
             if frame.pts != expected:
                 break
             if frame.is_corrupt:
                 self._frames = None
-                raise VideoError(f"is damaged at frame {number}: FFmpeg marks it as corrupt")
+                raise VideoError(f"is damaged at frame {number}: FFmpeg reports it as corrupt")
             return frame
         self._frames = None
-        raise VideoError(f"cannot be decoded at frame {number}: the file is damaged or cut short")
+        raise VideoError(f"cannot be decoded at frame {number}: the file is damaged or truncated")
 
     def _pixels(self, frame: Any) -> npt.NDArray[Any]:  # noqa: ANN401 (as above)
         if (frame.height, frame.width) != (self.height, self.width):
@@ -239,7 +239,7 @@ class Video:
         if not self.is_deep:
             pixels = frame.to_ndarray(format="rgb24")
         else:
-            # Codes must come as they are: FFmpeg would spread 12 bits over 16.
+            # Depth codes must stay as they are: FFmpeg would scale 12 bits to 16.
             plane = frame.planes[0]
             rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
             pixels = rows[: self.height, : self.width * 2].copy().view("<u2")
@@ -249,7 +249,7 @@ class Video:
 
 
 def _horizon(shown: list[int], decoded: list[int]) -> list[int]:
-    """For each frame, in the order they are shown, the last one that is decoded before it or with it.
+    """For each frame, in presentation order, the last frame that is decoded no later than it.
 
     >>> from kinograph import _video
     >>> _video._horizon([0, 1, 2, 3], [0, 2, 1, 3])
@@ -266,7 +266,7 @@ def _horizon(shown: list[int], decoded: list[int]) -> list[int]:
 
 
 class NewVideo:
-    """A video file that grows: AV1 in MP4, encoded as LeRobot does by default.
+    """A video file being written: AV1 in MP4, encoded with LeRobot's defaults.
 
     >>> from kinograph import _video
     >>> if _video.is_available():
@@ -292,7 +292,7 @@ class NewVideo:
         self._frames = 0
 
     def push(self, pixels: npt.NDArray[np.uint8]) -> None:
-        """Add frames of RGB, packed."""
+        """Add packed RGB frames."""
         try:
             for image in pixels.reshape(-1, *self._shape):
                 frame = self._av.VideoFrame.from_ndarray(image, format="rgb24")
@@ -303,7 +303,7 @@ class NewVideo:
             raise VideoError(f"cannot be encoded at frame {self._frames} ({error})") from None
 
     def finish(self) -> None:
-        """Write the rest and close the file."""
+        """Write the remaining frames and close the file."""
         try:
             self._container.mux(self._stream.encode(None))
             self._container.close()

@@ -5,9 +5,9 @@ import samples
 
 import kinograph
 
-# It has no examples, and shares its name with the conftest of the package's.
+# It has no doctests, and shares its name with the package's conftest.
 collect_ignore = ["conftest.py"]
-# These need packages that are too large to be installed for every run.
+# These need packages that are too large to install for every run.
 collect_ignore_glob = ["peers/record_*.py", "peers/train_*.py"]
 
 
@@ -22,7 +22,7 @@ def lift_streams():
 
 @pytest.fixture(scope="session")
 def lift_path(tmp_path_factory, lift_streams):
-    """A dataset of three episodes that no test changes."""
+    """A dataset of three episodes that tests must not modify."""
     path = tmp_path_factory.mktemp("data") / "lift.kino"
     with kinograph.Writer(path, attributes={"env_args": {"env_name": "Lift"}}) as writer:
         for number, streams in enumerate(lift_streams):
@@ -43,7 +43,7 @@ def lift_path(tmp_path_factory, lift_streams):
 
 @pytest.fixture(autouse=True, scope="session")
 def ctrl_c():
-    """Let SIGINT interrupt, also where the tests were started in the background by a shell that ignores it."""
+    """Let SIGINT interrupt, even if the tests were started in the background by a shell that ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,17 +1,17 @@
-"""Episodes whose streams all have their own rate and clock, for the naive twin and for a dataset.
+"""Episodes whose streams have different rates and clocks, for the naive twin and for a dataset.
 
 camera/front, camera/wrist   30 Hz     uint8 (H, W, 3)       jitter, lost and late frames
-joint/{pos,vel,torque}      500 Hz     float64 (7,)          one clock for the three
+joint/{pos,vel,torque}      500 Hz     float64 (7,)          one clock for all three
 ft                         1000 Hz     float32 (6,)
-gripper                     100 Hz     float32 (2,)          in the made ones some frames have equal times
-eef/pos, eef/quat           100 Hz     float64 (3,), (4,)    one clock for the two
+gripper                     100 Hz     float32 (2,)          some timestamps are equal in the generated episodes
+eef/pos, eef/quat           100 Hz     float64 (3,), (4,)    one clock for both
 action                       20 Hz     float64 (7,)
 language                   irregular   text
 status                       50 Hz     int16 (2,)            a regular clock
-tactile, tactile/sum         40 Hz     float16 (4,), uint16  a regular clock for the two
+tactile, tactile/sum         40 Hz     float16 (4,), uint16  one regular clock for both
 
-Times are nanoseconds since 1970, so they need 61 bits and a float cannot hold them. Made episodes are the same on every
-machine. Where there are mixed-rate recordings (KINOGRAPH_TEST_DATA), they are read too; they lack the regular clocks.
+Timestamps are nanoseconds since 1970, so they need 61 bits and do not fit a float. Generated episodes are the same on
+every machine. Mixed-rate recordings are read too if available (KINOGRAPH_TEST_DATA); they have no regular clocks.
 """
 
 import os
@@ -32,7 +32,7 @@ MORE = Path(os.environ.get("KINOGRAPH_TEST_DATA", ROOT.parent / "shared" / "data
 class _Clock(NamedTuple):
     rate_hz: int
     jitter_ns: int
-    # Shares of frames that come late, and of those that never come.
+    # Fractions of frames that are late, and that are lost.
     late: float
     lost: float
 
@@ -51,10 +51,10 @@ Episode = dict[str, Stream]
 
 
 def make_episode(seed: int, duration_s: float = 1.5) -> Episode:
-    """Make an episode from random walks."""
+    """Generate an episode from random walks."""
     rng = np.random.default_rng([11, seed])
     times = {name: _times(rng, int(duration_s * 1e9), clock) for name, clock in _CLOCKS.items()}
-    # A driver that stamps two readings of one bus cycle with one time; not at the ends.
+    # A driver that gives two readings of one bus cycle the same timestamp; not at the ends.
     gripper = times["gripper"]
     for frame in rng.integers(2, len(gripper) - 2, 5):
         gripper[frame] = gripper[frame - 1]
@@ -86,7 +86,7 @@ def make_episode(seed: int, duration_s: float = 1.5) -> Episode:
 
 
 def read_recording(path: Path, duration_s: float = 1.5) -> Episode:
-    """Read the start of a recording, its images made small."""
+    """Read the start of a recording, with its images subsampled."""
     end_ns = EPOCH_NS + int(duration_s * 1e9)
     names = {"cam_front/rgb": "camera/front", "cam_wrist/rgb": "camera/wrist"}
     episode = {}
@@ -112,12 +112,12 @@ def read_recording(path: Path, duration_s: float = 1.5) -> Episode:
 
 
 def recordings() -> list[Path]:
-    """List the recordings that are there."""
+    """List the available recordings."""
     return sorted((MORE / "generated/mixed").glob("session_*.hdf5"))
 
 
 def write(path: Path, episodes: list[Episode]) -> kinograph.Dataset:
-    """Write episodes into a dataset, and check that it has the times that the twin works with."""
+    """Write episodes into a dataset, and check that it has the timestamps that the twin uses."""
     with kinograph.Writer(path) as writer:
         for episode in episodes:
             rates = {
@@ -140,7 +140,7 @@ def write(path: Path, episodes: list[Episode]) -> kinograph.Dataset:
 
 
 def _times(rng: np.random.Generator, duration_ns: int, clock: _Clock) -> list[int]:
-    """Give the times of a clock that is never quite right, in whole nanoseconds."""
+    """Generate the timestamps of a clock with jitter, in integer nanoseconds."""
     period_ns = 1_000_000_000 // clock.rate_hz
     times, last = [], -1
     for due in range(int(rng.integers(0, period_ns)), duration_ns, period_ns):
@@ -161,7 +161,7 @@ def _walk(
 
 
 def _turns(rng: np.random.Generator, times: list[int]) -> np.ndarray:
-    """Make unit quaternions that turn by a little or by much, some with the other sign."""
+    """Generate unit quaternions with small and large rotations, some with flipped sign."""
     turns = rng.normal(size=(len(times), 4))
     slow = np.cumsum(rng.normal(size=(len(times), 4)) * 0.01, axis=0) + np.eye(4)[3]
     turns = np.where(np.arange(len(times))[:, None] % 40 < 20, slow, turns)

@@ -1,4 +1,4 @@
-"""Packages that tests need and that need not be there: those are skipped, and say why."""
+"""Optional packages: a test whose package is missing is skipped, with the reason."""
 
 import pathlib
 import sys
@@ -20,8 +20,8 @@ _WHY = {
 
 
 def optional(name):
-    """Import a package, or skip the test, or all tests of a file."""
-    why = _WHY.get(name, "make setup brings it")
+    """Import a package, or skip the test (or, at the top of a file, all its tests)."""
+    why = _WHY.get(name, "run `make setup`")
     left = pathlib.Path(sys.prefix) / f"no-{name}"
     if left.exists():
         why = left.read_text("utf-8").strip()

@@ -1,4 +1,4 @@
-"""Datasets that tests write, and the arrays they were written from."""
+"""Datasets for tests, and the arrays they are written from."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ DTYPES = [
 
 
 def numbers(dtype, shape, seed=0):
-    """Numbers that look like nothing in particular, and the extremes of their type."""
+    """Random values, and the extremes of their dtype."""
     rng = np.random.default_rng(seed)
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
@@ -46,7 +46,7 @@ def image(frames, height=48, width=64, channels=3, seed=0):
 
 
 def lift_like(frames=60, seed=0):
-    """Streams such as robomimic's, in the order in which they are stored."""
+    """Streams like robomimic's, in the order in which they are stored."""
     rng = np.random.default_rng(seed)
     return {
         "actions": rng.normal(size=(frames, 7)),
@@ -67,7 +67,7 @@ def write(path, episodes, **options):
 
 
 def same_bits(found, expected):
-    """Whether two arrays have the same type, shape and bits (NaN is equal to itself)."""
+    """Whether two arrays have the same dtype, shape and bits (NaN equals itself)."""
     return (
         found.dtype == expected.dtype
         and found.shape == expected.shape

@@ -1,4 +1,4 @@
-"""The thread that sends batches ahead, with a core and a device that only pretend."""
+"""The thread that sends batches ahead, with a fake core and a fake device."""
 
 import gc
 import threading
@@ -12,7 +12,7 @@ from kinograph._ahead import Ahead
 
 
 class Core:
-    """Gives numbered batches until it is closed, and fails at one of them if told to."""
+    """Returns numbered batches until it is closed; fails at one of them if requested."""
 
     def __init__(self, fails_at=None, ends_at=None):
         self.taken = 0
@@ -44,7 +44,7 @@ def wait_until(condition):
         if condition():
             return
         time.sleep(0.01)
-    pytest.fail("waited in vain")
+    pytest.fail("the condition was never met")
 
 
 def test_batches_are_sent_in_a_thread_and_taken_in_order():
@@ -57,7 +57,7 @@ def test_batches_are_sent_in_a_thread_and_taken_in_order():
     ahead.close()
 
 
-def test_no_more_than_two_are_on_their_way():
+def test_at_most_two_batches_are_in_flight():
     core = Core()
     ahead = Ahead(core, send)
     wait_until(lambda: core.taken == 2)
@@ -68,7 +68,7 @@ def test_no_more_than_two_are_on_their_way():
     ahead.close()
 
 
-def test_an_error_comes_after_the_batches_before_it():
+def test_an_error_is_raised_after_the_batches_before_it():
     ahead = Ahead(Core(fails_at=3), send)
     assert [ahead.take()[0] for _ in range(3)] == [0, 1, 2]
     for _ in range(2):
@@ -77,7 +77,7 @@ def test_an_error_comes_after_the_batches_before_it():
     ahead.close()
 
 
-def test_closing_ends_the_thread_wherever_it_is():
+def test_closing_stops_the_thread_at_any_point():
     for core, taken in ((Core(), 2), (Core(ends_at=1), 1)):
         ahead = Ahead(core, send)
         wait_until(lambda core=core, taken=taken: core.taken == taken)

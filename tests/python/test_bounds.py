@@ -1,4 +1,4 @@
-"""Lossy streams: bounds that hold, frames around events that stay exact, and what is told of them."""
+"""Lossy streams: bounds hold, frames around events stay exact, and both are recorded."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ FRAMES = 600
 
 
 def recording():
-    """A force sensor that is touched at second 3, joints that swing, a gripper that closes at second 4."""
+    """A force sensor with contact at 3 s, swinging joints, and a gripper that closes at 4 s."""
     rng = np.random.default_rng(0)
     seconds = np.arange(FRAMES) / 100
     force = rng.normal(scale=0.1, size=(FRAMES, 6)).astype(np.float32)
@@ -62,10 +62,10 @@ def test_every_dimension_has_its_own_bound(tmp_path):
     joints = write(tmp_path / "d.kino", plan)[0]["obs/joints"][:]
     errors = np.abs(joints.astype(float) - recording()["obs/joints"].astype(float)).max(axis=0)
     assert (errors <= [1e-2, 1e-2, 1e-2, 0, 0, 1e-4, 1e-4]).all()
-    assert (errors[:3] > 1e-4).all(), "as much is lost as may be"
+    assert (errors[:3] > 1e-4).all(), "the bound is used up"
 
 
-def test_what_is_no_number_comes_back_under_any_bound(tmp_path):
+def test_nan_and_infinities_survive_any_bound(tmp_path):
     values = np.linspace(0, 1, 100)
     values[[3, 50, 99]] = [np.nan, np.inf, -np.inf]
     plan = {"stream": [{"bound": "abs(0.01)"}]}
@@ -109,10 +109,10 @@ def test_images_and_depth_keep_their_bounds(tmp_path):
         assert 10 * np.log10(255**2 / error) >= 40
     found = episode["depth"][:]
     assert np.abs(found.astype(int) - depth).max() == 1
-    assert np.array_equal(found == 0, depth == 0), "holes are exact and none is made"
+    assert np.array_equal(found == 0, depth == 0), "holes are exact, and no new ones appear"
 
 
-def test_stretches_that_are_none_are_refused(tmp_path):
+def test_invalid_protected_intervals_are_refused(tmp_path):
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         for bad in [(2, 1), (-1, 1), (1,), 3, ("a", "b"), (0, float("inf")), (float("nan"), 1)]:
             with pytest.raises(kinograph.InvalidArgumentError, match="protect has"):

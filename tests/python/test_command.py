@@ -16,7 +16,7 @@ def run(*arguments):
     )
 
 
-def test_the_command_tells_its_version_and_its_verbs():
+def test_the_command_prints_its_version_and_its_subcommands():
     version = run("--version")
     assert version.returncode == 0
     assert kinograph.__version__ in version.stdout
@@ -26,7 +26,7 @@ def test_the_command_tells_its_version_and_its_verbs():
         assert verb in help_text.stdout
 
 
-def test_the_exit_code_says_how_it_went(tmp_path, lift_path):
+def test_the_exit_code_reports_success_failure_and_wrong_usage(tmp_path, lift_path):
     assert run("verify", str(lift_path)).returncode == 0
     missing = run("info", str(tmp_path / "nothing.kino"))
     assert missing.returncode == 1
@@ -34,7 +34,7 @@ def test_the_exit_code_says_how_it_went(tmp_path, lift_path):
     assert run("no-such-verb").returncode == 2
 
 
-def test_ctrl_c_is_pythons_again_after_the_command(monkeypatch, capfd):
+def test_pythons_ctrl_c_handler_is_restored_after_the_command(monkeypatch, capfd):
     before = signal.getsignal(signal.SIGINT)
     monkeypatch.setattr(sys, "argv", ["kinograph", "--version"])
     assert main() == 0

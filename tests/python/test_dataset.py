@@ -1,4 +1,4 @@
-"""What an open dataset says of itself."""
+"""Metadata, statistics and the episode table of an open dataset."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import samples
 import kinograph
 
 
-def test_the_repr_answers_the_first_question(lift, lift_path):
+def test_the_repr_summarises_dataset_episode_and_stream(lift, lift_path):
     text = repr(lift)
     assert text.startswith(
         f"Dataset('{lift_path}', version 1: 3 episodes, 178 frames at 20 Hz, 6 streams, 1.7 MB → "
@@ -33,7 +33,7 @@ def test_the_repr_of_many_rates_gives_the_range(tmp_path):
     assert "1 episode, 100 frames at 29.97 to 500 Hz" in repr(ds)
 
 
-def test_episodes_are_found_by_place_and_by_id(lift):
+def test_episodes_are_found_by_index_and_by_id(lift):
     assert len(lift) == 3
     assert [episode.id for episode in lift] == ["demo_0", "demo_1", "demo_2"]
     assert lift[-1].id == lift[np.int64(2)].id == lift["demo_2"].id == "demo_2"
@@ -56,7 +56,7 @@ def test_an_episode_is_a_mapping_of_streams(lift, lift_streams):
     assert len({episode, lift[1]}) == 2
 
 
-def test_what_is_known_of_an_episode_comes_back(lift):
+def test_episode_metadata_comes_back(lift):
     first, second, third = lift
     assert first.task == "lift the cube"
     assert (first.success, second.success, third.success) == (True, None, False)
@@ -68,7 +68,7 @@ def test_what_is_known_of_an_episode_comes_back(lift):
     assert lift.attributes == {"env_args": {"env_name": "Lift"}}
 
 
-def test_what_is_known_of_a_stream_adds_up(lift, lift_streams):
+def test_stream_summaries_match_the_data(lift, lift_streams):
     streams = lift.streams
     assert list(streams) == list(lift_streams[0])
     for name, summary in streams.items():
@@ -87,7 +87,7 @@ def test_what_is_known_of_a_stream_adds_up(lift, lift_streams):
     assert streams["actions"].codecs[0].startswith("vector")
 
 
-def test_statistics_are_those_that_numpy_computes(lift, lift_streams):
+def test_statistics_match_numpy(lift, lift_streams):
     for name in ("actions", "dones", "obs/joints", "rewards", "obs/agentview_image"):
         stats = lift.stats[name]
         values = np.concatenate([streams[name] for streams in lift_streams]).astype(float)
@@ -171,7 +171,7 @@ def test_a_missing_optional_package_is_named_with_the_command(lift, monkeypatch,
         getattr(lift.episodes, method)()
 
 
-def test_old_versions_stay_as_they_were(tmp_path):
+def test_old_versions_do_not_change(tmp_path):
     path = tmp_path / "d.kino"
     samples.write(path, [{"x": np.arange(5)}])
     first = kinograph.open(path)
@@ -186,11 +186,11 @@ def test_old_versions_stay_as_they_were(tmp_path):
     assert first.stats["x"].frames == 5
 
 
-def test_paths_are_texts_or_path_objects(lift_path):
+def test_paths_are_str_or_path_objects(lift_path):
     assert kinograph.open(str(lift_path)).id == kinograph.open(lift_path).id
     assert kinograph.open(lift_path).path == lift_path
 
 
-def test_verify_finds_nothing_in_a_sound_dataset(lift_path):
+def test_verify_finds_nothing_in_an_intact_dataset(lift_path):
     assert kinograph.verify(lift_path) == []
     assert kinograph.verify(str(lift_path), decode=True) == []

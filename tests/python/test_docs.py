@@ -1,4 +1,4 @@
-"""The documentation: its code runs, also a second time; its chart is that of the measurements; the site has no broken link."""
+"""The documentation: its code runs, twice; its chart matches the measurements; the site has no broken links."""
 
 import importlib.util
 import pathlib
@@ -16,14 +16,14 @@ import kinograph
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in ROOT.glob("docs/**/*.md"))]
-# A block of Python or of shell commands, with the line before it that says why it cannot be run here.
+# A block of Python or of shell commands; a comment line before it gives the reason why it cannot be run here.
 BLOCK = re.compile(r"^(<!-- not run: [^\n]+ -->\n)?```(python|sh)\n(.*?)^```", re.M | re.S)
-# The pages whose shell commands start from nothing but `demos.hdf5`.
+# The pages whose shell commands need only `demos.hdf5`.
 WITH_COMMANDS = ("README.md", "docs/guide/getting-started.md")
 
 
 def blocks(page):
-    """Give the language and the text of every block that is to be run."""
+    """Return the language and the text of every block to run."""
     found = BLOCK.findall((ROOT / page).read_text("utf-8"))
     return [(language, text) for skipped, language, text in found if not skipped]
 
@@ -55,9 +55,7 @@ def lift_kino(tmp_path_factory):
 
 
 @pytest.mark.parametrize("page", list(filter(has_python, PAGES)))
-def test_the_code_of_a_page_runs_from_top_to_bottom_and_once_more(
-    page, lift_kino, tmp_path, monkeypatch
-):
+def test_the_code_of_a_page_runs_from_top_to_bottom_twice(page, lift_kino, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "tests/data/lift_3demos.hdf5", tmp_path / "demos.hdf5")
     for is_first in (True, False):
@@ -66,11 +64,11 @@ def test_the_code_of_a_page_runs_from_top_to_bottom_and_once_more(
             if language == "python":
                 run_python(text, page, names)
             elif is_first and page in WITH_COMMANDS:
-                # A second `kinograph pack` of the same target is refused, as it should be.
+                # A second `kinograph pack` to the same target is refused by design.
                 run_commands(text)
 
 
-def test_every_block_that_is_not_run_says_why():
+def test_every_block_that_is_not_run_gives_a_reason():
     reasons = [
         reason
         for page in PAGES
@@ -87,7 +85,7 @@ def test_the_chart_of_the_readme_is_drawn_from_the_committed_measurements():
     assert chart.CHART.read_text("utf-8") == chart.chart(chart.medians())
 
 
-def test_the_site_builds_without_a_broken_link(tmp_path):
+def test_the_site_builds_without_broken_links(tmp_path):
     for name in ("mkdocs", "material", "mkdocstrings"):
         optional(name)
     command = [sys.executable, ROOT / "scripts/docs.py", "--site-dir", tmp_path]

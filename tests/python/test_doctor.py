@@ -1,4 +1,4 @@
-"""The doctor from Python: a step that is given, a step that is run, and what it hands back."""
+"""The doctor from Python: with the duration of a step, with a step function, and its result."""
 
 import json
 import time
@@ -23,7 +23,7 @@ CAUSES = {
 }
 
 
-def test_a_slow_step_has_nothing_to_fix(lift_path, tmp_path):
+def test_with_a_slow_step_there_is_nothing_to_fix(lift_path, tmp_path):
     found = kinograph.doctor(
         lift_path, step_s=0.05, target=0.5, seconds=0.4, windows=REQUEST, batch_size=8
     )
@@ -39,7 +39,7 @@ def test_a_slow_step_has_nothing_to_fix(lift_path, tmp_path):
     assert json.loads(found.to_json(tmp_path / "found.json"))["evidence"] == found.evidence
 
 
-def test_a_step_of_ones_own_gets_real_batches_and_is_timed_alone(lift_path):
+def test_a_step_function_gets_real_batches_and_is_also_timed_alone(lift_path):
     seen = []
 
     def step(batch):
@@ -56,19 +56,19 @@ def test_a_step_of_ones_own_gets_real_batches_and_is_timed_alone(lift_path):
         assert next(iter(loader))["actions"].shape == first.shape
     assert found.cause in CAUSES
     assert found.evidence["step_s"] >= 0.02
-    # The step alone was run on one batch again and again, the loop on others.
+    # The step alone ran on one batch repeatedly, the loop on different ones.
     assert len(set(seen)) > 2
     assert len(seen) > len(set(seen))
 
 
-def test_every_stream_is_read_where_nothing_is_said(lift_path):
+def test_every_stream_is_read_by_default(lift_path):
     found = kinograph.doctor(lift_path, step_s=0.05, target=0.3, seconds=0.2)
     names = {window.split(" × ")[0] for window in found.evidence["setting"]["windows"]}
     assert names == set(kinograph.open(lift_path).streams)
     assert found.evidence["setting"]["batch"] == 64
 
 
-def test_what_a_step_raises_comes_out(lift_path):
+def test_an_exception_of_the_step_is_raised(lift_path):
     def step(batch):
         raise ZeroDivisionError("of the step")
 
@@ -76,7 +76,7 @@ def test_what_a_step_raises_comes_out(lift_path):
         kinograph.doctor(lift_path, step=step, windows=REQUEST, batch_size=8)
 
 
-def test_wrong_words_are_refused(lift_path):
+def test_invalid_arguments_are_refused(lift_path):
     with pytest.raises(kinograph.InvalidArgumentError, match="step_s"):
         kinograph.doctor(lift_path)
     with pytest.raises(kinograph.InvalidArgumentError, match="one of them"):

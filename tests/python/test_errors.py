@@ -1,4 +1,4 @@
-"""Every exception: its class, what else catches it, and what it says."""
+"""Every exception: its class, its built-in base classes, and its message."""
 
 import errno
 import json
@@ -15,7 +15,7 @@ import kinograph
 
 @pytest.fixture
 def copy(lift_path, tmp_path):
-    """A dataset that a test may damage."""
+    """A copy of a dataset that a test may damage."""
     return shutil.copytree(lift_path, tmp_path / "copy.kino")
 
 
@@ -35,7 +35,7 @@ def only(folder):
         (kinograph.StorageError, (OSError,)),
     ],
 )
-def test_every_exception_is_a_kinograph_error_and_what_python_expects(error, also):
+def test_every_exception_is_a_kinograph_error_and_a_built_in_one(error, also):
     assert issubclass(error, kinograph.KinographError)
     assert all(issubclass(error, base) for base in also)
     assert error.__module__ == "kinograph"
@@ -44,7 +44,7 @@ def test_every_exception_is_a_kinograph_error_and_what_python_expects(error, als
     assert (type(copied), str(copied)) == (error, "what went wrong")
 
 
-def test_a_dataset_that_is_not_there_is_not_found(tmp_path):
+def test_a_missing_dataset_is_not_found(tmp_path):
     with pytest.raises(kinograph.NotFoundError, match=r"nothing\.kino does not exist$"):
         kinograph.open(tmp_path / "nothing.kino")
     with pytest.raises(
@@ -56,7 +56,7 @@ def test_a_dataset_that_is_not_there_is_not_found(tmp_path):
         kinograph.open(tmp_path / "file")
 
 
-def test_a_part_that_is_not_there_is_not_found_and_the_message_says_what_is(lift):
+def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_the_others(lift):
     for look, message in [
         (lambda: lift["demo_9"], "no episode `demo_9`; there are 3 such as demo_0, demo_1, demo_2"),
         (lambda: lift[3], "no episode 3; the dataset has 3"),
@@ -78,7 +78,7 @@ def test_a_part_that_is_not_there_is_not_found_and_the_message_says_what_is(lift
             look()
 
 
-def test_a_version_that_is_not_there_is_not_found(lift_path):
+def test_a_missing_version_is_not_found(lift_path):
     with pytest.raises(kinograph.NotFoundError, match=r"has no version 7; there are \[1\]"):
         kinograph.open(lift_path, version=7)
     for version in (0, -1, 1.0, True, "1", [1]):
@@ -88,7 +88,7 @@ def test_a_version_that_is_not_there_is_not_found(lift_path):
             kinograph.open(lift_path, version=version)
 
 
-def test_a_key_that_means_nothing_is_an_invalid_argument(lift):
+def test_a_meaningless_key_is_an_invalid_argument(lift):
     for key in (1.0, None, True, (0, 1), [0]):
         with pytest.raises(kinograph.InvalidArgumentError, match="a number, an id or a slice"):
             lift[key]
@@ -99,7 +99,7 @@ def test_a_key_that_means_nothing_is_an_invalid_argument(lift):
 def test_a_damaged_page_is_named_with_its_stream_and_frames(copy):
     shard = only(copy / "shards")
     whole = bytearray(shard.read_bytes())
-    # Somewhere in the last third there are only images.
+    # The last third holds only images.
     whole[len(whole) * 5 // 6] ^= 0xFF
     shard.write_bytes(whole)
     ds = kinograph.open(copy)
@@ -143,21 +143,21 @@ def test_a_damaged_manifest_table_or_statistics_are_damage(copy):
             use()
 
 
-def test_the_manifest_is_json_that_anybody_can_read(lift_path, lift):
+def test_the_manifest_is_plain_json(lift_path, lift):
     manifest = json.loads(only(lift_path / "versions").read_text())
     assert manifest["id"] == lift.id
     assert manifest["episodes"]["count"] == 3
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read and write everything")
-def test_a_file_that_may_not_be_read_is_a_storage_error(copy):
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read and write everything")
+def test_a_file_without_read_permission_is_a_storage_error(copy):
     only(copy / "shards").chmod(0)
     with pytest.raises(kinograph.StorageError, match=r"cannot read .*denied") as caught:
         kinograph.open(copy)[0]
     assert isinstance(caught.value, OSError)
 
 
-def test_a_folder_that_cannot_be_made_is_a_storage_error_with_its_number(tmp_path):
+def test_a_folder_that_cannot_be_created_is_a_storage_error_with_its_errno(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
         kinograph.StorageError, match=r"cannot create .*d\.kino: .*directory"

@@ -1,4 +1,4 @@
-"""The examples run, learn, and keep their promises; those that write can be run twice."""
+"""The examples run, learn, and do what they claim."""
 
 import pathlib
 import re

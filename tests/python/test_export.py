@@ -1,4 +1,4 @@
-"""Exports, read by the camps' own libraries: the same values as in the recording that was packed."""
+"""Exports, read with each format's own library: the same values as in the recording that was packed."""
 
 import io
 import json
@@ -26,7 +26,7 @@ ROBOMIMIC = [
 
 
 def contents(group):
-    """Every array below a group, by its path."""
+    """Return every array below a group, by its path."""
     found = {}
     group.visititems(
         lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None
@@ -44,7 +44,7 @@ def check_same(found, expected):
 
 
 @pytest.mark.parametrize("path", ROBOMIMIC, ids=lambda path: path.stem)
-def test_h5py_reads_a_robomimic_export_as_the_original(path, tmp_path):
+def test_h5py_reads_a_robomimic_export_like_the_original(path, tmp_path):
     kinograph.pack(path, tmp_path / "a.kino")
     exported = kinograph.export(tmp_path / "a.kino", tmp_path / "out.hdf5", to="robomimic")
     assert exported.defects == []
@@ -121,7 +121,7 @@ def test_the_libraries_of_a_format_read_its_export(to, needs, tmp_path):
 
 
 @pytest.mark.parametrize("to", ["webdataset", "rlds", "mcap"])
-def test_what_was_exported_is_packed_as_it_was(to, tmp_path):
+def test_packing_an_export_gives_the_same_dataset(to, tmp_path):
     kinograph.pack(SAMPLE, tmp_path / "a.kino")
     kinograph.export(tmp_path / "a.kino", tmp_path / "out", to=to)
     kinograph.pack(tmp_path / "out", tmp_path / "b.kino")
@@ -150,7 +150,7 @@ def test_a_long_attribute_survives(tmp_path):
         assert args["env_kwargs"]["control_freq"] == 20
 
 
-def test_what_a_format_cannot_hold_is_refused_or_listed(tmp_path):
+def test_data_that_a_format_cannot_represent_is_refused_or_listed(tmp_path):
     kinograph.pack(SAMPLE, tmp_path / "a.kino")
     dataset = kinograph.open(tmp_path / "a.kino")
     with pytest.raises(kinograph.UnsupportedError, match="has no place"):
@@ -162,7 +162,7 @@ def test_what_a_format_cannot_hold_is_refused_or_listed(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["demo_1.hdf5"]
 
 
-def test_a_callback_that_raises_ends_the_export(tmp_path):
+def test_a_callback_that_raises_aborts_the_export(tmp_path):
     kinograph.pack(SAMPLE, tmp_path / "a.kino")
 
     def stop(done, total):
@@ -173,7 +173,7 @@ def test_a_callback_that_raises_ends_the_export(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["a.kino"]
 
 
-def test_a_target_that_appears_meanwhile_is_not_replaced(tmp_path):
+def test_a_target_that_appears_during_the_export_is_not_replaced(tmp_path):
     kinograph.pack(SAMPLE, tmp_path / "a.kino")
     target = tmp_path / "out"
     with pytest.raises(kinograph.ConflictError, match="while this export ran"):

@@ -1,4 +1,4 @@
-"""Exports to LeRobot, read by pyarrow and Pillow: what LeRobot wrote into the recordings that were packed.
+"""Exports to LeRobot, read with pyarrow and Pillow: the same values that LeRobot wrote into the packed recordings.
 
 LeRobot itself reads them in ``crates/kino_import/tests/fixtures/lerobot/check_export.py``.
 """
@@ -18,7 +18,7 @@ VERSIONS = ["lerobot-v2.1", "lerobot-v3"]
 
 
 def rows_of(root, episode):
-    """The rows of an episode, as pyarrow gives them, and the schema of its file."""
+    """Return the rows of an episode, as pyarrow reads them, and the schema of its file."""
     for path in sorted(root.glob("data/*/*.parquet")):
         table = pq.read_table(path)
         rows = [row for row in table.to_pylist() if row["episode_index"] == episode]
@@ -40,7 +40,7 @@ def frames_of(rows, name, expected):
 
 @pytest.mark.parametrize("to", VERSIONS)
 @pytest.mark.parametrize("version", EXPECTED)
-def test_pyarrow_reads_an_export_as_lerobots_own_file(version, to, tmp_path):
+def test_pyarrow_reads_an_export_like_lerobots_own_file(version, to, tmp_path):
     kinograph.pack(FIXTURES / version, tmp_path / "d.kino")
     exported = kinograph.export(tmp_path / "d.kino", tmp_path / "out", to=to)
     assert not any(defect.lost for defect in exported.defects)
@@ -52,7 +52,7 @@ def test_pyarrow_reads_an_export_as_lerobots_own_file(version, to, tmp_path):
         assert set(expected["streams"]) <= set(names)
         for name, stream in expected["streams"].items():
             check_stream(frames_of(rows, name, stream), stream, name)
-        # The footer is what Hugging Face's reader takes the types from.
+        # Hugging Face's reader takes the types from the footer.
         types = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         assert sorted(types) == names
         theirs, schema = rows_of(FIXTURES / version, number)
@@ -63,7 +63,7 @@ def test_pyarrow_reads_an_export_as_lerobots_own_file(version, to, tmp_path):
             assert types[name] == described, name
 
 
-def test_tables_of_v3_say_where_episodes_are_and_which_tasks_there_are(tmp_path):
+def test_the_tables_of_v3_locate_episodes_and_list_tasks(tmp_path):
     kinograph.pack(FIXTURES / "v3.0", tmp_path / "d.kino")
     kinograph.export(tmp_path / "d.kino", tmp_path / "out", to="lerobot-v3")
 
@@ -83,7 +83,7 @@ def test_tables_of_v3_say_where_episodes_are_and_which_tasks_there_are(tmp_path)
         assert np.shape(mine["stats/observation.images.top/max"]) == (3, 1, 1)
 
 
-def test_jpeg_files_are_carried(tmp_path):
+def test_jpeg_files_are_exported_as_they_are(tmp_path):
     kinograph.pack(FIXTURES.parent / "act_jpeg.hdf5", tmp_path / "a.kino")
     kinograph.export(tmp_path / "a.kino", tmp_path / "out", to="lerobot-v3", on_defect="keep")
     (episode,) = kinograph.open(tmp_path / "a.kino")

@@ -1,4 +1,4 @@
-"""Files made to hurt: every case of tests/hostile is refused or packed without a crash, a hang or memory over its bound."""
+"""Malicious files: every case of tests/hostile is refused or packed, without a crash, a hang or excess memory."""
 
 from __future__ import annotations
 

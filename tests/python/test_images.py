@@ -1,4 +1,4 @@
-"""Images and numbers as a network takes them: resized, cropped, as floats, normalised from statistics."""
+"""Images and vectors as network inputs: resized, cropped, as floats, normalised with the statistics."""
 
 import gc
 import pickle
@@ -39,7 +39,7 @@ def joined(parts, key):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    """Smooth images with edges, as cameras give them."""
+    """Smooth images with edges, like those of cameras."""
     rows, columns = np.mgrid[0:96, 0:128].astype(float)
     frames = []
     for step in range(30):
@@ -54,7 +54,7 @@ def photos(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", [(48, 64), (224, 224), (31, 100), (96, 40), (7, 5), (200, 300)])
-def test_resizing_is_that_of_pillow_to_one_step(photos, size):
+def test_resizing_matches_pillow_to_one_level(photos, size):
     request = {"cam": [0], "actions": [0]}
     (plain,) = batches(photos, 1, windows=request)
     (found,) = batches(photos, 1, windows=request, images={"size": size})
@@ -82,16 +82,16 @@ def test_a_centre_crop_is_a_slice(lift, crop):
         np.testing.assert_array_equal(found[CAMERA], plain[CAMERA][part])
 
 
-def cut_by_the_specification(plain, first_index, size):
-    """Cut each sample of a batch where the second implementation of the order says."""
+def crop_by_the_specification(plain, first_index, size):
+    """Crop each sample of a batch where the second implementation of the order says."""
     blake3 = pytest.importorskip("blake3").blake3
     name_hash = blake3(f"crop/{CAMERA}".encode()).digest()
     of = plain.shape[2:4]
-    cuts = []
+    crops = []
     for row, sample in enumerate(plain):
         top, left = spec.crop(SEED, first_index + row, name_hash, of, size)
-        cuts.append(sample[:, top : top + size[0], left : left + size[1]])
-    return np.stack(cuts)
+        crops.append(sample[:, top : top + size[0], left : left + size[1]])
+    return np.stack(crops)
 
 
 def test_random_crops_are_slices_where_the_specification_says(lift):
@@ -100,10 +100,10 @@ def test_random_crops_are_slices_where_the_specification_says(lift):
     plain = [batch for loader in [make(lift)] for _ in range(2) for batch in loader]
     found = [batch for loader in [make(lift, **options)] for _ in range(2) for batch in loader]
     assert len(plain) == len(found) >= steps - 1
-    for step, (whole, cut) in enumerate(zip(plain, found, strict=True)):
-        wanted = cut_by_the_specification(whole[CAMERA], step * 8, size)
-        np.testing.assert_array_equal(cut[CAMERA], wanted)
-        np.testing.assert_array_equal(cut["actions"], whole["actions"])
+    for step, (whole, cropped) in enumerate(zip(plain, found, strict=True)):
+        wanted = crop_by_the_specification(whole[CAMERA], step * 8, size)
+        np.testing.assert_array_equal(cropped[CAMERA], wanted)
+        np.testing.assert_array_equal(cropped["actions"], whole["actions"])
 
 
 SHAPED = {
@@ -142,13 +142,13 @@ def test_threads_memory_ranks_and_stops_change_nothing(lift):
             np.testing.assert_array_equal(following[key], array)
 
 
-def test_the_form_of_images_does_not_change_which_samples_come(lift):
+def test_image_options_do_not_change_the_order(lift):
     for one, two in zip(batches(lift), batches(lift, **SHAPED, memory="1GB"), strict=True):
         np.testing.assert_array_equal(one["actions_is_pad"], two["actions_is_pad"])
     assert make(lift).order.id == make(lift, **SHAPED).order.id
 
 
-def test_the_pool_holds_the_small_frames(lift):
+def test_the_cache_holds_resized_frames(lift):
     frames = 60 + 45 + 73
     peaks = {}
     for size in (None, (12, 16)):
@@ -158,7 +158,7 @@ def test_the_pool_holds_the_small_frames(lift):
     assert peaks == {None: frames * 48 * 64 * 3, (12, 16): frames * 12 * 16 * 3}
 
 
-def test_recordings_of_two_sizes_are_one_batch_when_resized(tmp_path, lift):
+def test_recordings_of_two_sizes_share_a_batch_when_resized_or_cropped(tmp_path, lift):
     other = samples.lift_like(40, seed=9)
     other[CAMERA] = samples.image(40, height=60, width=52, seed=9)
     other = samples.write(tmp_path / "other.kino", [other])
@@ -183,7 +183,7 @@ def test_recordings_of_two_sizes_are_one_batch_when_resized(tmp_path, lift):
         )
 
 
-def test_every_byte_becomes_the_float_that_torchvision_gives(tmp_path):
+def test_every_byte_becomes_the_same_float_as_in_torchvision(tmp_path):
     bytes_ = np.arange(256, dtype=np.uint8).reshape(1, 16, 16, 1).repeat(3, axis=-1)
     streams = {"cam": bytes_.repeat(4, axis=0), "actions": np.zeros((4, 1))}
     dataset = samples.write(tmp_path / "bytes.kino", [streams])
@@ -204,7 +204,7 @@ def test_every_byte_becomes_the_float_that_torchvision_gives(tmp_path):
                 np.testing.assert_array_equal(found[0], planes.astype(dtype))
 
 
-def test_normalisation_is_that_of_the_stored_statistics(lift):
+def test_normalisation_uses_the_stored_statistics(lift):
     plain = batches(lift)
     for method in ("mean_std", "min_max"):
         loader = make(lift, normalize=method, images={"dtype": "float32"})
@@ -235,7 +235,7 @@ def test_normalisation_is_that_of_the_stored_statistics(lift):
         np.testing.assert_allclose(found[CAMERA], wanted, atol=1e-6)
 
 
-def test_keys_are_normalised_each_in_its_way_and_others_stay(lift):
+def test_each_key_is_normalised_its_own_way_and_others_are_unchanged(lift):
     request = {**REQUEST, "dones": [0]}
     how = {"actions": "min_max", "obs/joints": (np.arange(7.0), 2.0), "dones": "mean_std"}
     loader = make(lift, windows=request, normalize=how)
@@ -245,14 +245,14 @@ def test_keys_are_normalised_each_in_its_way_and_others_stay(lift):
     np.testing.assert_array_equal(found["obs/joints"], wanted)
     assert found["dones"].dtype == np.float32
     assert loader.scales["obs/joints"].scale.tolist() == [2.0] * 7
-    # Bytes are no floats: one word for all leaves cameras of bytes and whole numbers out.
+    # A method for all keys applies only to float streams: uint8 cameras and integers are skipped.
     assert list(make(lift, windows=request, normalize="mean_std").scales) == [
         "obs/joints",
         "actions",
     ]
 
 
-def test_what_does_not_move_and_what_is_missing_stay_defined(tmp_path):
+def test_constant_and_nan_dimensions_are_well_defined(tmp_path):
     values = np.ones((20, 4))
     values[:, 1] = np.nan
     values[3, 2] = np.nan
@@ -272,7 +272,7 @@ def test_what_does_not_move_and_what_is_missing_stay_defined(tmp_path):
         assert np.isnan(found[3, 0, 2])
         assert (np.delete(found[:, 0, 2], 3) == 0).all()
         assert np.isfinite(found[:, 0, 3]).all()
-        # Padding is zeros, normalised or not.
+        # Padding is zero, normalised or not.
         assert (found[:, 1] == 0).all()
         assert loader.scales["actions"].scale[:3].tolist() == [1.0] * 3
 
@@ -285,7 +285,7 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
     mine = np.concatenate([episode["actions"][:] for episode in lift])
     both = np.concatenate([mine, far["actions"]])
     request = {"actions": [0]}
-    # A dataset that stands in a mixture twice counts once.
+    # A dataset that appears twice in a mixture counts once.
     sources = [lift.samples(request), other.samples(request), lift.samples(request, episodes=[0])]
     scales = kinograph.numpy.Loader(sources, batch_size=8, normalize="mean_std").scales["actions"]
     np.testing.assert_allclose(scales.offset, np.nanmean(both, axis=0), rtol=1e-9)
@@ -310,7 +310,7 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
         ({"images": {"crop": {"actions": (4, 4)}}}, "not an image"),
         ({"images": {"random_crop": True}}, "random_crop needs `crop`"),
         ({"normalize": "stats"}, "mean_std, min_max"),
-        ({"normalize": 3}, "a dict by key"),
+        ({"normalize": 3}, "a dict of key to method"),
         ({"normalize": {"x": "mean_std"}}, "no key `x`"),
         ({"normalize": {"actions": "gaussian"}}, "mean_std, min_max"),
         ({"normalize": {"actions": 3.0}}, "stds"),
@@ -323,7 +323,7 @@ def test_a_mixture_has_the_statistics_of_all_frames_together(tmp_path, lift):
     ],
     ids=str,
 )
-def test_wrong_requests_are_refused_with_advice(lift, options, says):
+def test_invalid_requests_are_refused_with_advice(lift, options, says):
     gc.collect()
     with pytest.raises(kinograph.InvalidArgumentError, match=says):
         make(lift, **options)

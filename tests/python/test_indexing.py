@@ -1,4 +1,4 @@
-"""Reading a part of a stream gives the same as reading all and indexing the array."""
+"""Indexing a stream gives the same as reading all of it and indexing the array."""
 
 import random
 
@@ -61,7 +61,7 @@ def test_every_index_gives_what_numpy_gives(episode, lift_streams, name, key):
 
 
 @pytest.mark.parametrize("key", KEYS, ids=repr)
-def test_text_is_indexed_as_a_list_is(episode, lift_streams, key):
+def test_text_is_indexed_like_a_list(episode, lift_streams, key):
     whole = np.array(lift_streams[0]["language"], dtype=object)
     expected = whole[np.array(key, int) if isinstance(key, list) else key]
     found = episode["language"][key]
@@ -88,7 +88,7 @@ def test_random_indices_give_what_numpy_gives(tmp_path):
 
 
 @pytest.mark.parametrize("edge", [0.0, 0.05, 0.1, 0.15, 0.3, 1.0, 1.45, 1.5, 2.95])
-def test_seconds_start_at_a_frame_and_leave_the_end_out(episode, lift_streams, edge):
+def test_ranges_of_seconds_include_the_start_and_exclude_the_end(episode, lift_streams, edge):
     whole, frame = lift_streams[0]["actions"], round(edge * 20)
     assert samples.same_bits(episode["actions"][edge:], whole[frame:])
     assert samples.same_bits(episode["actions"][:edge], whole[:frame])
@@ -108,12 +108,12 @@ def test_seconds_start_at_a_frame_and_leave_the_end_out(episode, lift_streams, e
         (slice(np.float32(0.5), np.float64(1.0)), 10),
     ],
 )
-def test_seconds_need_not_be_those_of_a_frame(episode, key, frames):
+def test_seconds_may_fall_between_frames(episode, key, frames):
     assert len(episode["obs/joints"][key]) == frames
     assert len(episode["language"][key]) == frames
 
 
-def test_seconds_are_those_of_each_streams_own_clock(tmp_path):
+def test_seconds_follow_each_streams_own_clock(tmp_path):
     rng = np.random.default_rng(3)
     start = 1_700_000_000_000_000_000
     times = start + np.cumsum(rng.integers(1, 40_000_000, 200))
@@ -137,7 +137,7 @@ def test_seconds_are_those_of_each_streams_own_clock(tmp_path):
 )
 def test_frames_and_seconds_do_not_mix(episode, key):
     with pytest.raises(
-        kinograph.InvalidArgumentError, match=r"mixes frame numbers and seconds|slice"
+        kinograph.InvalidArgumentError, match=r"mixes frame indices and seconds|slice"
     ):
         episode["actions"][key]
 
@@ -145,21 +145,21 @@ def test_frames_and_seconds_do_not_mix(episode, key):
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (1.5, "1.5 s is one moment"),
-        ("x", "is indexed by a frame number"),
-        (None, "is indexed by a frame number"),
-        (True, "is indexed by a frame number"),
-        ([0.5, 1.5], "is indexed by a frame number"),
-        ([[1, 2], [3, 4]], "is indexed by a frame number"),
-        (np.ones(3, bool), "a mask of 60 frames"),
-        ((slice(0, 3), 0), "indexed by frames only"),
+        (1.5, "1.5 s is a single time"),
+        ("x", "is indexed by a frame index"),
+        (None, "is indexed by a frame index"),
+        (True, "is indexed by a frame index"),
+        ([0.5, 1.5], "is indexed by a frame index"),
+        ([[1, 2], [3, 4]], "is indexed by a frame index"),
+        (np.ones(3, bool), "a boolean mask of 60 frames"),
+        ((slice(0, 3), 0), "can be indexed by frame only"),
         (slice("a", "b"), "slice indices must be integers"),
         (slice(None, None, 0), "zero"),
         (slice(float("nan"), None), "NaN"),
     ],
     ids=repr,
 )
-def test_a_key_that_means_nothing_is_refused_with_the_reason(episode, key, message):
+def test_a_meaningless_key_is_refused_with_the_reason(episode, key, message):
     with pytest.raises(kinograph.InvalidArgumentError, match=message):
         episode["actions"][key]
 
@@ -169,22 +169,24 @@ def test_a_key_that_means_nothing_is_refused_with_the_reason(episode, key, messa
     [60, -61, 10**30, [0, 60], [-61], np.array([1, 99]), np.array([1 << 63, 0], np.uint64)],
     ids=repr,
 )
-def test_a_frame_that_is_not_there_is_not_found(episode, key):
-    with pytest.raises(kinograph.NotFoundError, match="stream `actions` has 60 frames, no frame"):
+def test_a_missing_frame_is_not_found(episode, key):
+    with pytest.raises(
+        kinograph.NotFoundError, match=r"no frame .* in stream `actions`, which has 60 frames"
+    ):
         episode["actions"][key]
 
 
-def test_a_stream_can_be_gone_through_and_turned_into_an_array(episode, lift_streams):
+def test_a_stream_can_be_iterated_and_converted_to_an_array(episode, lift_streams):
     expected = lift_streams[0]["actions"]
     assert samples.same_bits(np.stack(list(episode["actions"])), expected)
     assert samples.same_bits(np.asarray(episode["actions"]), expected)
     assert np.asarray(episode["actions"], np.float32).dtype == np.float32
     assert np.array(episode["language"]).tolist() == lift_streams[0]["language"]
-    with pytest.raises(ValueError, match="lies on disk"):
+    with pytest.raises(ValueError, match="is on disk"):
         episode["actions"].__array__(copy=False)
 
 
-def test_an_array_belongs_to_its_reader(episode):
+def test_the_caller_owns_the_returned_array(episode):
     first = episode["actions"][:]
     first[:] = 0
     assert episode["actions"][:].any()

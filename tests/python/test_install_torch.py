@@ -1,4 +1,4 @@
-"""Stand-ins for libraries that torch asks for and never calls, with a torch of one function."""
+"""Stand-ins for libraries that torch links against but never calls, tested with a fake torch of one function."""
 
 import importlib
 import pathlib
@@ -30,7 +30,7 @@ def compile_c(path, code, *options):
 
 @pytest.fixture
 def libraries(tmp_path):
-    """A library that needs two others, of which one has versions; then both are taken away."""
+    """A library that needs two others, one with versioned symbols; both are then removed."""
     folder = tmp_path / "lib"
     folder.mkdir()
     versions = tmp_path / "versions.map"
@@ -51,13 +51,13 @@ def libraries(tmp_path):
 
 
 def call(folder, function):
-    """Load the library in a process of its own, every symbol at once as Python does, and call a function of it."""
+    """Load the library in its own process, with all symbols resolved at once as Python does, and call a function."""
     program = f"import ctypes, os; print(ctypes.CDLL({str(folder / 'libtorch_cuda.so')!r}, os.RTLD_NOW).{function}())"
     command = [sys.executable, "-c", program]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
-def test_what_a_library_needs_is_read_from_its_file(install_torch, libraries):
+def test_the_needs_of_a_library_are_read_from_its_file(install_torch, libraries):
     needs = install_torch.read_needs(libraries / "libtorch_cuda.so")
     assert {"libcublas.so.13", "libnccl.so.2"} <= set(needs.libraries)
     assert needs.symbols["cublasCreate"] == ("libcublas.so.13", "libcublas.so.13")
@@ -78,7 +78,7 @@ def test_with_stand_ins_a_library_loads_and_a_call_says_what_is_missing(
     assert "this torch has no CUDA" in answer.stderr
 
 
-def test_a_library_that_is_there_is_not_replaced(install_torch, libraries, tmp_path):
+def test_an_existing_library_is_not_replaced(install_torch, libraries, tmp_path):
     real = tmp_path / "nvidia" / "cu13" / "lib"
     real.mkdir(parents=True)
     (real / "libnccl.so.2").touch()
@@ -87,7 +87,7 @@ def test_a_library_that_is_there_is_not_replaced(install_torch, libraries, tmp_p
     assert not (libraries / "libnccl.so.2").exists()
 
 
-def test_the_reason_for_there_being_no_torch_is_left(install_torch, tmp_path, monkeypatch, capsys):
+def test_the_reason_for_missing_torch_is_recorded(install_torch, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(install_torch, "REASON", tmp_path / "no-torch")
     monkeypatch.setattr(install_torch, "is_importable", lambda: False)
     monkeypatch.setenv("KINOGRAPH_NO_TORCH", "1")

@@ -1,4 +1,4 @@
-"""The loader for jax, batch by batch against that for numpy."""
+"""The loader for jax, compared batch by batch with the one for numpy."""
 
 import gc
 import os
@@ -12,12 +12,12 @@ from test_loader import CAMERA, REQUEST, damage, threads_of_loaders
 import kinograph
 import kinograph.numpy
 
-# Two devices to shard over, and the CPU only.
+# Two devices to shard over, both on the CPU.
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
 os.environ["JAX_PLATFORMS"] = "cpu"
 jax = optional("jax")
 
-import kinograph.jax  # noqa: E402 (not there without jax)
+import kinograph.jax  # noqa: E402 (needs jax)
 
 OPTIONS = {"windows": REQUEST, "batch_size": 8, "seed": 3}
 
@@ -37,7 +37,7 @@ def device(request):
 
 
 def narrow(array):
-    """Make of numbers of 64 bits what jax makes of them."""
+    """Convert 64-bit values to the dtype that jax uses for them."""
     return array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
 
 
@@ -52,7 +52,7 @@ def assert_same(found, wanted):
         np.testing.assert_array_equal(np.asarray(found[key]), narrow(array), err_msg=key)
 
 
-def test_batches_are_those_of_numpy(lift, device):
+def test_batches_equal_those_for_numpy(lift, device):
     request = REQUEST | {"language": [0]}
     with (
         make(lift, device=device, windows=request) as loader,
@@ -66,7 +66,7 @@ def test_batches_are_those_of_numpy(lift, device):
                 assert batch[CAMERA].devices() == (where or set(jax.devices()))
 
 
-def test_an_array_is_the_loaders_memory_and_keeps_it(lift):
+def test_an_array_shares_the_loaders_memory_and_keeps_it_alive(lift):
     loader = make(lift, windows={CAMERA: [0], "obs/joints": range(4)})
     addresses = []
     to_array = loader._to_array
@@ -89,7 +89,7 @@ def test_an_array_is_the_loaders_memory_and_keeps_it(lift):
     assert_same(batches[0], kept)
 
 
-def test_every_type_of_image(lift):
+def test_every_image_dtype(lift):
     plain = np.asarray(next(iter(make(lift)))[CAMERA])
     for name in ("float32", "float16", "bfloat16"):
         image = next(iter(make(lift, images={"dtype": name, "layout": "chw"})))[CAMERA]
@@ -98,7 +98,7 @@ def test_every_type_of_image(lift):
         np.testing.assert_array_equal(np.asarray(image), wanted)
 
 
-def test_a_restart_goes_on_with_the_very_next_batch(lift, device):
+def test_a_restart_continues_with_the_very_next_batch(lift, device):
     loader = make(lift, device=device)
     steps = iter(loader)
     for _ in range(5):
@@ -109,7 +109,7 @@ def test_a_restart_goes_on_with_the_very_next_batch(lift, device):
     assert_same(next(iter(again)), wanted)
 
 
-def test_what_goes_wrong_is_said(lift, tmp_path, device):
+def test_errors_are_raised(lift, tmp_path, device):
     with pytest.raises(kinograph.CorruptDataError, match="checksum"):
         list(make(damage(lift, tmp_path), device=device))
     with pytest.raises(kinograph.InvalidArgumentError, match="device is 'cpu'"):
@@ -126,7 +126,7 @@ def test_no_thread_is_left_behind(lift, device):
     assert threads_of_loaders() == before
 
 
-def test_a_loader_is_pickled_if_it_has_no_device(lift):
+def test_a_loader_can_be_pickled_only_without_a_device(lift):
     loader = make(lift)
     next(iter(loader))
     again = pickle.loads(pickle.dumps(loader))

@@ -1,4 +1,4 @@
-"""LeRobot's dataset on ours, item by item against what LeRobot itself gave; peers/README.md says how that was recorded.
+"""The drop-in for LeRobot's dataset, compared item by item with LeRobot's own output (see peers/README.md).
 
 Items are tensors, so a few tests need torch; the others read the same items as numpy arrays.
 """
@@ -31,7 +31,7 @@ def root(tmp_path_factory, lerobot_arrays):  # noqa: F811 (a fixture)
 
 
 def to_bytes(images):
-    """Turn float images back into bytes, channels last."""
+    """Convert float CHW images back to uint8 HWC."""
     values = np.round(images * 255).astype(np.uint8)
     assert (values.astype(np.float32) / np.float32(255) == images).all()
     return np.moveaxis(values, -3, -1)
@@ -53,7 +53,7 @@ def check(dataset, setting, to_numpy, read):
 
 
 @pytest.mark.parametrize("setting", LEROBOT["settings"], ids=lambda setting: setting["name"])
-def test_items_are_those_of_lerobot(root, setting):
+def test_items_equal_those_of_lerobot(root, setting):
     dataset = LeRobotDataset(
         "kinograph/peers", root=root, delta_timestamps=setting["delta_timestamps"]
     )
@@ -72,7 +72,7 @@ def test_items_are_tensors(root, setting):
     check(dataset, setting, to_numpy, dataset.__getitem__)
 
 
-def test_types_are_those_of_lerobot(tmp_path):
+def test_dtypes_and_shapes_equal_those_of_lerobot(tmp_path):
     streams = {}
     for name in LEROBOT["types"]:
         dtype, shape = name.split(" ", 1)
@@ -84,7 +84,7 @@ def test_types_are_those_of_lerobot(tmp_path):
     assert found == LEROBOT["types"]
 
 
-def test_some_episodes_keep_their_numbers(root):
+def test_selected_episodes_keep_their_indices(root):
     dataset = LeRobotDataset(root, episodes=[2, 0], delta_timestamps={"action": [0.0, 1 / FPS]})
     assert (dataset.num_episodes, dataset.num_frames) == (2, LENGTHS[0] + LENGTHS[2])
     assert dataset.episodes == [0, 2]
@@ -102,7 +102,7 @@ def test_some_episodes_keep_their_numbers(root):
         LeRobotDataset(root, episode_filter=lambda row: False)
 
 
-def test_what_is_known_of_the_dataset(root, lerobot_arrays):  # noqa: F811 (a fixture)
+def test_metadata_matches_the_data(root, lerobot_arrays):  # noqa: F811 (a fixture)
     meta = LeRobotDataset(root).meta
     assert (meta.fps, meta.total_episodes, meta.total_frames, meta.total_tasks) == (30, 3, 33, 2)
     assert meta.robot_type == "so101"
@@ -131,14 +131,14 @@ def test_what_is_known_of_the_dataset(root, lerobot_arrays):  # noqa: F811 (a fi
     assert meta.stats["action"]["count"].tolist() == [33]
 
 
-def test_tasks_are_a_table(root):
-    pytest.importorskip("pandas", reason="pandas is not installed; the table of tasks is its")
+def test_tasks_are_a_data_frame(root):
+    pytest.importorskip("pandas", reason="pandas is not installed; the table of tasks needs it")
     tasks = LeRobotDataset(root).meta.tasks
     assert tasks.iloc[1].name == "wait"
     assert int(tasks.loc["wait"].task_index) == 1
 
 
-def test_images_as_bytes_and_transforms(root):
+def test_uint8_images_and_image_transforms(root):
     torch = optional("torch")
     plain = LeRobotDataset(root, delta_timestamps={CAMERA: [-1 / FPS, 0.0]})[12][CAMERA]
     raw = LeRobotDataset(root, delta_timestamps={CAMERA: [-1 / FPS, 0.0]}, return_uint8=True)
@@ -150,7 +150,7 @@ def test_images_as_bytes_and_transforms(root):
     assert next(iter(loader))[CAMERA].shape == (8, 3, 32, 32)
 
 
-def test_depth_is_planes_of_floats(tmp_path):
+def test_depth_is_float32_with_a_channel_axis(tmp_path):
     depth = np.arange(2 * 8 * 8, dtype=np.uint16).reshape(2, 8, 8)
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         writer.add_episode({"depth": depth, "action": np.zeros((2, 1))}, rate_hz=10.0)
@@ -168,7 +168,7 @@ def test_offsets_between_frames_are_refused(root):
     assert deltas == {"action": [3, -3]}
 
 
-def test_it_pickles(root):
+def test_a_dataset_can_be_pickled(root):
     dataset = pickle.loads(pickle.dumps(LeRobotDataset(root, episodes=[2])))
     assert digest(dataset.read(3)) == digest(LeRobotDataset(root).read(13))
     assert "23 frames at 30 Hz" in repr(dataset)

@@ -1,4 +1,4 @@
-"""The loader under Lightning and Accelerate: who shards, who moves on, and what a checkpoint holds."""
+"""The loader under Lightning and Accelerate: sharding, epochs, and checkpoints."""
 
 import multiprocessing
 import os
@@ -11,21 +11,21 @@ import kinograph
 
 torch = optional("torch")
 
-import kinograph.torch  # noqa: E402 (not there without torch)
+import kinograph.torch  # noqa: E402 (needs torch)
 
-pytestmark = pytest.mark.filterwarnings("default")  # theirs are not ours
+pytestmark = pytest.mark.filterwarnings("default")  # warnings of these libraries are not errors
 STEPS = 22
 
 
 def make(dataset, **options):
-    """Make a loader whose epochs are of one length, as Lightning takes them to be."""
+    """Make a loader whose epochs all have the same length, as Lightning expects."""
     request = {"actions": range(4), "obs/joints": [0]}
-    words = {"windows": request, "batch_size": 16, "seed": 3, "drop_last": True}
-    return kinograph.torch.Loader(dataset, **words | options)
+    defaults = {"windows": request, "batch_size": 16, "seed": 3, "drop_last": True}
+    return kinograph.torch.Loader(dataset, **defaults | options)
 
 
 def plain(dataset, steps, **options):
-    """Say what a loop without any library sees."""
+    """Return what a plain loop sees."""
     loader = make(dataset, **options)
     sums = []
     while len(sums) < steps:
@@ -34,7 +34,7 @@ def plain(dataset, steps, **options):
 
 
 def run_two_ranks(target, *arguments):
-    """Run a function in two forked processes that find each other by torch's environment variables."""
+    """Run a function in two forked processes that find each other through torch's environment variables."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -79,17 +79,17 @@ def to_module(lightning, dataset):
             return torch.optim.SGD(self.parameters(), lr=1e-3)
 
         def train_dataloader(self):
-            # Made here, where the process group is there, and ranks with it.
+            # Created here, because the process group, and with it the rank, exists by now.
             return make(dataset)
 
     return Module()
 
 
 def to_trainer(lightning, folder, **options):
-    words = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "devices": 1}
-    words |= {"max_steps": STEPS, "max_epochs": -1, "enable_model_summary": False}
-    words |= {"default_root_dir": folder, "enable_checkpointing": False}
-    return lightning.Trainer(**words | options)
+    defaults = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "devices": 1}
+    defaults |= {"max_steps": STEPS, "max_epochs": -1, "enable_model_summary": False}
+    defaults |= {"default_root_dir": folder, "enable_checkpointing": False}
+    return lightning.Trainer(**defaults | options)
 
 
 def test_a_trainer_sees_the_batches_of_the_loader_epoch_after_epoch(lightning, lift, tmp_path):
@@ -98,7 +98,7 @@ def test_a_trainer_sees_the_batches_of_the_loader_epoch_after_epoch(lightning, l
     assert module.seen == plain(lift, STEPS)
 
 
-def test_a_trainer_goes_on_in_the_middle_of_an_epoch(lightning, lift, tmp_path):
+def test_a_trainer_resumes_in_the_middle_of_an_epoch(lightning, lift, tmp_path):
     keep = lightning.pytorch.callbacks.ModelCheckpoint(
         dirpath=tmp_path, filename="{step}", every_n_train_steps=5, save_top_k=-1
     )
@@ -126,13 +126,13 @@ def train_in_rank(rank, port, answers, path, folder):
 
 
 def _environment():
-    # Lightning's own would start the other rank itself.
+    # Lightning's default environment would start the other rank itself.
     from lightning.pytorch.plugins.environments import TorchElasticEnvironment  # noqa: PLC0415
 
     return TorchElasticEnvironment()
 
 
-def test_ranks_of_a_trainer_have_their_parts(lightning, lift, tmp_path):
+def test_each_rank_of_a_trainer_gets_its_own_shard(lightning, lift, tmp_path):
     found = run_two_ranks(train_in_rank, lift.path, tmp_path)
     for rank in (0, 1):
         assert found[rank] == plain(lift, 8, rank=rank, world_size=2)
@@ -143,7 +143,7 @@ def accelerate():
     return optional("accelerate")
 
 
-def test_accelerate_leaves_a_loader_as_it_is_and_keeps_its_place(accelerate, lift, tmp_path):
+def test_accelerate_does_not_wrap_a_loader_and_saves_its_position(accelerate, lift, tmp_path):
     accelerator = accelerate.Accelerator(cpu=True)
     loader = make(lift)
     assert accelerator.prepare(loader) is loader
@@ -161,7 +161,7 @@ def test_accelerate_leaves_a_loader_as_it_is_and_keeps_its_place(accelerate, lif
 
 def prepare_in_rank(rank, port, answers, accelerate, path):
     set_rank(rank, port)
-    # The process it was forked from may have had one, of one rank.
+    # The parent process may already have created a state with a single rank.
     accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
     accelerator = accelerate.Accelerator(cpu=True)
     loader = accelerator.prepare(make(path))
@@ -170,7 +170,7 @@ def prepare_in_rank(rank, port, answers, accelerate, path):
     accelerator.end_training()
 
 
-def test_ranks_of_accelerate_have_their_parts(accelerate, lift):
+def test_each_rank_of_accelerate_gets_its_own_shard(accelerate, lift):
     found = run_two_ranks(prepare_in_rank, accelerate, lift.path)
     for rank in (0, 1):
         loader = make(lift, rank=rank, world_size=2)

@@ -1,4 +1,4 @@
-"""What is measured of a training loop, with clocks that only pretend."""
+"""Measurements of a training loop, with fake clocks."""
 
 import itertools
 import threading
@@ -10,7 +10,7 @@ from kinograph._loop import Loop, LoopReport
 
 
 class Device:
-    """A clock whose marks are past only when it is told so: a GPU that is behind."""
+    """A clock whose marks are past only when the test says so: a GPU that lags behind."""
 
     name = "cuda"
 
@@ -25,12 +25,12 @@ class Device:
         return mark <= self.come_to
 
     def seconds(self, start, end):
-        assert self.is_past(end), "nobody asks before the device has come there"
+        assert self.is_past(end), "marks must not be read before the device has reached them"
         return end - start
 
 
 def run(loop, steps, now=100.0):
-    """Play steps of (wait, compute before the next batch is asked for); the times are those of a stopwatch."""
+    """Play steps of (wait, time until the next batch is requested)."""
     for wait, rest in steps:
         loop.took(now, now + wait)
         now += wait + rest
@@ -38,19 +38,19 @@ def run(loop, steps, now=100.0):
     return now
 
 
-def test_a_loop_that_did_nothing_did_not_wait():
+def test_a_loop_without_steps_has_not_waited():
     assert Loop().report() == LoopReport(
         waits={"first_s": 0.0, "longest_s": 0.0, "stalls": 0, "stall_s": 0.0, "buckets": []}
     )
 
 
-def test_the_first_step_is_in_the_sums_and_not_in_the_utilisation():
+def test_the_first_step_counts_in_the_sums_but_not_in_the_utilisation():
     loop = Loop()
     run(loop, [(2.0, 1.0), (0.5, 1.5), (0.0, 2.0)])
     report = loop.report()
     assert (report.steps, report.elapsed_s, report.wait_s, report.compute_s) == (3, 7.0, 2.5, 4.5)
     assert report.compute_ratio == 4.5 / 7
-    # Without marks all that is not waiting is compute.
+    # Without marks, everything that is not waiting is compute.
     assert report.utilisation == 3.5 / 4
     assert not report.is_marked
     assert report.wait.mean_s == 0.25
@@ -58,7 +58,7 @@ def test_the_first_step_is_in_the_sums_and_not_in_the_utilisation():
     assert report.waits["first_s"] == 2.0
 
 
-def test_a_step_that_is_open_is_not_counted():
+def test_the_current_step_is_not_counted():
     loop = Loop()
     loop.took(10.0, 11.0)
     loop.took(13.0, 13.5)
@@ -77,7 +77,7 @@ def test_percentiles_are_those_of_a_sorted_list():
     assert spread.longest_s == pytest.approx(0.099)
 
 
-def test_waits_are_sorted_by_size_and_a_millisecond_is_a_stall():
+def test_waits_are_counted_in_buckets_and_a_millisecond_is_a_stall():
     loop = Loop()
     run(loop, [(5.0, 1.0), (3e-9, 1.0), (0.9e-3, 1.0), (2e-3, 1.0), (0.5, 1.0)], now=0.0)
     waits = loop.report().waits
@@ -90,11 +90,11 @@ def test_waits_are_sorted_by_size_and_a_millisecond_is_a_stall():
     assert edges[-1][0] <= 0.5 < edges[-1][1]
 
 
-def test_marks_are_taken_when_the_device_has_come_to_them_and_nobody_waits():
+def test_marks_are_read_once_the_device_has_reached_them_without_waiting():
     device = Device()
     loop = Loop(device)
     now = 0.0
-    # Each step keeps the device for 3 seconds and the CPU for 1; the device is behind.
+    # Each step takes 3 s on the device and 1 s on the CPU, so the device lags behind.
     for step in range(4):
         loop.took(now, now + 0.5)
         device.now = 4.0 * step
@@ -110,7 +110,7 @@ def test_marks_are_taken_when_the_device_has_come_to_them_and_nobody_waits():
     device.come_to = 100.0
     report = loop.report()
     assert (report.pending, report.compute_s, report.clock) == (0, 12.0, "cuda")
-    # From the end of the first step's compute, at 3, to that of the last, at 15: the device's own time.
+    # From the end of the first step's compute, at 3, to the end of the last step's, at 15, in device time.
     assert report.utilisation == 9 / 12
     assert report.compute.mean_s == 3.0
 
@@ -128,17 +128,17 @@ def test_several_marks_in_a_step_add_up():
     loop.end(3.0)
     report = loop.report()
     assert report.compute_s == pytest.approx(1.2)
-    # From 0.7, where the first step's last mark is, to 2.7.
+    # From the first step's last mark, at 0.7, to 2.7.
     assert report.utilisation == pytest.approx(0.8 / 2.0)
 
 
-def test_an_end_without_a_beginning_marks_nothing():
+def test_compute_end_without_compute_begin_marks_nothing():
     loop = Loop()
     loop.compute_end()
     assert not loop.report().is_marked
 
 
-def test_compute_is_marked_also_where_it_fails():
+def test_compute_is_marked_even_if_it_raises():
     loop = Loop()
     with pytest.raises(ZeroDivisionError), loop.compute():
         1 / 0  # noqa: B018 (to fail)
@@ -154,7 +154,7 @@ def test_a_long_run_keeps_a_bounded_number_of_steps(monkeypatch):
     assert sum(one["steps"] for one in recent) == 1000
 
 
-def test_a_report_may_be_asked_for_by_another_thread():
+def test_another_thread_can_request_a_report():
     loop = Loop()
     ended = threading.Event()
 

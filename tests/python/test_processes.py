@@ -15,7 +15,7 @@ import kinograph
 
 
 def read(ds, episode, name):
-    """Read a stream where the dataset arrives: also in another process."""
+    """Read a stream of a dataset, possibly in another process."""
     return ds[episode][name][5:25]
 
 
@@ -33,7 +33,7 @@ def test_datasets_episodes_and_streams_are_pickled_by_path_and_version(lift, lif
     assert samples.same_bits(stream[:], lift[1]["actions"][:])
 
 
-def test_a_pickle_keeps_its_version_and_does_not_need_its_folder_to_be_current(
+def test_a_pickle_keeps_its_version_and_does_not_depend_on_the_current_folder(
     tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
@@ -48,7 +48,7 @@ def test_a_pickle_keeps_its_version_and_does_not_need_its_folder_to_be_current(
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_other_processes_read_what_this_one_opened(lift, lift_streams, method):
-    # Opened and used before the fork: shards, decoders and their buffers go along.
+    # Opened and used before the fork, so that shards, decoders and their buffers are inherited.
     assert len(lift[0]["obs/agentview_image"][:]) == 60
     with multiprocessing.get_context(method).Pool(2) as pool:
         jobs = [(lift, episode, name) for episode in range(3) for name in lift[0].streams]
@@ -96,7 +96,7 @@ def test_many_threads_add_episodes_to_one_writer(tmp_path):
 
 
 class Counter(threading.Thread):
-    """Counts as long as it is let: it gives up the GIL after every step."""
+    """Counts until stopped; it releases the GIL after every step."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -111,7 +111,7 @@ class Counter(threading.Thread):
 
 @pytest.fixture
 def counter():
-    # Python takes the GIL away from nobody for 100 s: the counter runs only when this thread gives it up.
+    # With a switch interval of 100 s, the counter runs only when this thread releases the GIL.
     interval = sys.getswitchinterval()
     sys.setswitchinterval(100)
     thread = Counter()
@@ -124,7 +124,7 @@ def counter():
 
 
 def gives_up_the_gil(counter, call, calls=100_000):
-    """Whether another thread got on while one of many calls ran; a busy machine may let it sleep through thousands."""
+    """Whether another thread ran during one of many calls; on a busy machine it may miss thousands of them."""
     for _ in range(calls):
         before = counter.count
         call()

@@ -1,4 +1,4 @@
-"""Any iterable in a training loop: what is measured is what a stopwatch beside it says."""
+"""Profiling any iterable in a training loop: the measurements equal those of a stopwatch."""
 
 import time
 import weakref
@@ -12,7 +12,7 @@ import kinograph
 
 
 class Time:
-    """A clock that goes on only when somebody works, so that what is measured is exact."""
+    """A clock that advances only through `work`, so that measurements are exact."""
 
     def __init__(self):
         self.now = 0.0
@@ -26,13 +26,13 @@ class Time:
 
 @pytest.fixture
 def clock(monkeypatch):
-    pretended = Time()
-    monkeypatch.setattr(time, "perf_counter", pretended)
-    return pretended
+    fake = Time()
+    monkeypatch.setattr(time, "perf_counter", fake)
+    return fake
 
 
 def stopwatch(clock, batches, step, *, epochs=1):
-    """Time every batch by hand; give what was waited, and all batches."""
+    """Time every batch by hand; return the total wait and all batches."""
     waited, seen = 0.0, []
     for _ in range(epochs):
         begun = clock()
@@ -54,7 +54,7 @@ def slow(clock, waits):
         yield number
 
 
-def test_the_wait_is_that_of_a_stopwatch(clock):
+def test_the_wait_equals_that_of_a_stopwatch(clock):
     waits = [3.0, 0.25, 0.5, 0.0]
     profile = kinograph.Profile(slow(clock, waits))
     waited, seen = stopwatch(clock, profile, lambda _: clock.work(2.0))
@@ -66,7 +66,7 @@ def test_the_wait_is_that_of_a_stopwatch(clock):
     assert profile.utilisation == pytest.approx(6 / 6.75)
 
 
-def test_a_data_loader_waits_as_a_stopwatch_says(clock):
+def test_the_wait_for_a_data_loader_equals_that_of_a_stopwatch(clock):
     data = optional("torch").utils.data
 
     class Samples(data.Dataset):
@@ -89,7 +89,7 @@ def test_a_data_loader_waits_as_a_stopwatch_says(clock):
     assert profile.report().steps == 10
 
 
-def test_profile_runs_the_step_on_each_batch_and_begins_anew(clock):
+def test_profile_runs_the_step_on_each_batch_and_restarts_the_iterable(clock):
     seen = []
 
     def step(batch):
@@ -104,14 +104,14 @@ def test_profile_runs_the_step_on_each_batch_and_begins_anew(clock):
     assert kinograph.profile(iter([1, 2]), step).report().steps == 2
 
 
-def test_steps_that_cannot_be_are_refused():
-    with pytest.raises(kinograph.InvalidArgumentError, match="gone through again"):
+def test_an_impossible_number_of_steps_is_refused():
+    with pytest.raises(kinograph.InvalidArgumentError, match="iterated again"):
         kinograph.profile(iter([1, 2]), print, steps=3)
     with pytest.raises(kinograph.InvalidArgumentError, match="steps"):
         kinograph.profile([1], print, steps=0)
 
 
-def test_the_verdict_says_what_there_is_to_gain(clock):
+def test_the_verdict_says_how_much_there_is_to_gain(clock):
     def verdict(wait):
         return kinograph.profile(slow(clock, [1.0] + [wait] * 9), lambda _: clock.work(1.0)).verdict
 
@@ -121,7 +121,7 @@ def test_the_verdict_says_what_there_is_to_gain(clock):
     assert "Too few steps" in kinograph.Profile([]).verdict
 
 
-def test_it_is_shown_as_a_table_a_page_and_json(clock, tmp_path):
+def test_a_profile_is_shown_as_a_table_as_html_and_as_json(clock, tmp_path):
     profile = kinograph.profile(slow(clock, [1.0, 0.5, 0.002]), lambda _: clock.work(1.0))
     assert "2 stalls, 0.50 s; first batch after 1.00 s" in str(profile)
     page = profile.to_html(tmp_path / "page.html")
@@ -134,7 +134,7 @@ def test_it_is_shown_as_a_table_a_page_and_json(clock, tmp_path):
     assert '"stalls": 2' in profile.to_json()
 
 
-def test_a_loop_that_is_left_early_has_the_steps_that_it_did(clock):
+def test_a_loop_with_a_break_counts_the_steps_it_ran(clock):
     profile = kinograph.Profile(range(10))
     for batch in profile:
         clock.work(1.0)
@@ -143,7 +143,7 @@ def test_a_loop_that_is_left_early_has_the_steps_that_it_did(clock):
     assert profile.report().steps == 4
 
 
-def test_a_batch_is_not_kept_here():
+def test_the_profile_keeps_no_reference_to_a_batch():
     class Batch:
         pass
 
@@ -154,7 +154,7 @@ def test_a_batch_is_not_kept_here():
         assert held() is None
 
 
-def test_what_the_iterable_lacks_the_profile_lacks():
+def test_attributes_that_the_iterable_lacks_are_missing_in_the_profile():
     profile = kinograph.Profile(iter([1]))
     with pytest.raises(AttributeError):
         profile.nothing_of_the_kind  # noqa: B018 (to fail)

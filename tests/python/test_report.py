@@ -1,4 +1,4 @@
-"""A loader's report: what is in it, how it is shown, and the trace beside it."""
+"""A loader's report: its contents, its formats, and the trace."""
 
 import io
 import itertools
@@ -13,7 +13,7 @@ import kinograph
 from kinograph._live import Live, status, table
 
 
-def test_the_report_of_a_marked_loop_has_its_utilisation(lift):
+def test_the_report_of_a_loop_with_compute_marks_has_its_utilisation(lift):
     loader = make(lift)
     for number, _ in enumerate(loader):
         if number % 2:
@@ -36,7 +36,7 @@ def test_the_report_of_a_marked_loop_has_its_utilisation(lift):
     assert sum(bucket["count"] for bucket in report.waits["buckets"]) == report.batches - 1
 
 
-def test_a_report_is_shown_as_a_table_a_page_and_json(lift, tmp_path):
+def test_a_report_is_shown_as_a_table_as_html_and_as_json(lift, tmp_path):
     loader = make(lift)
     list(loader)
     report = loader.report()
@@ -61,7 +61,7 @@ def test_a_report_before_the_first_batch_can_be_shown(lift):
     ET.fromstring(report._repr_html_())
 
 
-def test_the_status_is_a_line_and_the_live_table_as_many_lines_each_time(lift):
+def test_the_status_is_one_line_and_the_live_table_has_a_fixed_number_of_lines(lift):
     loader = make(lift)
     list(zip(range(5), loader, strict=False))
     before = loader.report()
@@ -70,7 +70,7 @@ def test_the_status_is_a_line_and_the_live_table_as_many_lines_each_time(lift):
     assert "\n" not in loader.status()
     assert status(after, before).startswith(f"batch {after.batches}: ")
     assert len(table(before)) == len(table(after, before)) == 6
-    # A loader that was started anew counts from nothing.
+    # A restarted loader counts from zero.
     assert status(before, after) == status(before)
 
 
@@ -80,7 +80,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("kind", [io.StringIO, Terminal])
-def test_live_shows_lines_or_draws_anew(lift, kind):
+def test_live_prints_lines_or_redraws_a_table(lift, kind):
     loader = make(lift)
     shown = kind()
     live = Live(loader.report, 60.0, shown)
@@ -94,13 +94,13 @@ def test_live_shows_lines_or_draws_anew(lift, kind):
         loader.live(every_s=0)
 
 
-def test_a_trace_has_a_track_per_thread_on_which_events_nest(lift, tmp_path):
+def test_a_trace_has_one_track_per_thread_with_nested_events(lift, tmp_path):
     loader = make(lift)
     with loader.trace(tmp_path / "trace.json"):
         for _ in loader:
             with loader.compute():
                 np.zeros(10)
-        with pytest.raises(kinograph.InvalidArgumentError, match="traced already"):
+        with pytest.raises(kinograph.InvalidArgumentError, match="already being traced"):
             loader.trace(tmp_path / "other.json").__enter__()
         # Another core, in the same trace.
         loader.set_epoch(5)

@@ -1,4 +1,4 @@
-"""robomimic's dataset on ours, item by item against what robomimic itself gave; peers/README.md says how that was recorded."""
+"""The drop-in for robomimic's dataset, compared item by item with robomimic's own output (see peers/README.md)."""
 
 import pickle
 
@@ -24,7 +24,7 @@ NAMES = ("seq_length", "frame_stack", "pad_seq_length", "pad_frame_stack")
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory, lift_arrays):  # noqa: F811 (a fixture)
-    """The recording with next_obs, its demonstrations stored in another order."""
+    """The recording with next_obs, its demonstrations stored in a different order."""
     path = tmp_path_factory.mktemp("robomimic") / "lift.kino"
     with kinograph.Writer(path) as writer:
         for number in (2, 0, 1):
@@ -42,7 +42,7 @@ def make(path, **options):
 
 
 @pytest.mark.parametrize("setting", ROBOMIMIC["settings"], ids=setting_name)
-def test_items_are_those_of_robomimic(recording, setting):
+def test_items_equal_those_of_robomimic(recording, setting):
     options = {name: setting[name] for name in NAMES}
     options |= {"get_pad_mask": True, "goal_mode": "last"}
     if "error" in setting:
@@ -68,7 +68,7 @@ def test_items_are_those_of_robomimic(recording, setting):
 
 @pytest.mark.parametrize("mode", ["low_dim", "all"])
 @pytest.mark.parametrize("setting", ROBOMIMIC["settings"][::3], ids=setting_name)
-def test_a_cache_changes_nothing_but_types(recording, setting, mode):
+def test_a_cache_changes_nothing_but_dtypes(recording, setting, mode):
     if "error" in setting:
         return
     options = {name: setting[name] for name in NAMES} | {"get_pad_mask": True, "goal_mode": "last"}
@@ -79,12 +79,12 @@ def test_a_cache_changes_nothing_but_types(recording, setting, mode):
         for key in DATASET_KEYS:
             wanted[key] = wanted[key].astype(np.float32)
         assert digest(found) == digest(wanted)
-        found["goal_obs"]["object"][:] = found["obs"]["object"][:] = 0  # may be written
+        found["goal_obs"]["object"][:] = found["obs"]["object"][:] = 0  # the arrays are writable
         assert digest(cached[index]) == digest(wanted)
 
 
 @pytest.mark.parametrize("budget", [0, 1_000_000, 3_000_000])
-def test_items_are_the_same_however_few_images_may_be_kept(recording, budget, monkeypatch):
+def test_items_are_the_same_with_any_image_budget(recording, budget, monkeypatch):
     monkeypatch.setattr(_frame_cache, "_IMAGE_BYTES", budget)
     options = {"frame_stack": 2, "seq_length": 5, "goal_mode": "last"}
     plain = make(recording, **options)
@@ -98,7 +98,7 @@ def test_items_are_the_same_however_few_images_may_be_kept(recording, budget, mo
     assert bool(images._kept) == bool(budget)
 
 
-def test_an_item_is_nested_as_robomimics_is(recording):
+def test_an_item_is_nested_like_robomimics(recording):
     item = make(recording, get_pad_mask=True, goal_mode="last")[-1]
     assert list(item) == [*DATASET_KEYS, "obs", "next_obs", "goal_obs", "pad_mask"]
     for group in ("obs", "next_obs", "goal_obs"):
@@ -122,7 +122,7 @@ def test_a_cache_makes_dataset_keys_float32_and_missing_ones_zero(recording):
         make(recording, **options)
 
 
-def test_filters_and_limits_choose_demonstrations(recording):
+def test_filters_and_limits_select_demonstrations(recording):
     assert make(recording).demos == ["demo_0", "demo_1", "demo_2"]
     train = make(recording, filter_by_attribute="train")
     assert train.demos == ["demo_1", "demo_2"]
@@ -135,7 +135,7 @@ def test_filters_and_limits_choose_demonstrations(recording):
         make(recording, filter_by_attribute="test")
 
 
-def test_numbers_of_demonstrations_are_not_letters(tmp_path):
+def test_demonstrations_are_sorted_by_number_not_by_name(tmp_path):
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         for number in (10, 9, 100):
             writer.add_episode(
@@ -145,7 +145,7 @@ def test_numbers_of_demonstrations_are_not_letters(tmp_path):
     assert [int(item["actions"][0, 0]) for item in dataset] == [9] * 3 + [10] * 3 + [100] * 3
 
 
-def test_arguments_by_place_are_those_of_either_version(recording):
+def test_positional_arguments_of_either_robomimic_version_work(recording):
     older = SequenceDataset(recording, OBS_KEYS, DATASET_KEYS, 2, 5, True, False, True, "last")
     assert (older.n_frame_stack, older.seq_length) == (2, 5)
     assert (older.pad_seq_length, older.get_pad_mask, older.goal_mode) == (False, True, "last")
@@ -181,7 +181,7 @@ def test_actions_are_normalised_and_joined(recording, method):
     np.testing.assert_allclose(item["actions"][:, :7][:, moves], wanted[:, moves], atol=1e-4)
 
 
-def test_what_does_not_move_is_not_divided_by_nothing(tmp_path):
+def test_constant_actions_are_not_divided_by_zero(tmp_path):
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         writer.add_episode({"actions": np.full((5, 2), [3.0, 4.0])}, rate_hz=1.0, id="demo_0")
     for method in ("min_max", "gaussian"):
@@ -194,7 +194,7 @@ def test_what_does_not_move_is_not_divided_by_nothing(tmp_path):
         )[0]
 
 
-def test_observations_are_normalised_as_0_3_does(recording):
+def test_observations_are_normalised_as_in_robomimic_0_3(recording):
     keys = ["object", "robot0_eef_pos"]
     dataset = make(recording, obs_keys=keys, hdf5_normalize_obs=True, goal_mode="last")
     plain = make(recording, obs_keys=keys, goal_mode="last")
@@ -226,7 +226,7 @@ def test_a_whole_demonstration(recording):
     assert item["pad_mask"][:, 0].tolist() == [False] * 2 + [True] * len(whole["actions"])
 
 
-def test_next_obs_that_is_not_stored_is_a_step_later(lift):
+def test_a_missing_next_obs_is_the_observation_one_step_later(lift):
     dataset = SequenceDataset(lift, ["joints"], ["actions"], goal_mode="last")
     joints = lift["demo_0"]["obs/joints"][:]
     np.testing.assert_array_equal(dataset[4]["next_obs"]["joints"][0], joints[5])
@@ -236,7 +236,7 @@ def test_next_obs_that_is_not_stored_is_a_step_later(lift):
     np.testing.assert_array_equal(whole, joints[[*range(1, 60), 59]])
 
 
-def test_it_pickles_and_has_no_sampler(recording):
+def test_a_dataset_can_be_pickled_and_has_no_sampler(recording):
     dataset = pickle.loads(pickle.dumps(make(recording, seq_length=3)))
     assert digest(dataset[11]) == digest(make(recording, seq_length=3)[11])
     assert dataset.get_dataset_sampler() is None
@@ -258,12 +258,12 @@ def test_it_pickles_and_has_no_sampler(recording):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(recording, options, says):
+def test_invalid_arguments_are_refused(recording, options, says):
     with pytest.raises(kinograph.KinographError, match=says):
         make(recording, **options)
 
 
-def test_an_hdf5_file_is_to_be_packed_first(tmp_path):
+def test_an_hdf5_file_must_be_packed_first(tmp_path):
     (tmp_path / "lift.hdf5").touch()
     with pytest.raises(kinograph.InvalidArgumentError, match=r"kinograph\.pack"):
         make(tmp_path / "lift.hdf5")
@@ -271,7 +271,7 @@ def test_an_hdf5_file_is_to_be_packed_first(tmp_path):
 
 @pytest.mark.parametrize("mode", [None, "low_dim"])
 @pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_it_works_in_the_workers_of_a_data_loader(recording, mode, context):
+def test_a_dataset_works_in_the_workers_of_a_data_loader(recording, mode, context):
     torch = optional("torch")
     dataset = make(recording, hdf5_cache_mode=mode, seq_length=3)
     outer = torch.utils.data.DataLoader(

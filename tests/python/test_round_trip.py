@@ -1,4 +1,4 @@
-"""What is written comes back bit for bit, of every type and shape."""
+"""Written data comes back bit for bit, in every dtype and shape."""
 
 import io
 
@@ -15,7 +15,7 @@ def round_trip(tmp_path, **streams):
 
 @pytest.mark.parametrize("dtype", samples.DTYPES)
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (3, 4), (2, 3, 4, 5)], ids=str)
-def test_numbers_of_every_dtype_and_shape_come_back_bit_for_bit(tmp_path, dtype, shape):
+def test_arrays_of_every_dtype_and_shape_come_back_bit_for_bit(tmp_path, dtype, shape):
     expected = samples.numbers(dtype, (300, *shape))
     stream = round_trip(tmp_path, x=expected)["x"]
     assert stream.dtype == expected.dtype
@@ -33,7 +33,7 @@ def test_images_come_back_bit_for_bit(tmp_path, channels):
 
 @pytest.mark.parametrize("dtype", ["uint16", "float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(24, 32), (24, 32, 1)], ids=str)
-def test_depth_is_known_by_its_name_and_comes_back_bit_for_bit(tmp_path, dtype, shape):
+def test_depth_is_recognised_by_name_and_comes_back_bit_for_bit(tmp_path, dtype, shape):
     expected = samples.numbers(dtype, (10, *shape))
     episode = round_trip(tmp_path, **{"obs/wrist_Depth": expected, "obs/map": expected})
     assert episode["obs/wrist_Depth"].kind == "depth"
@@ -41,7 +41,7 @@ def test_depth_is_known_by_its_name_and_comes_back_bit_for_bit(tmp_path, dtype, 
     assert samples.same_bits(episode["obs/wrist_Depth"][:], expected)
 
 
-def test_text_comes_back_as_it_was(tmp_path):
+def test_text_comes_back_unchanged(tmp_path):
     texts = ["lift the cube", "", "Würfel 拿起 🤖", "two\nlines\0and a zero"] * 5
     episode = round_trip(
         tmp_path, plain=texts, array=np.array(texts), objects=np.array(texts, dtype=object)
@@ -58,7 +58,7 @@ def test_text_comes_back_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4, 3)], ids=str)
-def test_frames_without_numbers_keep_their_shape(tmp_path, shape):
+def test_frames_without_elements_keep_their_shape(tmp_path, shape):
     stream = round_trip(tmp_path, x=np.zeros((5, *shape), np.float32))["x"]
     assert stream[:].shape == (5, *shape)
     assert stream[2].shape == shape
@@ -73,7 +73,7 @@ def test_a_single_frame_is_enough(tmp_path):
     assert episode["x"][0].tolist() == [1.5, 2.5]
 
 
-def test_any_layout_in_memory_is_accepted(tmp_path):
+def test_any_memory_layout_is_accepted(tmp_path):
     base = samples.numbers("float64", (100, 6))
     base.flags.writeable = False
     layouts = {
@@ -119,14 +119,14 @@ def test_irregular_timestamps_come_back_exactly(tmp_path):
         assert np.array_equal(episode[name].timestamps_ns, expected)
         assert samples.same_bits(episode[name][:], streams[name])
     assert episode["steady"].rate_hz == 100.0
-    # A stream with a rate starts with the earliest of those that have times of their own.
+    # A stream with a rate starts together with the earliest stream that has explicit timestamps.
     first = min(int(given[0]) for given in times.values())
     assert episode.start_ns == first
     assert episode["steady"].timestamps_ns[0] == first
-    assert "at its own times" in repr(episode["force"])
+    assert "with explicit timestamps" in repr(episode["force"])
 
 
-def test_one_list_of_timestamps_can_be_for_all_streams(tmp_path):
+def test_one_list_of_timestamps_can_apply_to_all_streams(tmp_path):
     times = np.array([5, 7, 7, 100], dtype=np.uint64)
     with kinograph.Writer(tmp_path / "d.kino") as writer:
         writer.add_episode({"a": np.arange(4), "b": np.ones((4, 2))}, timestamps_ns=times)
@@ -137,7 +137,7 @@ def test_one_list_of_timestamps_can_be_for_all_streams(tmp_path):
     assert episode.duration_s == pytest.approx(95e-9)
 
 
-def test_jpeg_files_are_carried_as_they_are(tmp_path):
+def test_jpeg_files_are_stored_as_they_are(tmp_path):
     image = pytest.importorskip("PIL.Image")
     images = samples.image(6, height=40, width=56)
     grey = samples.image(6, height=40, width=56, channels=1)
@@ -159,7 +159,7 @@ def test_jpeg_files_are_carried_as_they_are(tmp_path):
     assert [episode["camera"].bitstream(frame) for frame in range(6)] == files
     assert episode["progressive"].bitstream(-1) == progressive[-1]
     decoded = np.stack([np.asarray(image.open(io.BytesIO(file))) for file in files])
-    # Two decoders may round a channel differently, never by much.
+    # Two decoders may round a channel differently, but only slightly.
     assert np.abs(episode["camera"][:].astype(int) - decoded).max() <= 3
 
 
@@ -168,7 +168,7 @@ def test_streams_without_files_have_no_bitstream(lift):
     assert lift[0]["obs/agentview_image"].bitstream(3) is None
 
 
-def test_lossy_images_say_how_much_was_lost(tmp_path):
+def test_lossy_images_record_how_much_was_lost(tmp_path):
     camera = samples.image(10)
     ds = samples.write(tmp_path / "d.kino", [{"camera": camera, "x": np.arange(10.0)}], quality=95)
     summary = ds.streams["camera"]

@@ -1,4 +1,4 @@
-"""A short run of ``bench/starts.py``: loaders that start and end in every way, and loops that are interrupted."""
+"""A short run of ``bench/starts.py``: loaders that start and end in different ways, and interrupted loops."""
 
 import pathlib
 import subprocess
@@ -12,7 +12,7 @@ STARTS = pathlib.Path(__file__).parents[2] / "bench" / "starts.py"
 @pytest.mark.skipif(
     not pathlib.Path("/proc/self/task").exists(), reason="threads are counted in /proc"
 )
-def test_loaders_start_and_end_in_every_way_and_survive_interrupts():
+def test_loaders_start_and_end_in_different_ways_and_survive_interrupts():
     command = [sys.executable, str(STARTS), "--starts", "36", "--interrupts", "8"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr

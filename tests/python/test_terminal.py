@@ -1,4 +1,4 @@
-"""Text of files on a terminal: nothing of it is obeyed, whatever the command and wherever it stands."""
+"""Text from files on a terminal: control characters are escaped in the output of every command."""
 
 import json
 import subprocess
@@ -10,14 +10,14 @@ import pytest
 
 import kinograph
 
-# A window title, a color by C0 and by C1, a carriage return, a turned direction, a forged line, DEL.
+# A window title, a color by C0 and by C1, a carriage return, a reversed text direction, a forged line, DEL.
 ODD = "\x1b]0;pwned\x07\x1b[31m\x9b32m\rx\u202egpj\u2066\u200e\u2028error: all is lost\x7f"
 LINES = f"first{ODD}\n\tsecond"
 
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory):
-    """Write a dataset all of whose free text is odd."""
+    """Write a dataset whose free text all contains control characters."""
     path = tmp_path_factory.mktemp("odd") / "odd.kino"
     writer = kinograph.Writer(path)
     writer.add_episode(
@@ -33,13 +33,13 @@ def odd(tmp_path_factory):
 
 
 def run(*arguments):
-    words = [sys.executable, "-m", "kinograph", *map(str, arguments)]
-    answer = subprocess.run(words, capture_output=True, check=False)
+    command = [sys.executable, "-m", "kinograph", *map(str, arguments)]
+    answer = subprocess.run(command, capture_output=True, check=False)
     return answer.returncode, answer.stdout.decode(), answer.stderr.decode()
 
 
 def assert_plain(text):
-    """Check that a terminal would show the text and do nothing else."""
+    """Check that a terminal would only show the text."""
     assert [c for c in text if not c.isprintable() and c not in "\n\t"] == []
 
 
@@ -59,12 +59,12 @@ def assert_plain(text):
     ],
     ids=repr,
 )
-def test_no_command_prints_what_a_terminal_obeys(odd, arguments):
+def test_no_command_prints_control_characters(odd, arguments):
     name, *rest = arguments
     _, out, err = run(name, odd, *rest)
     assert_plain(out)
     assert_plain(err)
-    # Each line is the command's own: a frame, a row, a remark.
+    # Each line is the command's own (a frame, a row, a message), none comes from the text.
     assert not [
         line for line in (out + err).splitlines() if line.startswith(("\tsecond", "error: all"))
     ]
@@ -80,7 +80,7 @@ def test_text_is_shown_escaped_and_kept_on_its_line(odd):
     assert out.count("pwned") == 3  # the message, the split and the task
 
 
-def test_json_says_what_is_there_and_is_plain_too(odd):
+def test_json_is_escaped_and_decodes_to_the_original(odd):
     _, out, _ = run("cat", odd, "episode_0", "text", "--json")
     assert_plain(out)
     assert [json.loads(line)["value"] for line in out.splitlines()] == [LINES] * 10
@@ -109,12 +109,12 @@ def test_names_of_a_recording_are_escaped_in_errors_and_defects(tmp_path, policy
     code, out, err = run("pack", source, tmp_path / "d.kino", *options)
     assert_plain(out)
     assert_plain(err)
-    # Where the episode is dropped there may be nothing left to name.
+    # If the episode is dropped, there may be nothing left to name.
     assert "pwned" in err or policy == "drop-episode"
     assert code != 0
-    said = complaint(source, tmp_path / "e.kino", policy)
-    assert "pwned" in said or policy == "drop-episode"
-    assert_plain(said)
+    message = complaint(source, tmp_path / "e.kino", policy)
+    assert "pwned" in message or policy == "drop-episode"
+    assert_plain(message)
 
 
 def test_exceptions_are_plain_and_keep_their_lines(odd):

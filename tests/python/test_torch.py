@@ -1,4 +1,4 @@
-"""The loader and the dataset for torch; every batch is compared with samples that are read one by one."""
+"""The loader and the dataset for torch; every batch is compared with samples read one by one."""
 
 import copy
 import gc
@@ -22,15 +22,15 @@ import kinograph
 
 torch = optional("torch")
 
-import kinograph.torch  # noqa: E402 (not there without torch)
+import kinograph.torch  # noqa: E402 (needs torch)
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
-# The pretended one sends its batches ahead as a GPU does, and leaves them where they are.
-DEVICES = ["cpu", "pretended", pytest.param("cuda", marks=needs_gpu)]
+# The fake device sends batches ahead like a GPU, but leaves them in host memory.
+DEVICES = ["cpu", "fake", pytest.param("cuda", marks=needs_gpu)]
 CONTEXTS = ["fork", "spawn"]
 
 
-class PretendedTransfer:
+class FakeTransfer:
     def __init__(self, device):
         self.device = device
 
@@ -45,10 +45,10 @@ class PretendedTransfer:
 
 @pytest.fixture(params=DEVICES)
 def device(request, monkeypatch):
-    if request.param != "pretended":
+    if request.param != "fake":
         return request.param
     monkeypatch.setattr(kinograph.torch, "_to_device", lambda _: torch.device("cuda", 0))
-    monkeypatch.setattr(kinograph.torch, "_Transfer", PretendedTransfer)
+    monkeypatch.setattr(kinograph.torch, "_Transfer", FakeTransfer)
     return "cuda"
 
 
@@ -72,11 +72,11 @@ def test_batches_are_the_samples_of_the_order(lift, device):
             assert len(loader) == len(steps)
             for step, batch in zip(steps, loader, strict=True):
                 assert_same(batch, expected(loader, step))
-                if kinograph.torch._Transfer is not PretendedTransfer:
+                if kinograph.torch._Transfer is not FakeTransfer:
                     assert {tensor.device.type for tensor in batch.values()} == {device}
 
 
-def test_a_tensor_is_the_loaders_memory_and_keeps_it(lift):
+def test_a_tensor_shares_the_loaders_memory_and_keeps_it_alive(lift):
     loader = make(lift)
     lent = []
     make_tensor = loader._to_array
@@ -101,7 +101,7 @@ def test_a_tensor_is_the_loaders_memory_and_keeps_it(lift):
     assert all(memory() is None for _, memory in lent)
 
 
-def test_batches_stay_as_they_are_for_as_long_as_they_are_kept(lift, device):
+def test_batches_do_not_change_while_they_are_referenced(lift, device):
     loader = make(lift, device=device)
     kept = [batch for _ in range(3) for batch in loader]
     loader.close()
@@ -110,10 +110,10 @@ def test_batches_stay_as_they_are_for_as_long_as_they_are_kept(lift, device):
     fresh = make(lift)
     for number, batch in enumerate(kept):
         assert_same(batch, expected(fresh, number))
-    kept[0]["actions"].zero_()  # may be written
+    kept[0]["actions"].zero_()  # tensors are writable
 
 
-def test_every_type_of_image(lift):
+def test_every_image_dtype(lift):
     plain = next(iter(make(lift)))[CAMERA]
     for name in ("float32", "float16", "bfloat16"):
         dtype = getattr(torch, name)
@@ -133,7 +133,7 @@ def test_text_stays_text(lift, device):
 
 
 @pytest.mark.parametrize("stop", [0, 1, 22, 23, 30])
-def test_a_restart_goes_on_with_the_very_next_batch(lift, stop, device):
+def test_a_restart_continues_with_the_very_next_batch(lift, stop, device):
     loader = make(lift, device=device)
     endless = (batch for _ in range(9) for batch in loader)
     for _ in range(stop):
@@ -141,13 +141,13 @@ def test_a_restart_goes_on_with_the_very_next_batch(lift, stop, device):
     state = json.loads(json.dumps(loader.state_dict()))
     again = make(lift, device=device)
     again.load_state_dict(state)
-    going_on = (batch for _ in range(9) for batch in again)
+    resumed = (batch for _ in range(9) for batch in again)
     for _ in range(25):
-        assert_same(next(going_on), {k: v.cpu().numpy() for k, v in next(endless).items()})
+        assert_same(next(resumed), {k: v.cpu().numpy() for k, v in next(endless).items()})
     assert again.epoch == loader.epoch
 
 
-def test_every_for_goes_through_the_next_epoch_from_its_first_batch_on(lift, device):
+def test_every_for_loop_iterates_over_the_next_epoch_from_its_first_batch(lift, device):
     loader = make(lift, device=device)
     for epoch in range(3):
         steps = loader.order.steps(epoch)
@@ -179,17 +179,17 @@ def test_no_thread_is_left_behind(lift, device):
     assert threads_of_loaders() == before
 
 
-def go_on_for_ever(loader):
+def train_forever(loader):
     while True:
         for _ in loader:
             time.sleep(0.001)
 
 
-def test_ctrl_c_ends_a_wait(lift, device):
+def test_ctrl_c_interrupts_a_wait(lift, device):
     loader = make(lift, device=device)
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     with pytest.raises(KeyboardInterrupt):
-        go_on_for_ever(loader)
+        train_forever(loader)
     step = loader.order.steps(loader.epoch).start
     assert_same(next(iter(loader)), expected(loader, step))
 
@@ -203,7 +203,7 @@ def in_fork(loader, answers):
     os._exit(0)
 
 
-def test_a_forked_process_is_told_to_make_its_own(lift, device):
+def test_a_forked_process_is_told_to_make_its_own_loader(lift, device):
     loader = make(lift, device=device)
     steps = iter(loader)
     next(steps)
@@ -222,12 +222,12 @@ def test_the_report_counts_the_wait_of_the_training_loop(lift, device):
     for _ in loader:
         time.sleep(0.005)
     report = loader.report()
-    # Under a GPU up to two batches are on their way.
+    # With a GPU, up to two batches are in flight.
     assert len(loader.order.steps(0)) <= report.batches <= len(loader.order.steps(0)) + 4
     assert 0 <= report.wait_s <= report.elapsed_s
 
 
-def test_damage_is_raised_and_the_loader_lives_on(lift, tmp_path, device):
+def test_damage_is_raised_and_the_loader_can_be_used_again(lift, tmp_path, device):
     damaged = damage(lift, tmp_path)
     loader = make(damaged, device=device)
     for _ in range(2):
@@ -237,7 +237,7 @@ def test_damage_is_raised_and_the_loader_lives_on(lift, tmp_path, device):
 
 @needs_gpu
 def test_kernels_wait_for_their_batch_and_copies_for_the_kernels(lift):
-    """Keep the GPU so busy that a copy or a kernel that does not wait would see other values."""
+    """Keep the GPU so busy that a copy or a kernel that fails to wait would see wrong values."""
     loader = make(lift, device="cuda")
     wanted = [expected(loader, step) for step in range(20)]
     busy = torch.randn(4096, 4096, device="cuda")
@@ -251,7 +251,7 @@ def test_kernels_wait_for_their_batch_and_copies_for_the_kernels(lift):
     assert found == [int(batch[CAMERA].astype(np.int64).sum()) for batch in wanted]
 
 
-def test_a_gpu_that_is_not_there_is_refused(lift, monkeypatch):
+def test_a_missing_gpu_is_refused(lift, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(kinograph.InvalidArgumentError, match="finds no GPU"):
         make(lift, device="cuda")
@@ -291,7 +291,7 @@ def test_a_worker_of_a_data_loader_is_told_what_to_use(lift, context):
     assert_same(next(steps), expected(loader, 1))
 
 
-def test_a_dataset_has_the_samples_of_windows(lift):
+def test_a_dataset_has_the_same_items_as_its_samples(lift):
     windows = lift.samples({**REQUEST, "language": [0]})
     for dataset in (
         kinograph.torch.Dataset(windows),
@@ -342,7 +342,7 @@ def in_rank(rank, port, path, answers):
     torch.distributed.destroy_process_group()
 
 
-def test_ranks_are_those_of_torch_distributed(lift):
+def test_rank_and_world_size_come_from_torch_distributed(lift):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -364,15 +364,15 @@ def test_ranks_are_those_of_torch_distributed(lift):
         assert sums == [float(batch["actions"].sum()) for batch in loader]
 
 
-class PretendedEvent:
-    """What the clock asks of an event, without a GPU: it is past when the test says so."""
+class FakeEvent:
+    """A CUDA event without a GPU: it is past when the test says so."""
 
     made = ()
 
     def __init__(self, *, enable_timing):
         assert enable_timing
         self.is_past, self.stream = False, None
-        PretendedEvent.made = (*PretendedEvent.made, self)
+        FakeEvent.made = (*FakeEvent.made, self)
 
     def record(self, stream):
         self.stream = stream
@@ -382,32 +382,32 @@ class PretendedEvent:
 
     def elapsed_time(self, end):
         assert self.is_past
-        assert end.is_past, "the GPU would have to be waited for"
+        assert end.is_past, "reading the time would wait for the GPU"
         return 1000.0 * (self.made.index(end) - self.made.index(self))
 
     def synchronize(self):
-        pytest.fail("nobody waits for the GPU")
+        pytest.fail("the clock must not wait for the GPU")
 
 
-def test_compute_is_timed_by_events_on_the_current_stream_and_nobody_waits(monkeypatch):
-    monkeypatch.setattr(PretendedEvent, "made", ())
-    monkeypatch.setattr(torch.cuda, "Event", PretendedEvent)
+def test_compute_is_timed_by_events_on_the_current_stream_without_waiting(monkeypatch):
+    monkeypatch.setattr(FakeEvent, "made", ())
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("nobody waits"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: pytest.fail("must not wait"))
     profile = kinograph.profile([1, 2, 3], lambda batch: None, device="cuda:1")
     report = profile.report()
     assert (report.clock, report.pending, report.compute_s) == ("cuda", 3, 0.0)
-    assert {event.stream for event in PretendedEvent.made} == {"stream of cuda:1"}
-    for event in PretendedEvent.made:
+    assert {event.stream for event in FakeEvent.made} == {"stream of cuda:1"}
+    for event in FakeEvent.made:
         event.is_past = True
     report = profile.report()
     assert (report.pending, report.compute_s) == (0, 3.0)
-    # From the second event to the sixth there are four seconds, two of them in steps.
+    # From the second event to the sixth are four seconds, two of them inside steps.
     assert report.utilisation == 0.5
 
 
 @needs_gpu
-def test_a_gpu_is_timed_as_long_as_it_computes(lift):
+def test_gpu_compute_time_matches_cuda_events(lift):
     loader = make(lift, device="cuda")
     left = torch.randn(4096, 4096, device="cuda")
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -1,7 +1,8 @@
-"""How tests ask for windows: the one place that knows the names of the interface.
+"""How tests request windows: the only place that knows the names of the API.
 
-A reader is made from a dataset and a request and has `len(reader)` and `reader[i]`, a dict of arrays with the masks in it;
-text is a `str`, or a list of them. `Naive` is the same for the naive twin, so that a test runs against both.
+A reader is made from a dataset and a request. It has `len(reader)` and `reader[i]`, a dict of arrays including masks;
+text is a `str` or a list of `str`. `Naive` has the same interface for the naive twin, so that a test runs against
+both.
 """
 
 import naive_windows
@@ -10,7 +11,7 @@ import kinograph
 
 
 class Naive:
-    """The naive twin as a reader: finds its samples first, reads each when asked."""
+    """The naive twin as a reader: lists its samples first, reads each on access."""
 
     def __init__(self, episodes, request):
         self._request = request
@@ -34,7 +35,7 @@ def bind(dataset, request):
 
 
 def count(bound):
-    """Count the samples of what a call binds; a request without any may be refused."""
+    """Count the samples that a call binds; a request without samples may be refused."""
     try:
         return len(bound())
     except kinograph.InvalidArgumentError:

@@ -6,12 +6,12 @@ use serde::de::DeserializeOwned;
 
 use crate::errors::invalid;
 
-/// Reads JSON that the package wrote; an error says of what.
+/// Parses JSON written by the Python package; `what` names it in an error.
 pub(crate) fn parse<T: DeserializeOwned>(what: &str, json: &str) -> PyResult<T> {
     serde_json::from_str(json).map_err(|error| invalid(format!("{what}: {error}")))
 }
 
-/// Whether a state of another order is taken all the same.
+/// Whether the state of a different order is accepted anyway.
 pub(crate) fn to_mismatch(force: bool) -> Mismatch {
     if force {
         Mismatch::Force

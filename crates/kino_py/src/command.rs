@@ -1,4 +1,4 @@
-//! Functions of the module: the command line, checking a dataset, looking into a JPEG file.
+//! Functions of the module: the command line, verifying a dataset, the shape of a JPEG file.
 
 use std::ffi::OsString;
 use std::ops::ControlFlow;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use crate::errors::{invalid, to_py};
 use crate::video::videos;
 
-/// How often Ctrl-C is looked for while a dataset is checked.
+/// How often to check for Ctrl-C while a dataset is verified.
 const BETWEEN_SIGNALS: Duration = Duration::from_millis(50);
 
 /// Runs the `kinograph` command and returns its exit code.
@@ -20,20 +20,20 @@ pub(crate) fn run_cli(py: Python<'_>, argv: Vec<OsString>) -> u8 {
     py.detach(|| kino_cli::run(argv, videos()))
 }
 
-/// Text for a terminal: what it would obey is escaped.
+/// Text for a terminal, with control characters escaped.
 #[pyfunction]
 pub(crate) fn escape(text: &str) -> String {
     kino_dataset::escape(text).into_owned()
 }
 
-/// Height, width and channels of the image in a JPEG file that can be carried.
+/// Height, width and channels of the image in a JPEG file that can be stored as it is.
 #[pyfunction]
 pub(crate) fn jpeg_shape(file: &[u8]) -> PyResult<(usize, usize, usize)> {
     let shape = kino_codec::jpeg_shape(file).map_err(|error| invalid(error.to_string()))?;
     Ok(shape.into())
 }
 
-/// Checks the newest version of a dataset; gives place and fault of everything that is wrong.
+/// Verifies the newest version of a dataset; returns place and description of all damage.
 #[pyfunction]
 pub(crate) fn verify(
     py: Python<'_>,
@@ -41,13 +41,13 @@ pub(crate) fn verify(
     decode: bool,
 ) -> PyResult<Vec<(String, String)>> {
     let depth = if decode { Level::Decode } else { Level::Bytes };
-    let mut asked = Instant::now();
+    let mut checked = Instant::now();
     let mut raised = Ok(());
     let mut on = |_, _| {
-        // Asking takes the interpreter's lock, which another thread may hold for a while.
-        if asked.elapsed() >= BETWEEN_SIGNALS {
+        // Checking needs the GIL, which another thread may hold for a while.
+        if checked.elapsed() >= BETWEEN_SIGNALS {
             raised = Python::attach(|py| py.check_signals());
-            asked = Instant::now();
+            checked = Instant::now();
         }
         match raised {
             Ok(()) => ControlFlow::Continue(()),

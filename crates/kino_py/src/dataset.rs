@@ -19,7 +19,7 @@ pub(crate) struct Dataset {
 
 #[pymethods]
 impl Dataset {
-    /// Opens a version of the dataset in a folder: the newest unless one is given.
+    /// Opens a version of the dataset in a folder; default: the newest.
     #[new]
     #[pyo3(signature = (path, version=None))]
     fn new(py: Python<'_>, path: PathBuf, version: Option<u64>) -> PyResult<Self> {
@@ -54,7 +54,7 @@ impl Dataset {
         self.inner.manifest().version
     }
 
-    /// Every version there is.
+    /// All versions of the dataset.
     fn versions(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         py.detach(|| self.inner.versions()).map_err(to_py)
     }
@@ -64,7 +64,7 @@ impl Dataset {
         Value::Object(self.inner.manifest().attributes.clone()).to_string()
     }
 
-    /// What is known of every stream, as JSON.
+    /// A summary of every stream, as JSON.
     fn streams(&self) -> String {
         let streams = self.inner.manifest().streams.iter().map(|stream| {
             let mut summary = json!(stream);
@@ -74,7 +74,7 @@ impl Dataset {
         Value::from_iter(streams).to_string()
     }
 
-    /// The statistics of every stream of numbers: a dict of arrays each.
+    /// The statistics of every numeric stream: a dict of arrays for each.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = py.detach(|| self.inner.stats()).map_err(to_py)?;
         let streams = PyDict::new(py);
@@ -100,7 +100,7 @@ impl Dataset {
         self.inner.table().column_names().to_vec()
     }
 
-    /// A column of the episode table: its type, and its values with `None` where there is none.
+    /// A column of the episode table: its type and its values, with `None` for missing values.
     fn column<'py>(
         &self,
         py: Python<'py>,
@@ -112,7 +112,7 @@ impl Dataset {
         column_values(py, column)
     }
 
-    /// The episode in a row of the table.
+    /// The episode in a row of the episode table.
     fn episode(&self, py: Python<'_>, row: usize) -> PyResult<Episode> {
         let inner = py.detach(|| self.inner.episode(row)).map_err(to_py)?;
         Ok(Episode { inner })
@@ -133,19 +133,19 @@ pub(crate) struct Episode {
 
 #[pymethods]
 impl Episode {
-    /// Its name.
+    /// Its id.
     #[getter]
     fn id(&self) -> &str {
         self.inner.id()
     }
 
-    /// Its row in the table.
+    /// Its row in the episode table.
     #[getter]
     fn row(&self) -> usize {
         self.inner.row()
     }
 
-    /// Second 0 of the episode.
+    /// Timestamp of second 0 of the episode.
     #[getter]
     fn start_ns(&self) -> i64 {
         self.inner.start_ns()
@@ -159,7 +159,7 @@ impl Episode {
             .collect()
     }
 
-    /// The rates of its clocks, `None` for explicit times.
+    /// The rates of its clocks; `None` for explicit timestamps.
     fn rates_hz(&self) -> Vec<Option<f64>> {
         let index = self.inner.index();
         let rate = |idx| index.clock(idx).regular().map(|clock| clock.rate_hz());
@@ -178,14 +178,14 @@ impl Episode {
         Ok(Value::Object(attributes).to_string())
     }
 
-    /// Event, start and end of the stretches of time that are protected, in nanoseconds.
+    /// Event, start and end of the protected time intervals, in nanoseconds.
     fn read_protected(&self, py: Python<'_>) -> PyResult<Vec<(String, i64, i64)>> {
         let protected = py.detach(|| self.inner.read_protected()).map_err(to_py)?;
         let parts = |part: kino_dataset::Protected| (part.event, part.start_ns, part.end_ns);
         Ok(protected.into_iter().map(parts).collect())
     }
 
-    /// The rules by which events were looked for, as JSON.
+    /// The rules used to detect events, as JSON.
     fn read_events(&self, py: Python<'_>) -> PyResult<String> {
         let events = py.detach(|| self.inner.read_events()).map_err(to_py)?;
         Ok(Value::Array(events).to_string())

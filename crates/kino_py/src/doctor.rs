@@ -1,4 +1,4 @@
-//! The doctor: runs a loader with Python's step or an emulated one, and hands its findings over as JSON.
+//! The doctor: runs a loader with a Python step or an emulated one, and returns its findings as JSON.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::loader::{to_dict, to_options};
 use crate::order::Order;
 use crate::samples::Samples;
 
-/// The step: Python's own, called with a batch, or seconds.
+/// The step: a Python function called with each batch, or the duration to emulate in seconds.
 #[derive(FromPyObject)]
 pub(crate) enum Step {
     Seconds(f64),
     Function(Py<PyAny>),
 }
 
-/// Examines a loader; the options are those of the loader, as JSON, and how: target and seconds.
+/// Examines a loader; `options` are the loader's, as JSON; `how` is the step, the target and the seconds to measure.
 #[pyfunction]
 pub(crate) fn doctor(
     py: Python<'_>,
@@ -56,20 +56,20 @@ pub(crate) fn doctor(
     };
     let found = py.detach(|| diagnose(&subject, &options, &mut host));
     match (host.raised, found) {
-        // What Python raised says more than that it was interrupted.
+        // The Python exception says more than `Interrupted`.
         (Some(raised), _) => Err(raised),
         (None, found) => to_json(&found.map_err(advisor_to_py)?),
     }
 }
 
-/// The page of a diagnosis that is given as JSON.
+/// The HTML page of a diagnosis given as JSON.
 #[pyfunction]
 pub(crate) fn doctor_html(found: &str) -> PyResult<String> {
     let found: Diagnosis = parse("the diagnosis", found)?;
     Ok(found.to_html())
 }
 
-/// The text of a diagnosis that is given as JSON.
+/// The text of a diagnosis given as JSON.
 #[pyfunction]
 pub(crate) fn doctor_text(found: &str) -> PyResult<String> {
     let found: Diagnosis = parse("the diagnosis", found)?;
@@ -82,13 +82,13 @@ fn to_json(found: &Diagnosis) -> PyResult<String> {
 
 struct PyHost {
     step: Step,
-    /// The last batch, so that a step can be done again.
+    /// The last batch, so that a step can be repeated.
     last: Option<Py<PyDict>>,
     raised: Option<PyErr>,
 }
 
 impl PyHost {
-    /// Does something with the interpreter; an exception is kept for later.
+    /// Calls a function with the interpreter; an exception is kept for later.
     fn with<T>(
         &mut self,
         call: impl FnOnce(&mut Self, Python<'_>) -> PyResult<T>,

@@ -1,4 +1,4 @@
-//! Errors as exceptions: the kind chooses the class, the causes join the message.
+//! Errors as exceptions: the kind chooses the class, the causes are appended to the message.
 
 use std::error::Error;
 
@@ -24,22 +24,22 @@ pub(crate) fn to_py(error: DatasetError) -> PyErr {
     raise(error.kind(), &error)
 }
 
-/// The exception for an error of an import.
+/// The exception for an import error.
 pub(crate) fn import_to_py(error: ImportError) -> PyErr {
-    // Only what a caller asked for has no kind; it is not an error of the data.
+    // Only an interruption requested by the caller has no kind; the data is not at fault.
     raise(error.kind().unwrap_or(ErrorKind::Invalid), &error)
 }
 
-/// The exception for an error of a loader.
+/// The exception for a loader error.
 pub(crate) fn loader_to_py(error: LoaderError) -> PyErr {
     match error {
-        // Nobody's argument and nobody's data: a bug of ours.
+        // Neither the arguments nor the data are at fault: this is a bug in Kinograph.
         LoaderError::ThreadLost { .. } => PyRuntimeError::new_err(error.to_string()),
         error => raise(error.kind(), &error),
     }
 }
 
-/// The exception for an error of a measurement.
+/// The exception for an advisor error.
 pub(crate) fn advisor_to_py(error: AdvisorError) -> PyErr {
     match error {
         AdvisorError::Loader(error) => loader_to_py(error),
@@ -47,7 +47,7 @@ pub(crate) fn advisor_to_py(error: AdvisorError) -> PyErr {
     }
 }
 
-/// The exception for something wrong with an argument.
+/// The exception for an invalid argument.
 pub(crate) fn invalid(what: impl Into<String>) -> PyErr {
     python::InvalidArgumentError::new_err(what.into())
 }
@@ -67,12 +67,12 @@ fn raise(kind: ErrorKind, error: &(dyn Error + 'static)) -> PyErr {
     }
 }
 
-/// The error and its causes, from the outside in.
+/// The error and its causes, outermost first.
 fn message(error: &(dyn Error + 'static)) -> String {
     let mut message = error.to_string();
     for cause in causes(error).skip(1) {
         let text = cause.to_string();
-        // Libraries below ours repeat a cause in their own text.
+        // Some libraries repeat the cause in their own message.
         if !message.contains(&text) {
             message = format!("{message}: {text}");
         }
@@ -80,7 +80,7 @@ fn message(error: &(dyn Error + 'static)) -> String {
     message
 }
 
-/// The operating system's number for the error, where it has one.
+/// The operating system's error number, if there is one.
 fn os_code(error: &(dyn Error + 'static)) -> Option<i32> {
     causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()?.raw_os_error())
 }

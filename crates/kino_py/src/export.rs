@@ -1,4 +1,4 @@
-//! Exporting a dataset to other people's formats, with progress and Ctrl-C.
+//! Exporting a dataset to other formats, with progress and Ctrl-C.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::errors::{import_to_py, to_py};
 use crate::pack::{DefectParts, parts, telling};
 use crate::video::videos;
 
-/// How to export: what `kinograph.export` was given.
+/// The arguments of `kinograph.export`.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct ExportArgs {
@@ -22,10 +22,10 @@ pub(crate) struct ExportArgs {
     cameras: String,
 }
 
-/// Episodes and frames; then what the format could not hold.
+/// Episodes and frames; then the defects: data that the format cannot represent.
 type ExportResult = ((u64, u64), Vec<DefectParts>);
 
-/// Writes a dataset in another format, calling `progress` with bytes done and bytes in all.
+/// Writes a dataset in another format, calling `progress` with bytes done and total bytes.
 #[pyfunction]
 pub(crate) fn export(
     py: Python<'_>,

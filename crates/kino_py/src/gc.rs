@@ -8,11 +8,11 @@ use pyo3::prelude::*;
 
 use crate::errors::to_py;
 
-/// Bytes; files; folder, state, episodes, bytes and settings of all that is staged.
+/// Bytes; files; then folder, state, episodes, bytes and settings of each writer's staged work.
 type GarbageParts = (u64, Vec<PathBuf>, Vec<WorkParts>);
 type WorkParts = (PathBuf, &'static str, u64, u64, BTreeMap<String, String>);
 
-/// Lists what no version needs, or removes it.
+/// Lists the files that no version needs, or deletes them.
 #[pyfunction]
 pub(crate) fn gc(
     py: Python<'_>,

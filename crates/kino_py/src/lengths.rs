@@ -1,4 +1,4 @@
-//! The order of whole episodes, by length.
+//! The order of whole episodes, batched by length.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,13 +17,13 @@ type PyBatch<'py> = (u64, Bound<'py, PyArray1<u32>>);
 #[pyclass(frozen, module = "kinograph._core")]
 pub(crate) struct LengthOrder {
     inner: kino_loader::LengthOrder,
-    /// Holds the layout of the epoch in use; Python's threads take turns.
+    /// Holds the layout of the current epoch; Python threads take turns.
     reader: Mutex<LengthReader>,
 }
 
 #[pymethods]
 impl LengthOrder {
-    /// The order of the episodes of windows under settings, which are JSON.
+    /// The order of whole-episode samples; the settings are JSON.
     #[new]
     fn new(py: Python<'_>, windows: PyRef<'_, Samples>, settings: &str) -> PyResult<Self> {
         let settings: LengthSettings = parse("the settings of the order", settings)?;
@@ -37,13 +37,13 @@ impl LengthOrder {
         self.inner.settings().seed
     }
 
-    /// Batches in an epoch.
+    /// The number of batches in an epoch.
     fn batches_in(&self, py: Python<'_>, epoch: u64) -> PyResult<u64> {
         py.detach(|| self.read(|reader| reader.batches_in(epoch)))
             .map_err(loader_to_py)
     }
 
-    /// A rank's batches of the step at a place, and the place of the next.
+    /// A rank's batches of the step at a position, and the position of the next step.
     fn step<'py>(
         &self,
         py: Python<'py>,
@@ -64,7 +64,7 @@ impl LengthOrder {
         Ok((batches, (step.next.epoch, step.next.done)))
     }
 
-    /// The state at a place, as JSON.
+    /// The state at a position, as JSON.
     fn state(&self, py: Python<'_>, place: (u64, u64)) -> PyResult<String> {
         let cursor = to_cursor(place);
         let state = py
@@ -73,7 +73,7 @@ impl LengthOrder {
         Ok(state.to_json())
     }
 
-    /// The order and the place of a state.
+    /// The order and the position of a state.
     fn restore(&self, py: Python<'_>, state: &str, force: bool) -> PyResult<(Self, (u64, u64))> {
         let mismatch = to_mismatch(force);
         let restored = py.detach(|| {
@@ -97,7 +97,7 @@ impl LengthOrder {
         &self,
         ask: impl FnOnce(&mut LengthReader) -> Result<T, LoaderError>,
     ) -> Result<T, LoaderError> {
-        // A reader holds layouts only: one that a panic left behind is as good as any.
+        // A reader only caches layouts, so it is still valid after a panic.
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         ask(&mut reader)
     }

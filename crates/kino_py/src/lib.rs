@@ -3,7 +3,7 @@
 //! ```text
 //! kinograph.Dataset ─▶ _core.Dataset   dataset.rs, columns of the episode table in table.rs
 //! kinograph.Stream  ─▶ _core.Stream    stream.rs: frames are decoded straight into numpy's memory
-//! kinograph.Samples ─▶ _core.Samples   windows.rs
+//! kinograph.Samples ─▶ _core.Samples   samples.rs
 //! kinograph.Order   ─▶ _core.Order     order.rs, lengths.rs
 //! a loader, a report ─▶ _core.Loader   loader.rs
 //! kinograph.Writer  ─▶ _core.Writer    writer.rs
@@ -14,8 +14,8 @@
 //! an error          ─▶ an exception    errors.rs
 //! ```
 //!
-//! What people call is `python/kinograph`; nothing here is meant for them. No logic: indexing, kinds
-//! and texts are Python's, storage is that of `kino_dataset`.
+//! The public API is `python/kinograph`; this module is private. It contains no logic: indexing, stream kinds
+//! and texts are handled in Python, storage in `kino_dataset`.
 
 mod arguments;
 mod batch;
@@ -35,7 +35,7 @@ mod table;
 mod video;
 mod writer;
 
-/// Kinograph's core, in Rust. Use the package `kinograph`; this module may change without notice.
+/// Kinograph's core, written in Rust. Use the package `kinograph`; this module may change without notice.
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
     #[pymodule_export]

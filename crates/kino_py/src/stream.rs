@@ -1,6 +1,6 @@
-//! One stream of one episode: frames straight into numpy's memory.
+//! One stream of one episode: frames are decoded directly into numpy's memory.
 //!
-//! Python makes the array and hands over its bytes, so a frame is decoded where it stays.
+//! Python allocates the array and passes its bytes, so no frame is copied after decoding.
 
 use std::cell::RefCell;
 
@@ -12,11 +12,11 @@ use pyo3::types::PyBytes;
 
 use crate::errors::{invalid, to_py};
 
-/// Python looks at signals after this many bytes of frames, so that Ctrl-C ends a long read.
+/// Signals are checked after this many bytes of frames, so that Ctrl-C stops a long read.
 const BYTES_BETWEEN_SIGNALS: usize = 64 << 20;
 
 thread_local! {
-    /// Codecs keep their buffers and JPEG its decompressor here from one read to the next.
+    /// Codec buffers and the JPEG decompressor, reused from one read to the next.
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
@@ -38,13 +38,13 @@ impl Stream {
         &self.inner.schema().name
     }
 
-    /// What it is: `vector`, `image`, `depth` or `text`.
+    /// Its kind: `vector`, `image`, `depth` or `text`.
     #[getter]
     fn kind(&self) -> &'static str {
         self.inner.schema().kind.name()
     }
 
-    /// The numbers' dtype by numpy's name, or `text`.
+    /// numpy's name of its dtype, or `text`.
     #[getter]
     fn dtype(&self) -> &str {
         &self.inner.schema().dtype
@@ -56,13 +56,13 @@ impl Stream {
         self.inner.schema().shape.clone()
     }
 
-    /// The codec's text.
+    /// The codec and its parameters, as text.
     #[getter]
     fn codec(&self) -> &str {
         &self.inner.schema().codec
     }
 
-    /// Frames per second, or `None` if the times are explicit.
+    /// Frames per second, or `None` if timestamps are explicit.
     fn rate_hz(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         match py.detach(|| self.inner.clock()).map_err(to_py)? {
             Clock::Regular(clock) => Ok(Some(clock.rate_hz())),
@@ -70,7 +70,7 @@ impl Stream {
         }
     }
 
-    /// The times of all frames.
+    /// The timestamps of all frames.
     fn read_timestamps_ns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let times = py
             .detach(|| self.inner.times_ns(0..self.inner.len()))
@@ -78,7 +78,7 @@ impl Stream {
         Ok(PyArray1::from_vec(py, times))
     }
 
-    /// First and end of the frames with `start_s ≤ t < end_s`, from the episode's start.
+    /// First and end index of the frames with `start_s ≤ t < end_s`, in seconds from the episode's start.
     fn frames_between(&self, py: Python<'_>, start_s: f64, end_s: f64) -> PyResult<(usize, usize)> {
         let frames = py
             .detach(|| self.inner.frames_between(start_s..end_s))
@@ -86,7 +86,7 @@ impl Stream {
         Ok((frames.start, frames.end))
     }
 
-    /// Reads frames `first..end` into the bytes of an array of exactly their size.
+    /// Reads frames `first..end` into the bytes of an array, which must have exactly their size.
     fn read_into(
         &self,
         py: Python<'_>,
@@ -100,13 +100,13 @@ impl Stream {
         py.detach(|| SCRATCH.with_borrow_mut(|scratch| self.read_all(first, end, out, scratch)))
     }
 
-    /// Reads frames of text.
+    /// Reads text frames.
     fn read_text(&self, py: Python<'_>, first: usize, end: usize) -> PyResult<Vec<String>> {
         py.detach(|| self.inner.read_text(first..end))
             .map_err(to_py)
     }
 
-    /// The stored file of a frame, where the codec keeps one.
+    /// The stored file of a frame, if the codec stores files.
     fn read_bitstream<'py>(
         &self,
         py: Python<'py>,
@@ -144,7 +144,7 @@ impl Stream {
             != Some(out.len())
         {
             return Err(invalid(format!(
-                "{} bytes for frames {first} to {end}",
+                "the array has {} bytes, which is not the size of frames {first} to {end}",
                 out.len()
             )));
         }

@@ -3,7 +3,7 @@
 use kino_dataset::Column;
 use pyo3::prelude::*;
 
-/// The column's type, by the name that `kinograph/_table.py` knows, and one value per row.
+/// The column's type, as `kinograph/_table.py` names it, and one value per row.
 pub(crate) fn column_values(
     py: Python<'_>,
     column: Column,

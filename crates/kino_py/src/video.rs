@@ -8,7 +8,7 @@ use kino_import::{NewVideo, Pixels, Video, VideoError, VideoInfo, VideoShape, Vi
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// What decodes video for an import and encodes it for an export.
+/// The backend that decodes video for an import and encodes it for an export.
 pub(crate) fn videos() -> Option<Arc<dyn Videos>> {
     Some(Arc::new(PyVideos))
 }
@@ -50,16 +50,16 @@ impl Videos for PyVideos {
     }
 }
 
-/// The module that PyAV is used through, if PyAV is there.
+/// The Python module that wraps PyAV, if PyAV is installed.
 fn module(py: Python<'_>) -> Result<Bound<'_, PyModule>, VideoError> {
     let module = py
         .import("kinograph._video")
         .map_err(|error| damaged(py, &error))?;
-    let is_there: bool = module
+    let is_available: bool = module
         .call_method0("is_available")
         .and_then(|found| found.extract())
         .map_err(|error| damaged(py, &error))?;
-    match is_there {
+    match is_available {
         true => Ok(module),
         false => Err(VideoError::NoDecoder {
             what: "PyAV is not installed".to_owned(),
@@ -123,7 +123,7 @@ impl Video for PyVideo {
     }
 }
 
-/// What Python raised, as a fault of the file.
+/// A Python exception, as damage of the file.
 fn damaged(py: Python<'_>, error: &PyErr) -> VideoError {
     VideoError::Damaged {
         what: error.value(py).to_string(),

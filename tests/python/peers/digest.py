@@ -1,12 +1,12 @@
-"""The digest of a sample: what recorders write down and tests compare.
+"""The digest of a sample, which recorders write and tests compare.
 
 sample   dict of arrays, nested dicts allowed: {"obs": {"x": …}} is {"obs/x": …}
 line     key "\\0" dtype "\\0" shape "\\0" bytes      dtype as "<f8", shape as "10,7"
 digest   first 16 hex digits of sha256 over the lines, by key in order of its UTF-8 bytes
 
 Bytes are little-endian and in C order. Text is its own line: dtype "text", shape the number of texts, and for each text
-its length in bytes as 8 bytes, little-endian, then its UTF-8. A digest says that two samples have the same keys, types,
-shapes and bits; so NaN is equal to itself and -0.0 is not 0.0.
+its length in bytes as 8 bytes, little-endian, then its UTF-8. Two samples with the same digest have the same keys,
+dtypes, shapes and bits; so NaN equals itself and -0.0 differs from 0.0.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ DIGITS = 16
 
 
 def flatten(sample: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Turn nested dicts into one, with keys joined by "/"."""
+    """Flatten nested dicts into one, with keys joined by "/"."""
     flat: dict[str, object] = {}
     for key, value in sample.items():
         if isinstance(value, Mapping):
@@ -48,7 +48,7 @@ def _line(key: str, value: object) -> Iterator[bytes | memoryview]:
             yield encoded
         return
     array = np.asarray(value)
-    # ascontiguousarray would make an axis out of a single number.
+    # ascontiguousarray would add an axis to a scalar.
     array = np.array(array, dtype=array.dtype.newbyteorder("<"), order="C")
     yield _head(key, array.dtype.str, array.shape)
     yield array.tobytes()
@@ -59,7 +59,7 @@ def _head(key: str, dtype: str, shape: tuple[int, ...]) -> bytes:
 
 
 def _to_texts(value: object) -> list[str] | None:
-    """Find the texts of a text value: one `str`, a list of them, or an array of them."""
+    """Return the texts of a text value: one `str`, a list or an array of `str`; ``None`` for anything else."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, np.ndarray) and value.dtype.kind in "OUT":

@@ -1,4 +1,4 @@
-"""Write down what LeRobot's own LeRobotDataset gives on a small dataset that its own writer made.
+"""Record the output of LeRobot's own LeRobotDataset on a small dataset written by LeRobot itself.
 
 Run from the root of the repository:
 
@@ -11,12 +11,12 @@ It takes half a minute and writes, in tests/data/peers/:
     lerobot_source.npz    the frames that were written: "<episode>/<key>", images as uint8 (N, H, W, 3)
     lerobot.json          {"versions": {package: version}, "fps", "keys": [...], "lengths": [frames per episode],
                            "settings": [{"name", "delta_timestamps", "len", "items": [digest per item]}],
-                           "types": {type of a feature: type that an item has},
+                           "types": {dtype of a feature: dtype in an item},
                            "tolerance": [[seconds, fps, tolerance_s, accepted, step]]}
 
-Digests are those of digest.py, over the keys of the dataset and their `_is_pad` masks; LeRobot's own columns (`index`,
-`timestamp`, `task`, …) are checked here and left out. An item has images as float32 (3, H, W) from 0 to 1: they are
-turned back into the bytes they came from, after a check that this loses nothing.
+Digests are computed by digest.py over the keys of the dataset and their `_is_pad` masks; LeRobot's own columns (`index`,
+`timestamp`, `task`, …) are checked here but not recorded. Images in an item are float32 (3, H, W) from 0 to 1; they are
+converted back to uint8, after a check that this is lossless.
 """
 
 import importlib.metadata
@@ -36,7 +36,7 @@ FOLDER = Path(__file__).resolve().parents[3] / "tests/data/peers"
 PACKAGES = ("lerobot", "torch", "datasets", "numpy")
 
 FPS = 30
-# The second is shorter than any window of more than one frame.
+# The second episode is shorter than any window of more than one frame.
 LENGTHS = (9, 1, 23)
 SIDE = 32
 CAMERA = "observation.images.top"
@@ -95,7 +95,7 @@ def main() -> None:
 
 
 def make_episode(number: int, length: int) -> dict[str, np.ndarray]:
-    """Make frames that are all different, and images that compress."""
+    """Generate frames that are all different, and images that compress well."""
     rng = np.random.default_rng([7, number])
     row, column, channel, time = np.ogrid[:SIDE, :SIDE, :3, :length]
     images = (3 * row + 5 * column + 40 * channel + 7 * time + 100 * number) % 256
@@ -144,14 +144,14 @@ def record(
 
 
 def to_bytes(images: torch.Tensor) -> np.ndarray:
-    """Turn float images back into bytes, channels last."""
+    """Convert float CHW images back to uint8 HWC."""
     values = torch.round(images * 255).to(torch.uint8)
     assert torch.equal(values.to(torch.float32) / 255, images), "an image was not made of bytes"
     return np.moveaxis(values.numpy(), -3, -1)
 
 
 def item_types(root: Path) -> dict[str, str]:
-    """Find which type a feature of each type has in an item."""
+    """Find the dtype in an item of a feature of each dtype."""
     dtypes = ("bool", "uint8", "int16", "int32", "int64", "float16", "float32", "float64")
     features = {
         f"{dtype} {shape}": {"dtype": dtype, "shape": shape, "names": None}
@@ -170,7 +170,7 @@ def item_types(root: Path) -> dict[str, str]:
 
 
 def tolerance_table() -> list[list[object]]:
-    """Ask LeRobot's own check which offsets it takes, and which step it makes of them."""
+    """Record which offsets LeRobot's own check accepts, and which step it converts them to."""
     offsets = [0.0, 1e-9, 0.001, 0.0166, 1 / 60, 0.0167, 0.02, 0.0332, 0.0333, 0.03333, 1 / 30]
     offsets += [0.0334, 0.035, 0.04, 0.05, 2.5 / 30, 0.1, 0.10005, 0.1001, 0.1002, 0.3, 0.7]
     offsets += [1.0, 1.00009, 1.00011, 3600.0, 3600.0001, 3600.001, 86400.0 + 1 / 30]

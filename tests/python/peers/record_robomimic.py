@@ -1,6 +1,6 @@
-"""Write down what robomimic's own SequenceDataset gives on tests/data/lift_3demos.hdf5.
+"""Record the output of robomimic's own SequenceDataset on tests/data/lift_3demos.hdf5.
 
-Run from the root of the repository; robomimic's own requirements bring a simulator, so they are left out:
+Run from the root of the repository. robomimic's requirements include a simulator, so they are not installed:
 
     python3 -m venv /tmp/robomimic
     /tmp/robomimic/bin/pip install torch==2.10.0 numpy==2.2.6 h5py==3.16.0 tqdm termcolor
@@ -11,18 +11,18 @@ It takes half a minute and writes tests/data/peers/robomimic_lift.json:
 
     {"versions": {package: version},
      "keys": {"dataset": [...], "obs": [...]},
-     "low_dim": what hdf5_cache_mode="low_dim" changes, {key: [type without, type with]}
-     "shorter_than_frame_stack": what a demo of 2 steps gives with frame_stack 3 and no padding in front
+     "low_dim": changes by hdf5_cache_mode="low_dim", {key: [dtype without, dtype with]}
+     "shorter_than_frame_stack": the result for a demo of 2 steps with frame_stack 3 and no padding at the start
      "settings": [{"seq_length", "frame_stack", "pad_seq_length", "pad_frame_stack",
                    "len": number of items,
                    "sample": [digest per item]      dataset keys, obs and pad masks
                    "next_obs": [digest per item]    next_obs alone, with its pad mask
                    "goal_obs": {demo: digest}}      goal_obs alone, the same for every item of a demo
-                  or, in place of the last four, "error": what robomimic raised]}
+                  or, instead of the last four, "error": the error that robomimic raised]}
 
-Digests are those of digest.py, over keys such as "actions", "obs/object", "obs/pad_mask". The recording has no next_obs,
-which goal_mode="last" needs, so it is read from a copy to which next_obs was added: next_obs[i] is obs[i + 1], and the last
-one is obs[0], so that it is like no other frame nearby.
+Digests are computed by digest.py over keys such as "actions", "obs/object", "obs/pad_mask". The recording has no next_obs,
+which goal_mode="last" needs, so a copy with next_obs is used: next_obs[i] is obs[i + 1], and the last one is obs[0], so
+that it differs from all frames nearby.
 """
 
 import importlib.metadata
@@ -45,7 +45,7 @@ RESULT = ROOT / "tests/data/peers/robomimic_lift.json"
 
 PACKAGES = ("robomimic", "torch", "h5py", "numpy")
 DATASET_KEYS = ("actions", "rewards", "dones")
-# One of the two cameras: the other one's windows are no different, and hashing is most of the time.
+# Only one of the two cameras: the other one adds nothing, and hashing takes most of the time.
 IMAGE_KEYS = ("agentview_image",)
 LOW_DIM_KEYS = ("object", "robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos")
 
@@ -86,7 +86,7 @@ def add_next_obs(source: Path, path: Path) -> None:
 
 
 def open_dataset(path: Path, **options: object) -> SequenceDataset:
-    """Open robomimic's dataset with everything it can give."""
+    """Open robomimic's dataset with all optional outputs enabled."""
     return SequenceDataset(
         hdf5_path=str(path),
         obs_keys=LOW_DIM_KEYS + IMAGE_KEYS,
@@ -94,7 +94,7 @@ def open_dataset(path: Path, **options: object) -> SequenceDataset:
         get_pad_mask=True,
         goal_mode="last",
         load_next_obs=True,
-        # Single writer, multiple readers needs a file of the newest layout, which h5py did not write here.
+        # SWMR needs a file in the newest HDF5 layout, which h5py did not write here.
         hdf5_use_swmr=False,
         **{"hdf5_cache_mode": None, **options},
     )
@@ -132,7 +132,7 @@ def record(
 
 
 def low_dim_changes(path: Path) -> dict[str, list[str]]:
-    """Find the keys whose type differs when low-dimensional data is cached."""
+    """Find the keys whose dtype differs when low-dimensional data is cached."""
     plain = flatten(open_dataset(path)[0])
     cached = flatten(open_dataset(path, hdf5_cache_mode="low_dim")[0])
     assert plain.keys() == cached.keys()
@@ -144,7 +144,7 @@ def low_dim_changes(path: Path) -> dict[str, list[str]]:
 
 
 def try_short_demo(source: Path, path: Path) -> dict[str, object]:
-    """Ask for more frames than a demonstration has."""
+    """Request more frames than a demonstration has."""
     with h5py.File(source, "r") as whole, h5py.File(path, "w") as file:
         demo = file.create_group("data/demo_0")
         demo.attrs["num_samples"] = 2

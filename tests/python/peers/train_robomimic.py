@@ -1,14 +1,14 @@
 """Train robomimic's own BC-RNN on Lift with its dataset and with ours, and compare the losses.
 
-Run from the root of the repository, with the packages of record_robomimic.py and those that its training code imports:
+Run from the root of the repository, with the packages of record_robomimic.py and those that robomimic's training imports:
 
     /tmp/robomimic/bin/pip install torchvision==0.25.0 six imageio tensorboardX matplotlib scipy psutil \\
         huggingface_hub==0.23.4 transformers==4.41.2 diffusers==0.11.1
     /tmp/robomimic/bin/pip install .
     /tmp/robomimic/bin/python tests/python/peers/train_robomimic.py
 
-It trains for eight steps with each, in two minutes on one core, and fails if a loss or a weight differs: a lossless dataset gives the same batches,
-so the same seed gives the same policy.
+It trains for eight steps with each, in two minutes on one core, and fails if a loss or a weight differs: a lossless
+dataset gives the same batches, so the same seed gives the same policy.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ RECORDING = Path(__file__).resolve().parents[3] / "tests/data/lift_3demos.hdf5"
 LOW_DIM = ["robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos", "object"]
 CAMERA = "agentview_image"
 STEPS = 10
-# Makes its policy small, so that it trains without a GPU.
+# A small policy, so that it trains without a GPU.
 CORE = {
     "feature_dimension": 16,
     "flatten": True,
@@ -49,7 +49,7 @@ CORE = {
 
 
 def main() -> int:
-    """Train four times."""
+    """Train with each dataset, with and without a cache."""
     torch.set_num_threads(1)
     config = make_config()
     failed = 0
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def make_config() -> object:
-    """Ask for BC with an RNN and a mixture of Gaussians, on a camera and numbers."""
+    """Configure BC-RNN with a GMM head, on a camera and low-dimensional observations."""
     config = config_factory("bc")
     with config.unlocked():
         config.train.cuda = False
@@ -86,7 +86,7 @@ def make_config() -> object:
 
 
 def train(config: object, kind: type, path: Path, cache_mode: str | None) -> list[float]:
-    """Train with one kind of dataset; give the losses, and the sum of all weights last."""
+    """Train with one dataset class; return the losses, and the sum of all weights last."""
     np.random.seed(1)
     torch.manual_seed(1)
     with quiet():
@@ -113,7 +113,7 @@ def train(config: object, kind: type, path: Path, cache_mode: str | None) -> lis
 
 @contextlib.contextmanager
 def quiet() -> object:
-    """Leave out what robomimic prints."""
+    """Suppress robomimic's output."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         yield
 
