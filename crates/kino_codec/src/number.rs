@@ -1,6 +1,6 @@
-//! From a dtype to the Rust type of its numbers.
+//! From a dtype to the Rust type of its values.
 
-/// Runs code that is generic in a type of number, with the type that `dtype` names.
+/// Runs code that is generic over the value type, with the type for `dtype`.
 ///
 /// `with_number!(ty.dtype(), T => run.encode::<T>(out))`
 macro_rules! with_number {

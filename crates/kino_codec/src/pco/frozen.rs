@@ -1,8 +1,8 @@
-//! Pages of a run that is too long to be seen at once: tables are learnt from a sample of it.
+//! Pages of a run that is too long to be held at once: tables are learned from a sample of it.
 //!
-//! A column that a sample shows as constant may move elsewhere, and a page of `pco` has no way to correct a value, so
-//! every column of a long run varies. Of the library's modes those are used that numbers are split by without
-//! rounding: classic, and multiples of whole numbers (times in microseconds, say).
+//! A column that is constant in the sample may change elsewhere, and a page of `pco` cannot correct a value, so
+//! every column of a long run is stored as varying. Only the library's modes that split values without
+//! rounding are used: classic, and integer multiples (times in microseconds, for example).
 
 use std::num::NonZeroUsize;
 
@@ -21,7 +21,7 @@ use super::NAME;
 use super::element::Element;
 use super::encode::{PageParts, Run, compress_column, failed};
 
-/// What was learnt.
+/// What was learned.
 #[derive(Debug)]
 pub(super) struct Frozen<T> {
     ty: ValueType,
@@ -33,15 +33,15 @@ pub(super) struct Frozen<T> {
 /// How one element is written.
 #[derive(Debug)]
 struct Column {
-    /// Differences of differences of …
+    /// How many times differences are taken.
     order: usize,
-    /// Numbers are multiples of it and a rest.
+    /// If set, values are stored as a multiple of it and a remainder.
     base: Option<NonZeroBase>,
     primary: Table,
     secondary: Option<Table>,
 }
 
-/// What numbers are multiples of.
+/// The base of the multiples.
 type NonZeroBase = std::num::NonZeroU64;
 
 impl Run<'_> {
@@ -104,7 +104,7 @@ fn learn_column<T: Element>(values: &[T], config: &ChunkConfig) -> Result<Column
         middle,
         widest: bits,
     };
-    // What is left is less than the base.
+    // The remainder is less than the base.
     let secondary = per_latent_var.secondary.as_ref().zip(base);
     let secondary = secondary.map(|(learnt, base)| {
         let escapes = Escapes {
@@ -131,7 +131,7 @@ fn to_u64(latent: &DynLatent) -> u64 {
     }
 }
 
-/// A number as a multiple and what is left.
+/// A value as a multiple and a remainder.
 fn split(number: u64, base: Option<NonZeroBase>) -> (u64, u64) {
     base.map_or((number, 0), |base| (number / base, number % base))
 }
@@ -182,7 +182,7 @@ impl Column {
     }
 }
 
-/// Leaves the differences of numbers, `order` times, and returns what each time starts with.
+/// Takes differences of values in place, `order` times, and returns the first value of each pass.
 fn differences<T: Element>(order: usize, numbers: &mut Vec<u64>) -> Vec<u64> {
     let mask = u64::MAX >> (u64::BITS - T::LATENT_BITS);
     let mut moments = Vec::with_capacity(order);
@@ -194,7 +194,7 @@ fn differences<T: Element>(order: usize, numbers: &mut Vec<u64>) -> Vec<u64> {
         numbers.drain(..numbers.len().min(1));
     }
     if order > 0 {
-        // Differences have a sign: zero lies in the middle.
+        // Differences are signed: zero is in the middle.
         let middle = 1 << (T::LATENT_BITS - 1);
         numbers.iter_mut().for_each(|number| *number ^= middle);
     }

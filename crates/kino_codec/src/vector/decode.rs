@@ -19,25 +19,25 @@ use super::page::PageScratch;
 use super::value::Value;
 use super::{MAX_PAGE_FRAMES, NAME, PCO_MAJOR};
 
-/// The library asks for up to 4.6 KB at a time, and allocates a buffer of its own where there are fewer:
-/// zeros behind a page are cheaper than an allocation per class.
+/// The library reads up to 4.6 KB at a time, and allocates its own buffer where there are fewer bytes:
+/// zeros after a page are cheaper than an allocation per class.
 const PADDING: usize = 8 << 10;
 
 /// Working memory for decoding vectors.
 #[derive(Debug, Default)]
 pub(crate) struct VectorScratch {
     page: PageScratch,
-    /// The numbers of one column.
+    /// The integers of one column.
     numbers: Vec<i64>,
-    /// Those that a column with a gate holds.
+    /// The stored integers of a column with a gate.
     held: Vec<i64>,
     /// The frames in which gates open, one gate after the other.
     marks: Vec<usize>,
 }
 
-/// Decodes pages of numbers `T`.
+/// Decodes pages of values `T`.
 ///
-/// The library's decoders are working memory too, so a thread takes a whole set of them and puts it
+/// The library's decoders are also working memory, so a thread takes a whole set of them and puts it
 /// back. There are as many sets as threads have ever decoded this run at the same time.
 pub(super) struct VectorDecoder<T: Value> {
     ty: ValueType,
@@ -75,7 +75,7 @@ impl<T: Value> VectorDecoder<T> {
         })
     }
 
-    /// A set of classes that no other thread uses.
+    /// A set of classes that no other thread is using.
     fn take_classes(&self) -> Result<Vec<Class>> {
         let idle = self.idle().pop();
         let parse = || parse_shared::<T>(self.ty.elements(), &self.shared);
@@ -83,7 +83,7 @@ impl<T: Value> VectorDecoder<T> {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Class>>> {
-        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list sound.
+        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,7 +100,10 @@ impl<T: Value> Decoder for VectorDecoder<T> {
         check_dest(dest, self.ty.frame_bytes())?;
         page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
         if page.frames > MAX_PAGE_FRAMES {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+            return Err(corrupt(
+                NAME,
+                format!("a page cannot have {} frames", page.frames),
+            ));
         }
         if range.is_empty() {
             return Ok(());
@@ -165,7 +168,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
 
 /// The bytes of a class in a page.
 struct Source<'a> {
-    /// They start here; behind them there is room to read on.
+    /// Where they start; followed by room to over-read.
     bytes: &'a [u8],
     len: usize,
     holds: Holds<'a>,
@@ -203,10 +206,10 @@ impl<T: Value> Work<'_, '_, T> {
             Holds::Gates => self.parts.marks.iter().sum(),
             Holds::Columns(members) => self.residuals(members),
         };
-        // Without numbers there is no pco page.
+        // Without values there is no pco page.
         let mut numbers = match (count, chunk) {
             (0, _) => None,
-            (_, None) => return Err(corrupt(NAME, "numbers in an empty class")),
+            (_, None) => return Err(corrupt(NAME, "an empty class has values")),
             (count, Some(chunk)) => Some(Numbers::new(chunk, source.bytes, count)?),
         };
         match source.holds {
@@ -223,7 +226,10 @@ impl<T: Value> Work<'_, '_, T> {
         }
         Err(corrupt(
             NAME,
-            format!("a class of {} bytes ends after {used}", source.len),
+            format!(
+                "a class has {} bytes, but only {used} were used",
+                source.len
+            ),
         ))
     }
 
@@ -256,14 +262,14 @@ impl<T: Value> Work<'_, '_, T> {
                 frame = gap
                     .and_then(|gap| gap.checked_add(frame))
                     .filter(|frame| *frame < self.frames)
-                    .ok_or_else(|| corrupt(NAME, "a gate that opens outside the page"))?;
+                    .ok_or_else(|| corrupt(NAME, "a gate opens outside the page"))?;
                 self.marks.push(frame);
             }
         }
         Ok(())
     }
 
-    /// Decodes one column and puts it into the destination.
+    /// Decodes one column and writes it to the destination.
     fn decode_column<W: Width>(
         &mut self,
         element: usize,
@@ -290,7 +296,7 @@ impl<T: Value> Work<'_, '_, T> {
         Ok(())
     }
 
-    /// Puts a column that changes only where its gate opens.
+    /// Writes a column that changes only where its gate opens.
     fn put_held(&mut self, element: usize, stored: &Stored, gate: usize) {
         self.held.clear();
         let held = &mut *self.held;
@@ -326,7 +332,7 @@ impl<T: Value> Work<'_, '_, T> {
 
 /// Reads what the pages of a run share.
 fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, Vec<Class>)> {
-    let cut = || corrupt(NAME, "its shared part is cut short");
+    let cut = || corrupt(NAME, "its shared part is truncated");
     let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
     let (file, mut rest) =
         FileDecompressor::new(shared).map_err(|error| corrupt(NAME, format!("pco: {error}")))?;
@@ -334,7 +340,7 @@ fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, 
         return Err(corrupt(
             NAME,
             format!(
-                "pco format {}.{}; upgrade `kinograph` to read it",
+                "it uses pco format {}.{}; upgrade `kinograph` to read it",
                 version[0], version[1]
             ),
         ));
@@ -346,6 +352,6 @@ fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, 
     if rest.is_empty() {
         Ok((layout, classes))
     } else {
-        Err(corrupt(NAME, "bytes behind its shared part"))
+        Err(corrupt(NAME, "there are extra bytes after its shared part"))
     }
 }

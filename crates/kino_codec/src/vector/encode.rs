@@ -23,20 +23,20 @@ use super::page::{Exception, put_exceptions};
 use super::predictor::Predictor;
 use super::value::Value;
 
-/// A run to encode: at least one frame, pages of at most the run.
+/// A run to encode: at least one frame, with pages no longer than the run.
 pub(super) struct Run<'a> {
     pub(super) ty: &'a ValueType,
     pub(super) bytes: &'a [u8],
     pub(super) frames: usize,
     pub(super) page_frames: usize,
     pub(super) level: usize,
-    /// How far numbers may move; `None` if not at all.
+    /// The error bound; `None` if lossless.
     pub(super) abs: Option<&'a AbsBound>,
     pub(super) quats: &'a [usize],
     pub(super) protected: &'a [Range<usize>],
 }
 
-/// How the columns of a run are stored, and the numbers of those that have any.
+/// How the columns of a run are stored, with the integers of those that have any.
 pub(super) struct Columns<T> {
     pub(super) layout: Layout<T>,
     pub(super) gates: Gates,
@@ -44,7 +44,7 @@ pub(super) struct Columns<T> {
 }
 
 impl Run<'_> {
-    /// Encodes the run into `out`, whose numbers are `T`.
+    /// Encodes the run, whose values are `T`, into `out`.
     pub(super) fn encode<T: Value>(&self, out: &mut Encoded) -> Result<()> {
         let values = self.columns();
         let layouts = self.layouts::<T>(&values);
@@ -89,7 +89,7 @@ impl Run<'_> {
         (0..self.frames.div_ceil(self.page_frames)).map(|page| self.page_range(page))
     }
 
-    /// Finds gates, predictors and classes of a run that stands for one `times` as long.
+    /// Finds gates, predictors and classes of a run that represents one `times` as long.
     pub(super) fn store<T: Value>(&self, layouts: Vec<ColumnLayout<T>>, times: f64) -> Columns<T> {
         let columns: Vec<&[i64]> = layouts.iter().map(ColumnLayout::numbers).collect();
         let gates = Gates::find(&columns, self.page_frames);
@@ -136,7 +136,7 @@ impl Run<'_> {
         }
     }
 
-    /// The numbers of a column that are stored, and how.
+    /// The stored integers of a column, and how they are stored.
     fn stream(&self, fit: Fit, gate: Option<usize>, gates: &Gates) -> Stream {
         let mut ends = Vec::new();
         let mut numbers = fit.numbers;
@@ -153,7 +153,7 @@ impl Run<'_> {
         Stream::new(numbers, ends, (fit.map, gate))
     }
 
-    /// The numbers of a class in all pages.
+    /// The integers of a class in all pages.
     pub(super) fn class_numbers<T: Value>(
         &self,
         columns: &Columns<T>,
@@ -184,7 +184,7 @@ impl Run<'_> {
     ) -> Result<()> {
         put_header(&mut out.shared)?;
         columns.layout.put(&mut out.shared);
-        // Class after class, so that the numbers of one at a time are copied.
+        // Class after class, so that only one class at a time is copied.
         let classes: Vec<Vec<Vec<u8>>> = (0..columns.layout.classes)
             .map(|class| {
                 let numbers = self.class_numbers(&columns, class);
@@ -217,7 +217,7 @@ impl Run<'_> {
         class
     }
 
-    /// The parts of a page, put together.
+    /// Assembles the parts of a page.
     fn page(
         &self,
         page: usize,
@@ -247,7 +247,7 @@ impl Run<'_> {
     }
 }
 
-/// Appends the header of a file of the library.
+/// Appends the library's file header.
 pub(super) fn put_header(shared: &mut Vec<u8>) -> Result<()> {
     let header = FileCompressor::default().write_header(shared);
     header
@@ -258,7 +258,7 @@ pub(super) fn put_header(shared: &mut Vec<u8>) -> Result<()> {
 /// A stored column, page after page.
 struct Stream {
     numbers: Vec<i64>,
-    /// Where each page ends among the numbers.
+    /// Where each page ends among the integers.
     ends: Vec<usize>,
     stored: Stored,
 }
@@ -308,7 +308,7 @@ impl Stream {
 }
 
 impl Stored {
-    /// Appends the first numbers of a page.
+    /// Appends the start values of a page.
     pub(super) fn put_starts(&self, numbers: &[i64], bits: &mut BitWriter) {
         let count = self.predictor.starts(numbers.len());
         for (idx, start) in self.starts[..count].iter().enumerate() {
@@ -318,7 +318,7 @@ impl Stored {
     }
 }
 
-/// The first number of a page, or its first step.
+/// The first integer of a page, or its first step.
 fn start_number(page: &[i64], idx: usize) -> i64 {
     match idx {
         0 => page[0],
@@ -326,7 +326,7 @@ fn start_number(page: &[i64], idx: usize) -> i64 {
     }
 }
 
-/// How the first numbers of all pages are stored.
+/// How the start values of all pages are stored.
 pub(super) fn starts(predictor: Predictor, pages: &[&[i64]]) -> [Start; 2] {
     [0, 1].map(|idx| {
         let with = pages

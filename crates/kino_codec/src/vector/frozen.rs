@@ -1,14 +1,14 @@
-//! Pages of a run that is too long to be seen at once: everything is decided by a sample of it.
+//! Pages of a run that is too long to be held at once: everything is decided from a sample of it.
 //!
 //! ```text
 //! sample ──▶ maps, predictors, gates, classes, tables ──▶ shared
 //!                               │
-//! page of the run ──────────────┴──▶ page            in any order, with the memory of a page
+//! page of the run ──────────────┴──▶ page            in any order, in the memory of one page
 //! ```
 //!
-//! A sample may not show everything. What is different elsewhere is stored all the same: a value that a column's
-//! map does not give is an exception, a residual that no bin was learnt for is an escape of its table
-//! (pco_table.rs), and a first number outside the range of the sample's is moved to its border and corrected.
+//! A sample may not show everything. Whatever differs elsewhere is still stored: a value that a column's
+//! map does not reproduce is an exception, a residual without a learned bin is an escape of its table
+//! (pco_table.rs), and a start value outside the range of the sample's is clamped and corrected.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -33,11 +33,11 @@ use super::quat::normalised;
 use super::value::Value;
 use super::{NAME, check_page};
 
-/// The number zero among those of 64 bits of the library.
+/// Zero among the library's 64-bit integers.
 const MIDDLE: u64 = 1 << 63;
 
-/// Numbers of a grid lie below 2⁵² and what a predictor makes of four of them below 2⁵⁶: a bin of 57 bits holds
-/// them, which a reader takes in one load.
+/// Integers of a grid are below 2⁵² and what a predictor makes of four of them is below 2⁵⁶: a bin of 57 bits holds
+/// them, which a reader loads at once.
 const GRID_BITS: u32 = 57;
 
 /// What was decided.
@@ -47,14 +47,14 @@ pub(super) struct Frozen<T> {
     abs: Option<AbsBound>,
     quats: Vec<usize>,
     layout: Layout<T>,
-    /// How the numbers of each column are made.
+    /// How the integers of each column are made.
     roundings: Vec<Rounding>,
     tables: Vec<Table>,
     shared: Vec<u8>,
 }
 
 impl Run<'_> {
-    /// Decides by this run how to store one of `run_frames` frames.
+    /// Decides from this run how to store one of `run_frames` frames.
     pub(super) fn learn<T: Value>(&self, run_frames: usize) -> Result<Frozen<T>> {
         let values = self.columns::<T>();
         let layouts = self.layouts(&values);
@@ -78,7 +78,7 @@ impl Run<'_> {
         put_header(&mut shared)?;
         columns.layout.put(&mut shared);
         for table in &tables {
-            // Numbers of 64 bits, classic mode, no delta encoding.
+            // 64-bit integers, classic mode, no delta encoding.
             shared.extend([2, 0]);
             let mut bits = BitWriter::default();
             table.put(&mut bits);
@@ -115,7 +115,7 @@ impl Run<'_> {
     }
 }
 
-/// Twice the range that the first numbers of the sample's pages have.
+/// Twice the range of the start values of the sample's pages.
 fn widened(start: Start) -> Start {
     match start.bits {
         0 | 63.. => start,
@@ -127,7 +127,7 @@ fn widened(start: Start) -> Start {
 }
 
 impl Start {
-    /// The nearest number that can be stored.
+    /// The nearest integer that can be stored.
     fn clamp(self, number: i64) -> i64 {
         let above = number.wrapping_sub(self.least).cast_unsigned();
         if above.checked_shr(self.bits).unwrap_or(0) == 0 {
@@ -177,7 +177,7 @@ impl<T: Value> RunEncoder for Frozen<T> {
     }
 }
 
-/// The parts of `ranges` that lie in `page`, counted from its start.
+/// The parts of `ranges` that are in `page`, relative to its start.
 fn inside(ranges: &[Range<usize>], page: Range<usize>) -> Vec<Range<usize>> {
     let part = |range: &Range<usize>| {
         let start = range.start.clamp(page.start, page.end) - page.start;
@@ -191,7 +191,7 @@ fn inside(ranges: &[Range<usize>], page: Range<usize>) -> Vec<Range<usize>> {
 }
 
 impl<T: Value> Frozen<T> {
-    /// One page, given as a run.
+    /// One page, as a run.
     fn page(&self, run: &Run<'_>) -> Vec<u8> {
         let mut protected = vec![false; run.frames];
         for range in run.protected {
@@ -240,7 +240,7 @@ impl<T: Value> Frozen<T> {
         gates
     }
 
-    /// The numbers that each column stores; where the first ones have to move, `numbers` has what a reader will have.
+    /// The integers that each column stores; where start values are clamped, `numbers` holds what a reader will see.
     fn keep(&self, numbers: &mut [Vec<i64>], gates: &Gates) -> Vec<Vec<i64>> {
         let mut all = vec![Vec::new(); numbers.len()];
         for (element, stored) in self.stored() {
@@ -269,7 +269,7 @@ impl<T: Value> Frozen<T> {
         all
     }
 
-    /// Every value that a reader would not have as it must be.
+    /// Every value that a reader would not get right.
     fn exceptions(
         &self,
         run: &Run<'_>,
@@ -307,7 +307,7 @@ impl<T: Value> Frozen<T> {
         exceptions
     }
 
-    /// The value that a reader has before quaternions are brought to length one and exceptions are applied.
+    /// The value that a reader has before quaternions are renormalised and exceptions applied.
     fn decoded(&self, numbers: &[Vec<i64>], element: usize, frame: usize) -> T {
         match &self.layout.columns[element] {
             Column::Constant(value) => *value,
@@ -316,7 +316,7 @@ impl<T: Value> Frozen<T> {
         }
     }
 
-    /// Puts the parts of a page together.
+    /// Assembles the parts of a page.
     fn put(
         &self,
         gates: &Gates,
@@ -347,7 +347,7 @@ impl<T: Value> Frozen<T> {
         bytes
     }
 
-    /// The numbers of a class in a page.
+    /// The integers of a class in a page.
     fn class(&self, class: usize, kept: &[Vec<i64>], gaps: &[Vec<i64>]) -> Vec<u8> {
         let mut numbers = Vec::new();
         if class == 0 && self.layout.gates > 0 {

@@ -1,20 +1,21 @@
-//! What the next whole number of a column is expected to be: the last one, moved on by a part of its last step.
+//! Predicts the next integer of a column: the last one plus a fraction of its last step.
 //!
 //! ```text
 //! none        residual[i] = x[i]
 //! w/8         residual[i] = x[i] − (x[i−1] + ⌊(w × (x[i−1] − x[i−2]) + 4) / 8⌋)      w = −4 … 8
 //! ```
 //!
-//! With w = 0 a column is expected to stand still, with 8 to go on as it went. Joints that were measured
-//! with a little noise lie between. A clock that jitters makes up for a long step with a short one: w < 0. All arithmetic wraps at 64 bits. The first number (with w ≠ 0, the
-//! first two) of a page has no residual: a page is decoded alone, so it stores where it starts.
+//! With w = 0 a column is expected to stay constant, with 8 to continue at the same speed. Measured joints with a
+//! little noise are in between. A jittering clock follows a long step with a short one: w < 0. All arithmetic wraps
+//! at 64 bits. The first integer (with w ≠ 0, the first two) of a page has no residual: a page decodes alone, so it
+//! stores where it starts.
 
-/// A way to predict: `0` is none, `1 + w` is momentum w/8, from `10` on it is (9 − number)/8.
+/// A predictor: `0` is none, `1 + w` is momentum w/8, from `10` on it is (9 − id)/8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Predictor(u8);
 
 impl Predictor {
-    /// There are this many.
+    /// The number of predictors.
     pub(super) const COUNT: u8 = 14;
 
     /// Every predictor.
@@ -22,17 +23,17 @@ impl Predictor {
         (0..Self::COUNT).map(Self)
     }
 
-    /// The predictor of this number, if there is one.
+    /// The predictor with this id, if valid.
     pub(super) fn new(number: u8) -> Option<Self> {
         (number < Self::COUNT).then_some(Self(number))
     }
 
-    /// The number of this predictor.
+    /// The id of this predictor.
     pub(super) fn number(self) -> u8 {
         self.0
     }
 
-    /// How many numbers of a page of `len` have no residual.
+    /// How many integers of a page of `len` have no residual.
     pub(super) fn starts(self, len: usize) -> usize {
         usize::from(self.0.min(2)).min(len)
     }
@@ -51,9 +52,9 @@ impl Predictor {
         }
     }
 
-    /// Turns residuals, behind the page's first numbers, into numbers, and hands them to `then`.
+    /// Turns residuals, after the page's start values, into integers, and passes them to `then`.
     ///
-    /// One loop restores and uses a number: while it waits for the next prediction it has something to do.
+    /// One loop restores and uses an integer: that fills the time until the next prediction.
     #[inline]
     pub(super) fn each(self, page: &[i64], mut then: impl FnMut(i64)) {
         let mut numbers = page.iter();
@@ -78,7 +79,7 @@ impl Predictor {
         then(second);
         let mut step = second.wrapping_sub(now);
         now = second;
-        // The step, not the number, is what the next one waits for. Eight eighths need no product.
+        // The next prediction depends on the step, not the integer. Eight eighths need no product.
         if weight == 8 {
             for residual in numbers {
                 step = step.wrapping_add(*residual);
@@ -107,7 +108,7 @@ fn predict(now: i64, last: i64, weight: i64) -> i64 {
     now.wrapping_add(part(now.wrapping_sub(last), weight))
 }
 
-/// The part of a step that is expected to follow it.
+/// The fraction of a step that is expected to follow it.
 #[inline]
 fn part(step: i64, weight: i64) -> i64 {
     // Eight eighths of the largest steps would wrap.
@@ -140,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(
+        fn integers_round_trip(
             page in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64], 0..50),
             number in 0..Predictor::COUNT,
         ) {
@@ -149,7 +150,7 @@ mod tests {
             let mut back = page[..starts].to_vec();
             predictor.residuals(&page, &mut back);
             prop_assert_eq!(back.len(), page.len());
-            // The naive twin, in wide numbers: what the drawing above says.
+            // The naive twin, in wide integers: the definition above.
             if page.iter().all(|x| x.abs() < 10) && number > 1 {
                 for i in 2..page.len() {
                     let weight = if number < 10 { i128::from(number) - 1 } else { 9 - i128::from(number) };

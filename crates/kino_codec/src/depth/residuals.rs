@@ -1,18 +1,18 @@
-//! Numbers minus a guess from their neighbours, as planes of bytes; for images without flat parts.
+//! Values minus a prediction from their neighbours, as byte planes; for images without flat areas.
 //!
 //! ```text
 //!   c b        left = a        up = b        median = min(a, b) if c ≥ max(a, b), max(a, b) if c ≤ min(a, b), else a + b − c
-//!   a x        number in the planes = zigzag(x − guess) modulo 2^(8 × bytes): 0, −1, 1, −2, … → 0, 1, 2, 3, …
+//!   a x        value in the planes = zigzag(x − prediction) modulo 2^(8 × bytes): 0, −1, 1, −2, … → 0, 1, 2, 3, …
 //! ```
 //!
-//! In the first row every guess is `a`, in the first column `b`, and the first number is guessed as 0.
+//! In the first row every prediction is `a`, in the first column `b`, and the first value is predicted as 0.
 
-use crate::predict::Guess;
+use crate::predict::Predictor;
 
-/// The guesses that depth uses: means of two depths are on no surface.
-pub(super) const GUESSES: [Guess; 3] = [Guess::Left, Guess::Up, Guess::Median];
+/// The predictors that depth uses: the mean of two depths lies on neither surface.
+pub(super) const PREDICTORS: [Predictor; 3] = [Predictor::Left, Predictor::Up, Predictor::Median];
 
-/// Numbers of this many bytes, added and subtracted modulo 2^(8 × bytes).
+/// Values of this many bytes, added and subtracted modulo 2^(8 × bytes).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Width {
     pub(super) bytes: usize,
@@ -24,61 +24,66 @@ impl Width {
     }
 
     fn zigzag(self, difference: u64) -> u64 {
-        // Signed numbers of this width, in the upper bits of the word.
+        // Signed values of this width, in the upper bits of the word.
         let unused = 64 - 8 * self.bytes;
         let signed = (difference << unused).cast_signed() >> unused;
         ((signed << 1) ^ (signed >> 63)).cast_unsigned() & self.mask()
     }
 }
 
-/// The difference of a number in the planes.
+/// The difference coded by a value in the planes.
 fn unzigzag(number: u64) -> u64 {
     (number >> 1) ^ (number & 1).wrapping_neg()
 }
 
-/// a + b − c, held between a and b: the same as in the drawing.
+/// a + b − c, clamped between a and b: the same as in the definition.
 #[inline(always)]
 fn median(left: u64, up: u64, corner: u64) -> u64 {
     let (low, high) = (left.min(up), left.max(up));
-    // Where a + b − c would be below a or above b, the nearer of the two is taken; nothing wraps round.
+    // Where a + b − c would be below a or above b, the nearer of the two is used; nothing wraps around.
     let held = corner.clamp(low, high);
     low + (high - held)
 }
 
-/// The planes of an image's remainders.
-pub(super) fn encode(guess: Guess, bytes: Width, width: usize, numbers: &[u64]) -> Vec<Vec<u8>> {
+/// The planes of an image's residuals.
+pub(super) fn encode(
+    predictor: Predictor,
+    bytes: Width,
+    width: usize,
+    numbers: &[u64],
+) -> Vec<Vec<u8>> {
     let mut planes = vec![Vec::with_capacity(numbers.len()); bytes.bytes];
     for (idx, number) in numbers.iter().enumerate() {
         let left = || numbers[idx - 1];
         let up = || numbers[idx - width];
-        let guess = match (idx / width, idx % width, guess) {
+        let predicted = match (idx / width, idx % width, predictor) {
             (0, 0, _) => 0,
             (0, _, _) => left(),
             (_, 0, _) => up(),
-            (_, _, Guess::Left) => left(),
-            (_, _, Guess::Up) => up(),
+            (_, _, Predictor::Left) => left(),
+            (_, _, Predictor::Up) => up(),
             _ => median(left(), up(), numbers[idx - width - 1]),
         };
-        let remainder = bytes.zigzag(number.wrapping_sub(guess)).to_le_bytes();
-        for (plane, byte) in planes.iter_mut().zip(remainder) {
+        let residual = bytes.zigzag(number.wrapping_sub(predicted)).to_le_bytes();
+        for (plane, byte) in planes.iter_mut().zip(residual) {
             plane.push(byte);
         }
     }
     planes
 }
 
-/// Restores row `y` of `row.len()` numbers from the planes and the row above.
+/// Restores row `y` of `row.len()` values from the planes and the row above.
 pub(super) fn restore_row(
-    guess: Guess,
+    predictor: Predictor,
     planes: (&[u8], Width),
     y: usize,
     above: &[u64],
     row: &mut [u64],
 ) {
-    match (y, guess) {
+    match (y, predictor) {
         (0, _) => restore_by(planes, y, (&[], row), |left, _, _| left),
-        (_, Guess::Left) => restore_by(planes, y, (above, row), |left, _, _| left),
-        (_, Guess::Up) => restore_by(planes, y, (above, row), |_, up, _| up),
+        (_, Predictor::Left) => restore_by(planes, y, (above, row), |left, _, _| left),
+        (_, Predictor::Up) => restore_by(planes, y, (above, row), |_, up, _| up),
         _ => restore_by(planes, y, (above, row), median),
     }
 }
@@ -88,7 +93,7 @@ fn restore_by(
     (planes, bytes): (&[u8], Width),
     y: usize,
     (above, row): (&[u64], &mut [u64]),
-    guess: impl Fn(u64, u64, u64) -> u64,
+    predict: impl Fn(u64, u64, u64) -> u64,
 ) {
     let width = row.len();
     let plane = |nr: usize| &planes[nr * (planes.len() / bytes.bytes) + y * width..][..width];
@@ -113,13 +118,13 @@ fn restore_by(
     let (mut left, mut corner) = (0, above.first().copied().unwrap_or(0));
     let mut is_first = true;
     let mut restore = |number: &mut u64, up: u64| {
-        let guess = if is_first {
+        let predicted = if is_first {
             up
         } else {
-            guess(left, up, corner)
+            predict(left, up, corner)
         };
         is_first = false;
-        left = guess.wrapping_add(unzigzag(*number)) & mask;
+        left = predicted.wrapping_add(unzigzag(*number)) & mask;
         *number = left;
         corner = up;
     };
@@ -135,8 +140,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The drawing above, number by number.
-    fn naive(guess: Guess, numbers: &[u64], width: usize, idx: usize) -> u64 {
+    /// The definition above, value by value.
+    fn naive(predictor: Predictor, numbers: &[u64], width: usize, idx: usize) -> u64 {
         let at = |back: usize| numbers[idx - back];
         match (idx / width, idx % width) {
             (0, 0) => 0,
@@ -144,9 +149,9 @@ mod tests {
             (_, 0) => at(width),
             _ => {
                 let (a, b, c) = (at(1), at(width), at(width + 1));
-                match guess {
-                    Guess::Left => a,
-                    Guess::Up => b,
+                match predictor {
+                    Predictor::Left => a,
+                    Predictor::Up => b,
                     _ if c >= a.max(b) => a.min(b),
                     _ if c <= a.min(b) => a.max(b),
                     _ => a.wrapping_add(b).wrapping_sub(c),
@@ -157,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_agree_with_the_drawing_and_come_back(
+        fn residuals_agree_with_the_definition_and_round_trip(
             width in 1_usize..9, bytes in 1_usize..=8, which in 0_usize..3,
             numbers in prop::collection::vec(any::<u64>(), 1..60), smooth: bool,
         ) {
@@ -168,14 +173,14 @@ mod tests {
             for number in &mut numbers {
                 *number &= if smooth { 3 } else { bytes.mask() };
             }
-            let guess = GUESSES[which];
-            let planes = encode(guess, bytes, width, &numbers).concat();
+            let predictor = PREDICTORS[which];
+            let planes = encode(predictor, bytes, width, &numbers).concat();
             for idx in 0..numbers.len() {
                 let mut stored = [0; 8];
                 for plane in 0..bytes.bytes {
                     stored[plane] = planes[plane * numbers.len() + idx];
                 }
-                let value = naive(guess, &numbers, width, idx).wrapping_add(unzigzag(u64::from_le_bytes(stored)));
+                let value = naive(predictor, &numbers, width, idx).wrapping_add(unzigzag(u64::from_le_bytes(stored)));
                 prop_assert_eq!(value & bytes.mask(), numbers[idx]);
             }
             if smooth && bytes.bytes > 1 {
@@ -183,7 +188,7 @@ mod tests {
             }
             let (mut above, mut row) = (vec![0; width], vec![0; width]);
             for y in 0..height {
-                restore_row(guess, (&planes, bytes), y, &above, &mut row);
+                restore_row(predictor, (&planes, bytes), y, &above, &mut row);
                 prop_assert_eq!(&row, &numbers[y * width..][..width]);
                 std::mem::swap(&mut above, &mut row);
             }
