@@ -1,4 +1,4 @@
-"""Tars of samples (WebDataset, npz per demo), and shards of MosaicML (MDS)."""
+"""Tar files of samples (WebDataset, npz per demo), and MosaicML shards (MDS)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def more(*members: tuple[str, bytes]) -> Callable[[Path], None]:
 
 
 def patched(at: int, value: bytes) -> Callable[[Path], None]:
-    """A header whose checksum is right and that lies."""
+    """A header that lies with a correct checksum."""
 
     def make(path: Path) -> None:
         tar(path, samples())
@@ -200,7 +200,7 @@ case("tar_npz_demo_broken_kept", demos, (3,), KEEP)
 
 
 def shard(rows: list[list[bytes]], sizes: list[int | None]) -> bytes:
-    """A shard of samples: the sizes of columns without a fixed one, then the values."""
+    """A shard of samples: the sizes of variable-size columns, then the values."""
     bodies = []
     for row in rows:
         head = b"".join(

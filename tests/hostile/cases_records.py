@@ -1,4 +1,4 @@
-"""Records one after another: MCAP and RLDS (TFRecord)."""
+"""Streams of records: MCAP and RLDS (TFRecord)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATE = (*PACK, "--rate", "10")
 KEEP = (*RATE, "--on-defect", "keep")
 
 
-# MCAP, written by hand: the library writes no lies.
+# MCAP, written by hand: the library does not write invalid files.
 
 MAGIC = b"\x89MCAP0\r\n"
 
@@ -101,7 +101,7 @@ def mcap(
 
 
 class Cut(bytes):
-    """What a recorder left that was stopped: nothing comes behind it."""
+    """What an interrupted recorder leaves: nothing follows it."""
 
 
 MCAP_KEEP = (*PACK, "--on-defect", "keep")
@@ -114,7 +114,7 @@ def bomb(blocks: int, length: int = 128 << 20) -> bytes:
 
 
 def padding() -> bytes:
-    """Blocks of one entry that a reader passes over."""
+    """Blocks of one entry that a reader skips."""
     stored = zstandard.compress(entry(0x80, bytes((64 << 20) - 9)))
     return SOUND + block(b"", "zstd", length=64 << 20, stored=stored) * 200
 

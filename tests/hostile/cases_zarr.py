@@ -1,4 +1,4 @@
-"""Replay buffers in zarr's version 2: folders and zip files."""
+"""Replay buffers in zarr version 2: folders and zip files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def meta(
 
 
 def buffer(ends: np.ndarray | None = None) -> Store:
-    """A sound replay buffer of two episodes."""
+    """A valid replay buffer of two episodes."""
     ends = np.array([4, 10], dtype="<i8") if ends is None else ends
     group = json.dumps({"zarr_format": 2}).encode()
     return {
@@ -282,7 +282,7 @@ def pack(path: Path, store: Store, method: int = zipfile.ZIP_STORED) -> None:
 
 
 def bomb(path: Path) -> None:
-    """A deflated member of 200 MiB where 80 bytes should be."""
+    """A deflated member of 200 MiB instead of 80 bytes."""
     store = buffer()
     store.pop("data/x/0.0")
     pack(path, store)
@@ -305,7 +305,7 @@ def two_of_a_key(path: Path) -> None:
 
 
 def lying(at: int, value: bytes) -> Callable[[Path], None]:
-    """A lie in the end header, counted from the end."""
+    """A lie in the end header, at an offset from the end."""
 
     def make(path: Path) -> None:
         pack(path, buffer())
