@@ -1,18 +1,18 @@
-# The ways into this repository. `make help` lists them; CONTRIBUTING.md explains them.
+# The entry points of this repository. `make help` lists them; CONTRIBUTING.md explains them.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-# Everything runs with the checkout's own tools first: Python and cmake from .venv, nasm from .tools where
+# Everything runs with the checkout's own tools first: Python and cmake from .venv, nasm from .tools if
 # the system has none.
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/bin
 export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport CONDA_PREFIX PYTHONHOME
 
 STEP := scripts/step.sh
-# libjpeg-turbo's SIMD is a default feature that needs nasm; `setup` leaves this file when there is none to be had.
+# libjpeg-turbo's SIMD is a default feature that needs nasm; `setup` creates this file if nasm is not available.
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
 
@@ -21,18 +21,18 @@ NOTICE = scripts/setup.sh --notice
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
 
-setup: ## make .venv with the development tools, and get nasm
+setup: ## create .venv with the development tools, and install nasm
 	@scripts/setup.sh
 
 build: setup ## build the Python package (and the command `kinograph`) into .venv
 	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
 	@$(NOTICE)
 
-# The bill of materials lies beside the wheel and, by PEP 770, in it.
+# The bill of materials is next to the wheel and, following PEP 770, inside it.
 SBOM := dist/kinograph.cdx.json
 wheel: setup ## build the release wheel into dist/, with its bill of materials (SBOM)
 	@rm -rf dist && mkdir -p dist
-	@$(STEP) "list what is in the wheel" cargo xtask sbom $(SBOM)
+	@$(STEP) "list the contents of the wheel" cargo xtask sbom $(SBOM)
 	@$(STEP) "build the wheel" maturin build --release --locked --out dist --sbom-include $(SBOM) $(FEATURES)
 	@$(NOTICE)
 
@@ -40,7 +40,7 @@ demo: build ## pack the sample recording, train a small policy from it, show whe
 	@python examples/demo.py
 	@$(NOTICE)
 
-test: build ## run the Rust and the Python tests
+test: build ## run the Rust and Python tests
 	@$(STEP) "cargo test" cargo test --locked --workspace --exclude kino_py $(FEATURES)
 	@$(STEP) "pytest" python -m pytest
 	@$(NOTICE)
@@ -55,7 +55,7 @@ bench: build ## measure this machine; writes target/bench/*.csv
 	@python bench/run.py
 
 PEERS := target/peers/venv/bin/python
-peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large images, QUICK=1 is one round
+peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.hdf5 adds the large images, QUICK=1 runs one round
 	@python bench/peers/setup.py
 	@$(PEERS) bench/peers/data.py $(if $(ALOHA),--aloha $(ALOHA))
 	@$(PEERS) bench/peers/run.py $(if $(QUICK),--rounds 1 --seconds 1)
@@ -65,6 +65,6 @@ peers: setup ## compare with other loaders (docs/comparison.md); ALOHA=episode.h
 fuzz: setup ## a short run of every fuzz target (needs nightly Rust and cargo-fuzz)
 	@scripts/fuzz.sh
 
-clean: ## remove everything that was built or installed here
+clean: ## remove everything built or installed here
 	rm -rf .venv .tools target fuzz/target dist python/kinograph/_core*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

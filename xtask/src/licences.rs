@@ -1,4 +1,4 @@
-//! The licences of everything we link: none may oblige a user of the wheel to more than naming its authors.
+//! The licences of everything we link: none may require more of a user of the wheel than attribution.
 //!
 //! A licence is an SPDX expression, and a choice (`OR`) passes when one side does:
 //!
@@ -34,12 +34,12 @@ pub(crate) fn findings(graph: &Graph, allowed: &[String]) -> Findings {
     findings
 }
 
-/// An expression as SPDX writes it: before it, cargo used a slash for "or".
+/// An expression in SPDX syntax: cargo used to write a slash for "or".
 pub(crate) fn to_spdx(expression: &str) -> String {
     expression.replace('/', " OR ")
 }
 
-/// Whether one can take the package under allowed licences alone; `None` if that is not an SPDX expression.
+/// Whether the package can be used under allowed licences alone; `None` if the text is not an SPDX expression.
 fn is_permitted(expression: &str, allowed: &[String]) -> Option<bool> {
     let spaced = to_spdx(expression).replace('(', " ( ").replace(')', " ) ");
     let mut words = spaced.split_whitespace().peekable();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_not_permitted() {
+    fn unlisted_licences_are_not_permitted() {
         for text in [
             "GPL-3.0-only",
             "AGPL-3.0-or-later",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_not_guessed_at() {
+    fn text_that_is_not_an_expression_is_an_error() {
         for text in [
             "",
             "(MIT",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_package_is_looked_at() {
+    fn each_package_is_checked() {
         let graph = graph(&[
             ("kino_codec", "MIT", &["a", "b"]),
             ("a", "GPL-3.0-only", &[]),
