@@ -28,7 +28,6 @@ mod frame;
 mod frames;
 mod general;
 mod jpeg;
-mod number;
 mod pco;
 mod pco_table;
 mod predict;
@@ -41,6 +40,7 @@ mod text;
 mod varint;
 mod vector;
 mod view;
+mod with_dtype;
 mod zstd_frame;
 
 #[cfg(test)]

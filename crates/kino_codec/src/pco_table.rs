@@ -60,7 +60,7 @@ pub(crate) struct Table {
     size_log: u32,
     /// The learned bins, in order, then the escapes, from narrow to wide.
     bins: Vec<Bin>,
-    learnt: usize,
+    learned: usize,
     symbols: Vec<Symbol>,
 }
 
@@ -75,8 +75,8 @@ struct Symbol {
 
 impl Table {
     /// The table of values of `bits` bits, as the library learned it; `None` if it saw no value.
-    pub(crate) fn new(bits: u32, learnt: Option<&ChunkLatentVarMeta>, escapes: Escapes) -> Self {
-        let (mut bins, log) = learnt.map_or_else(
+    pub(crate) fn new(bits: u32, learned: Option<&ChunkLatentVarMeta>, escapes: Escapes) -> Self {
+        let (mut bins, log) = learned.map_or_else(
             || (Vec::new(), 0),
             |meta| (bins_of(&meta.bins), meta.ans_size_log),
         );
@@ -90,7 +90,7 @@ impl Table {
         for bin in &mut bins {
             bin.weight <<= size_log - log;
         }
-        let learnt = bins.len();
+        let learned = bins.len();
         let is_used = |width: &u32| !is_plain && *width < escapes.widest;
         let widths = ESCAPES.into_iter().filter(is_used);
         bins.extend(
@@ -98,13 +98,13 @@ impl Table {
                 .chain([escapes.widest])
                 .map(|width| escape(bits, escapes.middle, width)),
         );
-        balance(&mut bins, learnt, 1 << size_log);
+        balance(&mut bins, learned, 1 << size_log);
         let symbols = symbols(&bins, size_log);
         Self {
             bits,
             size_log,
             bins,
-            learnt,
+            learned,
             symbols,
         }
     }
@@ -124,34 +124,34 @@ impl Table {
     }
 
     /// The bin of a value: the learned one, or the narrowest escape.
-    fn bin(&self, number: u64) -> usize {
+    fn bin(&self, value: u64) -> usize {
         let holds = |bin: &Bin| {
-            let offset = number.wrapping_sub(bin.lower);
-            number >= bin.lower && offset.checked_shr(bin.offset_bits).unwrap_or(0) == 0
+            let offset = value.wrapping_sub(bin.lower);
+            value >= bin.lower && offset.checked_shr(bin.offset_bits).unwrap_or(0) == 0
         };
-        let (learnt, escapes) = self.bins.split_at(self.learnt);
-        let after = learnt.partition_point(|bin| bin.lower <= number);
-        if let Some(idx) = after.checked_sub(1).filter(|idx| holds(&learnt[*idx])) {
+        let (learned, escapes) = self.bins.split_at(self.learned);
+        let after = learned.partition_point(|bin| bin.lower <= value);
+        if let Some(idx) = after.checked_sub(1).filter(|idx| holds(&learned[*idx])) {
             return idx;
         }
         let widest = escapes.len() - 1;
-        self.learnt + escapes.iter().position(holds).unwrap_or(widest)
+        self.learned + escapes.iter().position(holds).unwrap_or(widest)
     }
 
     /// Values as stored in a page.
-    fn dissect(&self, numbers: &[u64]) -> Dissected {
+    fn dissect(&self, values: &[u64]) -> Dissected {
         let mut states = [1 << self.size_log; STATES];
-        let mut parts = vec![Part::default(); numbers.len()];
+        let mut parts = vec![Part::default(); values.len()];
         // States are written from the last value to the first, and read from the first to the last.
-        for (idx, (part, &number)) in parts.iter_mut().zip(numbers).enumerate().rev() {
-            let which = self.bin(number);
+        for (idx, (part, &value)) in parts.iter_mut().zip(values).enumerate().rev() {
+            let which = self.bin(value);
             let (bin, symbol) = (&self.bins[which], &self.symbols[which]);
             let state = &mut states[idx % STATES];
             let state_bits = symbol.min_bits + u32::from(*state >= symbol.cutoff);
             *part = Part {
                 state: *state,
                 state_bits,
-                offset: number.wrapping_sub(bin.lower),
+                offset: value.wrapping_sub(bin.lower),
                 offset_bits: bin.offset_bits,
             };
             *state = symbol.next[((*state >> state_bits) - symbol.weight) as usize];
@@ -166,11 +166,11 @@ impl Table {
 
 /// The values of one table in a page.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Numbers<'a> {
+pub(crate) struct Latents<'a> {
     pub(crate) table: &'a Table,
     /// The initial state of delta encoding.
     pub(crate) moments: &'a [u64],
-    pub(crate) numbers: &'a [u64],
+    pub(crate) values: &'a [u64],
 }
 
 /// A value, split; only the low bits of state and offset count.
@@ -189,16 +189,16 @@ struct Dissected {
 }
 
 /// Appends a page: the values of all tables of a chunk, interleaved by batch.
-pub(crate) fn put_page(tables: &[Numbers<'_>], out: &mut Vec<u8>) {
+pub(crate) fn put_page(tables: &[Latents<'_>], out: &mut Vec<u8>) {
     let mut bits = BitWriter::default();
     let mut all = Vec::with_capacity(tables.len());
-    for numbers in tables {
-        let dissected = numbers.table.dissect(numbers.numbers);
-        for moment in numbers.moments {
-            bits.put(*moment, numbers.table.bits);
+    for values in tables {
+        let dissected = values.table.dissect(values.values);
+        for moment in values.moments {
+            bits.put(*moment, values.table.bits);
         }
         for state in dissected.states {
-            bits.put(state.into(), numbers.table.size_log);
+            bits.put(state.into(), values.table.size_log);
         }
         all.push(dissected.parts);
     }
@@ -252,14 +252,14 @@ fn escape(bits: u32, middle: u64, width: u32) -> Bin {
 }
 
 /// Makes the weights of all bins add up to `total`: the escapes' weight is taken from the heaviest learned bin.
-fn balance(bins: &mut [Bin], learnt: usize, total: u32) {
-    let escapes = u32::try_from(bins.len() - learnt).unwrap_or(0);
-    if learnt == 0 {
+fn balance(bins: &mut [Bin], learned: usize, total: u32) {
+    let escapes = u32::try_from(bins.len() - learned).unwrap_or(0);
+    if learned == 0 {
         bins[0].weight += total - escapes;
         return;
     }
     for _ in 0..escapes {
-        if let Some(heaviest) = bins[..learnt].iter_mut().max_by_key(|bin| bin.weight) {
+        if let Some(heaviest) = bins[..learned].iter_mut().max_by_key(|bin| bin.weight) {
             heaviest.weight -= 1;
         }
     }
@@ -305,36 +305,36 @@ mod tests {
     const MIDDLE: u64 = 1 << 63;
 
     /// What the library learns from integers.
-    fn learn(numbers: &[i64]) -> Option<ChunkLatentVarMeta> {
+    fn learn(values: &[i64]) -> Option<ChunkLatentVarMeta> {
         let config = ChunkConfig::default()
             .with_mode_spec(ModeSpec::Classic)
             .with_delta_spec(DeltaSpec::NoOp);
-        let compressor = FileCompressor::default().chunk_compressor(numbers, &config);
+        let compressor = FileCompressor::default().chunk_compressor(values, &config);
         Some(compressor.ok()?.meta().per_latent_var.primary.clone())
     }
 
     /// Writes a page with a table learned from a sample, and reads it with the library.
-    fn there_and_back(sample: &[i64], numbers: &[i64]) -> (usize, Vec<i64>) {
-        let learnt = learn(sample);
+    fn there_and_back(sample: &[i64], values: &[i64]) -> (usize, Vec<i64>) {
+        let learned = learn(sample);
         let escapes = Escapes {
             middle: MIDDLE,
             widest: 64,
         };
-        let table = Table::new(64, learnt.as_ref(), escapes);
+        let table = Table::new(64, learned.as_ref(), escapes);
         let mut meta = BitWriter::default();
         meta.put(0, 8);
         table.put(&mut meta);
         let mut file = Vec::new();
         FileCompressor::default().write_header(&mut file).unwrap();
         file.extend(meta.finish());
-        let latents: Vec<u64> = numbers.iter().map(|k| k.cast_unsigned() ^ MIDDLE).collect();
+        let latents: Vec<u64> = values.iter().map(|k| k.cast_unsigned() ^ MIDDLE).collect();
         let mut page = Vec::new();
-        let numbers = Numbers {
+        let values = Latents {
             table: &table,
             moments: &[],
-            numbers: &latents,
+            values: &latents,
         };
-        put_page(&[numbers], &mut page);
+        put_page(&[values], &mut page);
         let (reader, rest) = FileDecompressor::new(file.as_slice()).unwrap();
         let (mut chunk, rest) = reader.chunk_decompressor::<i64, _>(rest).unwrap();
         assert!(rest.is_empty());
@@ -350,14 +350,14 @@ mod tests {
 
     #[test]
     fn values_in_the_sample_cost_what_they_cost_in_the_library_s_own_page() {
-        let numbers: Vec<i64> = (0..4096).map(|i| i * 7919 % 1013 - 500).collect();
-        let (len, back) = there_and_back(&numbers, &numbers);
-        assert_eq!(back, numbers);
+        let values: Vec<i64> = (0..4096).map(|i| i * 7919 % 1013 - 500).collect();
+        let (len, back) = there_and_back(&values, &values);
+        assert_eq!(back, values);
         let config = ChunkConfig::default()
             .with_mode_spec(ModeSpec::Classic)
             .with_delta_spec(DeltaSpec::NoOp);
         let mut compressor = FileCompressor::default()
-            .chunk_compressor(&numbers, &config)
+            .chunk_compressor(&values, &config)
             .unwrap();
         let own = compressor.write_page(0, Vec::new()).unwrap().len();
         assert!(len <= own + own / 50, "{len} {own}");
@@ -366,9 +366,9 @@ mod tests {
     #[test]
     fn values_outside_the_sample_cost_a_few_more_bits() {
         let sample: Vec<i64> = (0..4096).map(|i| i % 5).collect();
-        let numbers: Vec<i64> = (0..1000).map(|i| 1000 + i).collect();
-        let (len, back) = there_and_back(&sample, &numbers);
-        assert_eq!(back, numbers);
+        let values: Vec<i64> = (0..1000).map(|i| 1000 + i).collect();
+        let (len, back) = there_and_back(&sample, &values);
+        assert_eq!(back, values);
         assert!(len < 1000 * 28 / 8, "{len}");
     }
 
@@ -376,9 +376,9 @@ mod tests {
         #[test]
         fn any_values_round_trip_whatever_the_sample(
             sample in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64], 0..600),
-            numbers in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64, -9999..9999_i64], 1..600),
+            values in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64, -9999..9999_i64], 1..600),
         ) {
-            prop_assert_eq!(there_and_back(&sample, &numbers).1, numbers);
+            prop_assert_eq!(there_and_back(&sample, &values).1, values);
         }
     }
 }

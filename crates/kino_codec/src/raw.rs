@@ -128,13 +128,13 @@ impl Decoder for RawDecoder {
                 ),
             ));
         }
-        let wanted = &page.bytes[range.start * self.frame_bytes..range.end * self.frame_bytes];
+        let requested = &page.bytes[range.start * self.frame_bytes..range.end * self.frame_bytes];
         if let Some(packed) = dest.as_packed() {
             // One copy: many frames are smaller than the cost of a copy call.
-            packed[..wanted.len()].copy_from_slice(wanted);
+            packed[..requested.len()].copy_from_slice(requested);
             return Ok(());
         }
-        for (place, frame) in wanted.chunks_exact(self.frame_bytes.max(1)).enumerate() {
+        for (place, frame) in requested.chunks_exact(self.frame_bytes.max(1)).enumerate() {
             dest.put(place, frame);
         }
         Ok(())

@@ -302,14 +302,14 @@ impl<'a> Content<'a> {
         while start < range.end {
             let which = varint::take(NAME, &mut runs)?;
             let run = varint::take(NAME, &mut runs)?;
-            let wanted = start.max(range.start)..(start + run).min(range.end);
+            let requested = start.max(range.start)..(start + run).min(range.end);
             start += run;
-            if wanted.is_empty() {
+            if requested.is_empty() {
                 continue;
             }
             let text = std::str::from_utf8(&self.strings[text_range(self.ends, which)?])
                 .map_err(|_| corrupt(NAME, "a text is not UTF-8"))?;
-            out.extend(wanted.map(|_| text.to_owned()));
+            out.extend(requested.map(|_| text.to_owned()));
         }
         Ok(())
     }

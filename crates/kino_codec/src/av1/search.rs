@@ -169,6 +169,6 @@ fn to_float(step: usize) -> f64 {
     clippy::cast_sign_loss,
     reason = "clamped to 1–255 in the same line"
 )]
-fn to_step(wanted: f64) -> usize {
-    wanted.round().clamp(1.0, 255.0) as usize
+fn to_step(requested: f64) -> usize {
+    requested.round().clamp(1.0, 255.0) as usize
 }

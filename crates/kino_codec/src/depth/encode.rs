@@ -57,7 +57,7 @@ pub(super) fn encode_image(
             bytes: size.numbers.size(),
         };
         for predictor in PREDICTORS {
-            let mut page = vec![Kind::Numbers(predictor).id()];
+            let mut page = vec![Kind::Values(predictor).id()];
             for plane in residuals::encode(predictor, width, size.width, &keys) {
                 put_stream(effort, &plane, &mut page, zstd)?;
             }

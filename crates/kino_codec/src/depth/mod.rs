@@ -49,7 +49,7 @@ const DEFAULT_LEVEL: i32 = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Residuals of the keys themselves.
-    Numbers(Predictor),
+    Values(Predictor),
     /// Residuals of ranks.
     Ranks(Predictor),
     /// Choices of ranks.
@@ -65,7 +65,7 @@ impl Kind {
 
     fn id(self) -> u8 {
         match self {
-            Self::Numbers(predictor) => predictor.id(),
+            Self::Values(predictor) => predictor.id(),
             Self::Ranks(predictor) => predictor.id() + Self::LEVELS,
             Self::Choices(Detail::Full) => Self::CHOICES + Self::LEVELS,
             Self::Choices(Detail::Little) => Self::CHOICES + Self::LEVELS + 1,
@@ -75,9 +75,9 @@ impl Kind {
 
     fn from_id(id: u8) -> Option<Self> {
         let predictors = PREDICTORS.into_iter();
-        let numbers = predictors.clone().map(Self::Numbers);
+        let values = predictors.clone().map(Self::Values);
         let ranks = predictors.map(Self::Ranks);
-        let mut all = numbers
+        let mut all = values
             .chain(ranks)
             .chain([Detail::Full, Detail::Little].map(Self::Choices))
             .chain([Self::Steps]);
@@ -267,13 +267,13 @@ fn decode_image(
         .split_first()
         .ok_or_else(|| corrupt(NAME, "it is empty"))?;
     let kind = Kind::from_id(id).ok_or_else(|| corrupt(NAME, format!("unknown kind {id}")))?;
-    if let Kind::Numbers(predictor) = kind {
+    if let Kind::Values(predictor) = kind {
         let width = Width {
             bytes: size.numbers.size(),
         };
         let planes = take_planes(size, width, rest, &mut scratch.bytes, &mut scratch.zstd)?;
         let planes = (predictor, planes, width);
-        return restore_numbers(size, planes, &mut scratch.words, |row| {
+        return restore_values(size, planes, &mut scratch.words, |row| {
             next_row(&mut |to| put_keys(size.numbers, row, to));
             Ok(())
         });
@@ -299,10 +299,10 @@ fn decode_image(
         });
     };
     match kind {
-        Kind::Numbers(predictor) | Kind::Ranks(predictor) => {
+        Kind::Values(predictor) | Kind::Ranks(predictor) => {
             let planes = take_planes(size, width, rest, bytes, zstd)?;
             let ranks = at_least_ranks(ranks, size.width);
-            restore_numbers(size, (predictor, planes, width), words, |row| {
+            restore_values(size, (predictor, planes, width), words, |row| {
                 for (rank, number) in ranks.iter_mut().zip(row) {
                     let known = u16::try_from(*number).ok();
                     *rank = known
@@ -345,7 +345,7 @@ fn restore_choices(size: Size, mut rows: Rows<'_>, mut put: impl FnMut(&[u16])) 
 }
 
 /// Restores every row of an image of residuals and passes it on.
-fn restore_numbers(
+fn restore_values(
     size: Size,
     (predictor, planes, width): (Predictor, &[u8], Width),
     words: &mut Vec<u64>,

@@ -32,8 +32,8 @@ impl Width {
 }
 
 /// The difference coded by a value in the planes.
-fn unzigzag(number: u64) -> u64 {
-    (number >> 1) ^ (number & 1).wrapping_neg()
+fn unzigzag(value: u64) -> u64 {
+    (value >> 1) ^ (value & 1).wrapping_neg()
 }
 
 /// a + b − c, clamped between a and b: the same as in the definition.
@@ -50,21 +50,21 @@ pub(super) fn encode(
     predictor: Predictor,
     bytes: Width,
     width: usize,
-    numbers: &[u64],
+    values: &[u64],
 ) -> Vec<Vec<u8>> {
-    let mut planes = vec![Vec::with_capacity(numbers.len()); bytes.bytes];
-    for (idx, number) in numbers.iter().enumerate() {
-        let left = || numbers[idx - 1];
-        let up = || numbers[idx - width];
+    let mut planes = vec![Vec::with_capacity(values.len()); bytes.bytes];
+    for (idx, value) in values.iter().enumerate() {
+        let left = || values[idx - 1];
+        let up = || values[idx - width];
         let predicted = match (idx / width, idx % width, predictor) {
             (0, 0, _) => 0,
             (0, _, _) => left(),
             (_, 0, _) => up(),
             (_, _, Predictor::Left) => left(),
             (_, _, Predictor::Up) => up(),
-            _ => median(left(), up(), numbers[idx - width - 1]),
+            _ => median(left(), up(), values[idx - width - 1]),
         };
-        let residual = bytes.zigzag(number.wrapping_sub(predicted)).to_le_bytes();
+        let residual = bytes.zigzag(value.wrapping_sub(predicted)).to_le_bytes();
         for (plane, byte) in planes.iter_mut().zip(residual) {
             plane.push(byte);
         }
@@ -98,18 +98,18 @@ fn restore_by(
     let width = row.len();
     let plane = |nr: usize| &planes[nr * (planes.len() / bytes.bytes) + y * width..][..width];
     match bytes.bytes {
-        1 => (row.iter_mut().zip(plane(0))).for_each(|(number, byte)| *number = (*byte).into()),
+        1 => (row.iter_mut().zip(plane(0))).for_each(|(value, byte)| *value = (*byte).into()),
         2 => {
             let both = plane(0).iter().zip(plane(1));
-            for (number, (low, high)) in row.iter_mut().zip(both) {
-                *number = u16::from_le_bytes([*low, *high]).into();
+            for (value, (low, high)) in row.iter_mut().zip(both) {
+                *value = u16::from_le_bytes([*low, *high]).into();
             }
         }
         more => {
             row.fill(0);
             for nr in 0..more {
-                for (number, byte) in row.iter_mut().zip(plane(nr)) {
-                    *number |= u64::from(*byte) << (8 * nr);
+                for (value, byte) in row.iter_mut().zip(plane(nr)) {
+                    *value |= u64::from(*byte) << (8 * nr);
                 }
             }
         }
@@ -117,21 +117,21 @@ fn restore_by(
     let mask = bytes.mask();
     let (mut left, mut corner) = (0, above.first().copied().unwrap_or(0));
     let mut is_first = true;
-    let mut restore = |number: &mut u64, up: u64| {
+    let mut restore = |value: &mut u64, up: u64| {
         let predicted = if is_first {
             up
         } else {
             predict(left, up, corner)
         };
         is_first = false;
-        left = predicted.wrapping_add(unzigzag(*number)) & mask;
-        *number = left;
+        left = predicted.wrapping_add(unzigzag(*value)) & mask;
+        *value = left;
         corner = up;
     };
     if above.is_empty() {
-        row.iter_mut().for_each(|number| restore(number, 0));
+        row.iter_mut().for_each(|value| restore(value, 0));
     } else {
-        (row.iter_mut().zip(above)).for_each(|(number, up)| restore(number, *up));
+        (row.iter_mut().zip(above)).for_each(|(value, up)| restore(value, *up));
     }
 }
 
@@ -141,8 +141,8 @@ mod tests {
     use proptest::prelude::*;
 
     /// The definition above, value by value.
-    fn naive(predictor: Predictor, numbers: &[u64], width: usize, idx: usize) -> u64 {
-        let at = |back: usize| numbers[idx - back];
+    fn naive(predictor: Predictor, values: &[u64], width: usize, idx: usize) -> u64 {
+        let at = |back: usize| values[idx - back];
         match (idx / width, idx % width) {
             (0, 0) => 0,
             (0, _) => at(1),
@@ -164,32 +164,32 @@ mod tests {
         #[test]
         fn residuals_agree_with_the_definition_and_round_trip(
             width in 1_usize..9, bytes in 1_usize..=8, which in 0_usize..3,
-            numbers in prop::collection::vec(any::<u64>(), 1..60), smooth: bool,
+            values in prop::collection::vec(any::<u64>(), 1..60), smooth: bool,
         ) {
             let bytes = Width { bytes };
-            let height = numbers.len().div_ceil(width);
-            let mut numbers = numbers;
-            numbers.resize(width * height, 0);
-            for number in &mut numbers {
-                *number &= if smooth { 3 } else { bytes.mask() };
+            let height = values.len().div_ceil(width);
+            let mut values = values;
+            values.resize(width * height, 0);
+            for value in &mut values {
+                *value &= if smooth { 3 } else { bytes.mask() };
             }
             let predictor = PREDICTORS[which];
-            let planes = encode(predictor, bytes, width, &numbers).concat();
-            for idx in 0..numbers.len() {
+            let planes = encode(predictor, bytes, width, &values).concat();
+            for idx in 0..values.len() {
                 let mut stored = [0; 8];
                 for plane in 0..bytes.bytes {
-                    stored[plane] = planes[plane * numbers.len() + idx];
+                    stored[plane] = planes[plane * values.len() + idx];
                 }
-                let value = naive(predictor, &numbers, width, idx).wrapping_add(unzigzag(u64::from_le_bytes(stored)));
-                prop_assert_eq!(value & bytes.mask(), numbers[idx]);
+                let value = naive(predictor, &values, width, idx).wrapping_add(unzigzag(u64::from_le_bytes(stored)));
+                prop_assert_eq!(value & bytes.mask(), values[idx]);
             }
             if smooth && bytes.bytes > 1 {
-                prop_assert!(planes[numbers.len()..].iter().all(|byte| *byte == 0));
+                prop_assert!(planes[values.len()..].iter().all(|byte| *byte == 0));
             }
             let (mut above, mut row) = (vec![0; width], vec![0; width]);
             for y in 0..height {
                 restore_row(predictor, (&planes, bytes), y, &above, &mut row);
-                prop_assert_eq!(&row, &numbers[y * width..][..width]);
+                prop_assert_eq!(&row, &values[y * width..][..width]);
                 std::mem::swap(&mut above, &mut row);
             }
         }

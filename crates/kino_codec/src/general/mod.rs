@@ -214,18 +214,18 @@ impl GeneralDecoder {
         dest: &mut FramesMut<'_>,
         scratch: &mut Scratch,
     ) {
-        let wanted = range.start * self.frame_bytes..range.end * self.frame_bytes;
+        let requested = range.start * self.frame_bytes..range.end * self.frame_bytes;
         let frames = if self.shuffle.is_none() {
-            &content[wanted]
+            &content[requested]
         } else {
-            let first = wanted.start / self.shuffle.width();
+            let first = requested.start / self.shuffle.width();
             if let Some(packed) = dest.as_packed() {
                 return self
                     .shuffle
-                    .ungroup(content, first, &mut packed[..wanted.len()]);
+                    .ungroup(content, first, &mut packed[..requested.len()]);
             }
             // One call for all frames: many are shorter than a vector register.
-            let frames = at_least(&mut scratch.more_bytes, wanted.len());
+            let frames = at_least(&mut scratch.more_bytes, requested.len());
             self.shuffle.ungroup(content, first, frames);
             frames
         };

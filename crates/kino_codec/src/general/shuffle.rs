@@ -278,11 +278,11 @@ fn ungroup_bits(width: usize, grouped: &[u8], first: usize, values: &mut [u8]) {
         {
             plane_of_rows(rows, row_len, start / 8, &mut plane[..elements]);
         }
-        let wanted = (elements - (next - start)).min(rest.len() / width);
-        let (now, later) = rest.split_at_mut(wanted * width);
+        let requested = (elements - (next - start)).min(rest.len() / width);
+        let (now, later) = rest.split_at_mut(requested * width);
         ungroup_bytes(width, &planes[next - start..], TILE, now);
         rest = later;
-        next += wanted;
+        next += requested;
     }
 }
 

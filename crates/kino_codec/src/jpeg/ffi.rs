@@ -254,11 +254,11 @@ impl Decompressor {
             get(sys::TJPARAM_TJPARAM_LOSSLESS),
         ];
         let stored = (found[0], found[1]);
-        let wanted = (
+        let requested = (
             c_int::try_from(part.stored.0),
             c_int::try_from(part.stored.1),
         );
-        if (Ok(stored.0), Ok(stored.1)) != wanted || found[2..] != [8, 0] {
+        if (Ok(stored.0), Ok(stored.1)) != requested || found[2..] != [8, 0] {
             return Err(corrupt(
                 NAME,
                 "the library reports another image size for the file",

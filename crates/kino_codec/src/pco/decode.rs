@@ -112,12 +112,12 @@ impl<T: Element> Decoder for PcoDecoder<T> {
                 }
                 Column::Varying(decompressor) => {
                     let end = ends.next().copied().unwrap_or(start);
-                    let wanted = Wanted {
+                    let requested = Requested {
                         frames: page.frames,
                         range: range.clone(),
                         len: end - start,
                     };
-                    wanted.decode(decompressor, &padded[start..], put)?;
+                    requested.decode(decompressor, &padded[start..], put)?;
                     start = end;
                 }
             }
@@ -136,7 +136,7 @@ fn batches(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// What to decode of one column of a page.
-struct Wanted {
+struct Requested {
     /// Frames in the page.
     frames: usize,
     /// Frames to decode.
@@ -145,7 +145,7 @@ struct Wanted {
     len: usize,
 }
 
-impl Wanted {
+impl Requested {
     /// Decodes batches from the start of the column to the end of the range, and outputs those inside the range.
     fn decode<T: Element>(
         &self,

@@ -15,7 +15,7 @@ use crate::codec::{Encoded, RunEncoder, check_page_frames};
 use crate::error::Result;
 use crate::frame::ValueType;
 use crate::frames::Frames;
-use crate::pco_table::{Escapes, MAX_LEVEL, Numbers, Table, put_page};
+use crate::pco_table::{Escapes, Latents, MAX_LEVEL, Table, put_page};
 
 use super::NAME;
 use super::element::Element;
@@ -27,7 +27,7 @@ pub(super) struct Frozen<T> {
     ty: ValueType,
     columns: Vec<Column>,
     shared: Vec<u8>,
-    number: std::marker::PhantomData<T>,
+    value: std::marker::PhantomData<T>,
 }
 
 /// How one element is written.
@@ -70,23 +70,23 @@ impl Run<'_> {
             ty: self.ty.clone(),
             columns,
             shared,
-            number: std::marker::PhantomData,
+            value: std::marker::PhantomData,
         })
     }
 }
 
 fn learn_column<T: Element>(values: &[T], config: &ChunkConfig) -> Result<Column> {
-    let mut learnt = compress_column(values, config)?;
-    if !matches!(learnt.meta().mode, Mode::Classic | Mode::IntMult(_)) {
+    let mut learned = compress_column(values, config)?;
+    if !matches!(learned.meta().mode, Mode::Classic | Mode::IntMult(_)) {
         let classic = config.clone().with_mode_spec(ModeSpec::Classic);
-        learnt = compress_column(values, &classic)?;
+        learned = compress_column(values, &classic)?;
     }
     let ChunkMeta {
         mode,
         delta_encoding,
         per_latent_var,
         ..
-    } = learnt.meta();
+    } = learned.meta();
     let order = match delta_encoding {
         DeltaEncoding::Consecutive { order, .. } => *order,
         _ => 0,
@@ -106,12 +106,12 @@ fn learn_column<T: Element>(values: &[T], config: &ChunkConfig) -> Result<Column
     };
     // The remainder is less than the base.
     let secondary = per_latent_var.secondary.as_ref().zip(base);
-    let secondary = secondary.map(|(learnt, base)| {
+    let secondary = secondary.map(|(learned, base)| {
         let escapes = Escapes {
             middle: 0,
             widest: u64::BITS - (base.get() - 1).leading_zeros(),
         };
-        Table::new(bits, Some(learnt), escapes)
+        Table::new(bits, Some(learned), escapes)
     });
     Ok(Column {
         order,
@@ -132,8 +132,8 @@ fn to_u64(latent: &DynLatent) -> u64 {
 }
 
 /// A value as a multiple and a remainder.
-fn split(number: u64, base: Option<NonZeroBase>) -> (u64, u64) {
-    base.map_or((number, 0), |base| (number / base, number % base))
+fn split(value: u64, base: Option<NonZeroBase>) -> (u64, u64) {
+    base.map_or((value, 0), |base| (value / base, value % base))
 }
 
 impl Column {
@@ -165,15 +165,15 @@ impl Column {
         let split = values.map(|value| split(value.latent(), self.base));
         let (mut multiples, rests): (Vec<u64>, Vec<u64>) = split.unzip();
         let moments = differences::<T>(self.order, &mut multiples);
-        let primary = Numbers {
+        let primary = Latents {
             table: &self.primary,
             moments: &moments,
-            numbers: &multiples,
+            values: &multiples,
         };
-        let secondary = self.secondary.as_ref().map(|table| Numbers {
+        let secondary = self.secondary.as_ref().map(|table| Latents {
             table,
             moments: &[],
-            numbers: &rests,
+            values: &rests,
         });
         match secondary {
             None => put_page(&[primary], out),
@@ -183,20 +183,20 @@ impl Column {
 }
 
 /// Takes differences of values in place, `order` times, and returns the first value of each pass.
-fn differences<T: Element>(order: usize, numbers: &mut Vec<u64>) -> Vec<u64> {
+fn differences<T: Element>(order: usize, values: &mut Vec<u64>) -> Vec<u64> {
     let mask = u64::MAX >> (u64::BITS - T::LATENT_BITS);
     let mut moments = Vec::with_capacity(order);
     for _ in 0..order {
-        moments.push(numbers.first().copied().unwrap_or(0));
-        for idx in (1..numbers.len()).rev() {
-            numbers[idx] = numbers[idx].wrapping_sub(numbers[idx - 1]) & mask;
+        moments.push(values.first().copied().unwrap_or(0));
+        for idx in (1..values.len()).rev() {
+            values[idx] = values[idx].wrapping_sub(values[idx - 1]) & mask;
         }
-        numbers.drain(..numbers.len().min(1));
+        values.drain(..values.len().min(1));
     }
     if order > 0 {
         // Differences are signed: zero is in the middle.
         let middle = 1 << (T::LATENT_BITS - 1);
-        numbers.iter_mut().for_each(|number| *number ^= middle);
+        values.iter_mut().for_each(|value| *value ^= middle);
     }
     moments
 }

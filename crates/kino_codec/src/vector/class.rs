@@ -26,33 +26,33 @@ impl Width for i64 {}
 
 /// The integers of a class in all pages, to be compressed.
 #[derive(Debug, Default, Clone)]
-pub(super) struct ClassNumbers {
-    pub(super) numbers: Vec<i64>,
+pub(super) struct ClassIntegers {
+    pub(super) integers: Vec<i64>,
     /// How many of them each page has.
     pub(super) per_page: Vec<usize>,
 }
 
-impl ClassNumbers {
+impl ClassIntegers {
     /// The table that the library learns from these integers, as 64-bit integers.
     pub(super) fn learn(&self, level: usize, escapes: Escapes) -> Result<Table> {
-        if self.numbers.is_empty() {
+        if self.integers.is_empty() {
             return Ok(Table::new(64, None, escapes));
         }
         let compressor = FileCompressor::default()
-            .chunk_compressor(&self.numbers, &config(level.min(MAX_LEVEL)))
+            .chunk_compressor(&self.integers, &config(level.min(MAX_LEVEL)))
             .map_err(|error| buffer(format!("pco: {error}")))?;
-        let learnt = &compressor.meta().per_latent_var.primary;
-        Ok(Table::new(64, Some(learnt), escapes))
+        let learned = &compressor.meta().per_latent_var.primary;
+        Ok(Table::new(64, Some(learned), escapes))
     }
 
     /// Appends width and metadata to `shared`; returns the bytes of every page.
     pub(super) fn compress(self, level: usize, shared: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let fits = |max: i64| {
-            self.numbers
+            self.integers
                 .iter()
-                .all(|number| (-max..=max).contains(number))
+                .all(|integer| (-max..=max).contains(integer))
         };
-        if self.numbers.is_empty() {
+        if self.integers.is_empty() {
             shared.push(3);
             Ok(vec![Vec::new(); self.per_page.len()])
         } else if fits(i16::MAX.into()) {
@@ -70,13 +70,13 @@ impl ClassNumbers {
         level: usize,
         shared: &mut Vec<u8>,
     ) -> Result<Vec<Vec<u8>>> {
-        let narrow = |number: i64| W::try_from(number).unwrap_or_default();
-        let numbers: Vec<W> = self.numbers.into_iter().map(narrow).collect();
+        let narrow = |integer: i64| W::try_from(integer).unwrap_or_default();
+        let integers: Vec<W> = self.integers.into_iter().map(narrow).collect();
         let filled = self.per_page.iter().copied().filter(|len| *len > 0);
         let config = config(level).with_paging_spec(PagingSpec::Exact(filled.collect()));
         let failed = |error| buffer(format!("pco: {error}"));
         let mut compressor = FileCompressor::default()
-            .chunk_compressor(&numbers, &config)
+            .chunk_compressor(&integers, &config)
             .map_err(failed)?;
         shared.push(width);
         compressor.write_meta(&mut *shared).map_err(failed)?;
@@ -155,7 +155,7 @@ fn take_chunk<W: Width>(
 }
 
 /// The integers of a class in one page, to be read in order.
-pub(super) struct Numbers<'a, W: Width> {
+pub(super) struct ClassReader<'a, W: Width> {
     page: PageDecompressor<'a, W, &'a [u8]>,
     batch: [W; FULL_BATCH_N],
     /// Integers of the batch that have not been read yet.
@@ -164,7 +164,7 @@ pub(super) struct Numbers<'a, W: Width> {
     source_len: usize,
 }
 
-impl<'a, W: Width> Numbers<'a, W> {
+impl<'a, W: Width> ClassReader<'a, W> {
     /// For `len` integers at the start of `source`, which is followed by room to over-read.
     pub(super) fn new(
         chunk: &'a mut ChunkDecompressor<W>,
@@ -194,8 +194,8 @@ impl<'a, W: Width> Numbers<'a, W> {
             }
             let len = out.len().min(self.unread.len());
             let (places, rest) = out.split_at_mut(len);
-            for (place, number) in places.iter_mut().zip(&self.batch[self.unread.clone()]) {
-                *place = (*number).into();
+            for (place, integer) in places.iter_mut().zip(&self.batch[self.unread.clone()]) {
+                *place = (*integer).into();
             }
             self.unread.start += len;
             out = rest;

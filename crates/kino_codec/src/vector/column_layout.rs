@@ -21,9 +21,9 @@ pub(super) enum ColumnLayout<T> {
 
 impl<T> ColumnLayout<T> {
     /// The integers, if any.
-    pub(super) fn numbers(&self) -> &[i64] {
+    pub(super) fn integers(&self) -> &[i64] {
         match self {
-            Self::Fit(fit) => &fit.numbers,
+            Self::Fit(fit) => &fit.integers,
             _ => &[],
         }
     }
@@ -140,7 +140,7 @@ impl Run<'_> {
         let allowed = |frame: usize| {
             let from = [0, 1, 2, 3].map(|idx| values[first + idx][frame]);
             let rounded =
-                [0, 1, 2, 3].map(|idx| fits[idx].map.value::<T>(fits[idx].numbers[frame]));
+                [0, 1, 2, 3].map(|idx| fits[idx].map.value::<T>(fits[idx].integers[frame]));
             let brought = normalised(rounded);
             let decoded = brought.unwrap_or(rounded);
             let near = |idx: usize| {
@@ -212,7 +212,7 @@ fn decoded<T: Value>(layouts: &[ColumnLayout<T>], element: usize, frame: usize) 
     match &layouts[element] {
         ColumnLayout::Constant(value, _) => *value,
         ColumnLayout::Copy(from) => decoded(layouts, *from, frame),
-        ColumnLayout::Fit(fit) => fit.map.value(fit.numbers[frame]),
+        ColumnLayout::Fit(fit) => fit.map.value(fit.integers[frame]),
     }
 }
 

@@ -40,7 +40,7 @@ impl<'a, 'd> Columns<'a, 'd> {
         &mut self,
         element: usize,
         stored: &Stored,
-        numbers: &[i64],
+        integers: &[i64],
         start: usize,
     ) {
         let (map, mut put) = (stored.map, self.putter::<T>(element));
@@ -53,11 +53,13 @@ impl<'a, 'd> Columns<'a, 'd> {
         match map {
             Map::Ordered => stored
                 .predictor
-                .each(numbers, |k| from_start(T::from_ordered(k))),
+                .each(integers, |k| from_start(T::from_ordered(k))),
             Map::Times(step) => stored
                 .predictor
-                .each(numbers, |k| from_start(T::from_f64(k as f64 * step))),
-            _ => stored.predictor.each(numbers, |k| from_start(map.value(k))),
+                .each(integers, |k| from_start(T::from_f64(k as f64 * step))),
+            _ => stored
+                .predictor
+                .each(integers, |k| from_start(map.value(k))),
         }
     }
 

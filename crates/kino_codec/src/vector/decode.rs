@@ -12,7 +12,7 @@ use crate::frame::ValueType;
 use crate::frames::FramesMut;
 use crate::scratch::{Scratch, at_least};
 
-use super::class::{Class, Numbers, Width};
+use super::class::{Class, ClassReader, Width};
 use super::columns::Columns;
 use super::layout::{Column, Layout, Stored};
 use super::page::PageScratch;
@@ -28,7 +28,7 @@ const PADDING: usize = 8 << 10;
 pub(crate) struct VectorScratch {
     page: PageScratch,
     /// The integers of one column.
-    numbers: Vec<i64>,
+    integers: Vec<i64>,
     /// The stored integers of a column with a gate.
     held: Vec<i64>,
     /// The frames in which gates open, one gate after the other.
@@ -110,7 +110,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
         }
         let VectorScratch {
             page: parts,
-            numbers,
+            integers,
             held,
             marks,
         } = &mut scratch.vector;
@@ -126,7 +126,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
             frames: page.frames,
             range: range.clone(),
             parts,
-            numbers,
+            integers,
             held,
             marks,
             columns: Columns::new(dest, range.len()),
@@ -189,7 +189,7 @@ struct Work<'a, 'd, T: Value> {
     frames: usize,
     range: Range<usize>,
     parts: &'a PageScratch,
-    numbers: &'a mut Vec<i64>,
+    integers: &'a mut Vec<i64>,
     held: &'a mut Vec<i64>,
     marks: &'a mut Vec<usize>,
     columns: Columns<'a, 'd>,
@@ -207,20 +207,20 @@ impl<T: Value> Work<'_, '_, T> {
             Holds::Columns(members) => self.residuals(members),
         };
         // Without values there is no pco page.
-        let mut numbers = match (count, chunk) {
+        let mut integers = match (count, chunk) {
             (0, _) => None,
             (_, None) => return Err(corrupt(NAME, "an empty class has values")),
-            (count, Some(chunk)) => Some(Numbers::new(chunk, source.bytes, count)?),
+            (count, Some(chunk)) => Some(ClassReader::new(chunk, source.bytes, count)?),
         };
         match source.holds {
-            Holds::Gates => self.decode_gates(&mut numbers)?,
+            Holds::Gates => self.decode_gates(&mut integers)?,
             Holds::Columns(members) => {
                 for element in members {
-                    self.decode_column(*element, &mut numbers)?;
+                    self.decode_column(*element, &mut integers)?;
                 }
             }
         }
-        let used = numbers.map_or(0, Numbers::finish);
+        let used = integers.map_or(0, ClassReader::finish);
         if used == source.len {
             return Ok(());
         }
@@ -250,14 +250,14 @@ impl<T: Value> Work<'_, '_, T> {
     }
 
     /// Finds the frames in which gates open.
-    fn decode_gates<W: Width>(&mut self, numbers: &mut Option<Numbers<'_, W>>) -> Result<()> {
+    fn decode_gates<W: Width>(&mut self, integers: &mut Option<ClassReader<'_, W>>) -> Result<()> {
         for &count in &self.parts.marks {
-            self.numbers.resize(count, 0);
-            if let Some(numbers) = numbers {
-                numbers.fill(self.numbers)?;
+            self.integers.resize(count, 0);
+            if let Some(integers) = integers {
+                integers.fill(self.integers)?;
             }
             let mut frame = 0_usize;
-            for gap in self.numbers.iter() {
+            for gap in self.integers.iter() {
                 let gap = usize::try_from(*gap).ok().filter(|gap| *gap > 0);
                 frame = gap
                     .and_then(|gap| gap.checked_add(frame))
@@ -273,23 +273,23 @@ impl<T: Value> Work<'_, '_, T> {
     fn decode_column<W: Width>(
         &mut self,
         element: usize,
-        residuals: &mut Option<Numbers<'_, W>>,
+        residuals: &mut Option<ClassReader<'_, W>>,
     ) -> Result<()> {
         let Column::Stored(stored) = &self.decoder.layout.columns[element] else {
             return Ok(());
         };
         let len = self.parts.len(stored.gate, self.frames);
         let starts = stored.predictor.starts(len);
-        self.numbers.resize(len, 0);
-        self.numbers[..starts].copy_from_slice(&self.parts.starts[element][..starts]);
+        self.integers.resize(len, 0);
+        self.integers[..starts].copy_from_slice(&self.parts.starts[element][..starts]);
         if let Some(residuals) = residuals {
-            residuals.fill(&mut self.numbers[starts..])?;
+            residuals.fill(&mut self.integers[starts..])?;
         }
         match stored.gate {
             None => {
-                let wanted = &self.numbers[..self.range.end];
+                let requested = &self.integers[..self.range.end];
                 self.columns
-                    .put_restored::<T>(element, stored, wanted, self.range.start);
+                    .put_restored::<T>(element, stored, requested, self.range.start);
             }
             Some(gate) => self.put_held(element, stored, gate),
         }
@@ -302,7 +302,7 @@ impl<T: Value> Work<'_, '_, T> {
         let held = &mut *self.held;
         stored
             .predictor
-            .each(self.numbers, |number| held.push(number));
+            .each(self.integers, |integer| held.push(integer));
         let first: usize = self.parts.marks[..gate].iter().sum();
         let marks = &self.marks[first..first + self.parts.marks[gate]];
         let mut opened = marks.partition_point(|mark| *mark < self.range.start);

@@ -29,7 +29,7 @@ pub(super) struct Target<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Fit {
     pub(super) map: Map,
-    pub(super) numbers: Vec<i64>,
+    pub(super) integers: Vec<i64>,
     /// Frames whose value the integers do not reproduce.
     pub(super) exceptions: Vec<usize>,
     pub(super) rounding: Rounding,
@@ -72,10 +72,10 @@ impl Target<'_> {
     pub(super) fn fit<T: Value>(&self, map: Map, values: &[T]) -> Fit {
         let mut exceptions = Vec::new();
         let mut last = None;
-        let mut numbers = Vec::with_capacity(values.len());
+        let mut integers = Vec::with_capacity(values.len());
         for (frame, value) in values.iter().enumerate() {
-            let number = map.number(*value);
-            let decoded = number.map(|k| map.value::<T>(k));
+            let integer = map.integer(*value);
+            let decoded = integer.map(|k| map.value::<T>(k));
             if !decoded.is_some_and(|decoded| self.allows(frame, *value, decoded)) {
                 exceptions.push(frame);
             }
@@ -83,16 +83,16 @@ impl Target<'_> {
             let near = decoded.is_some_and(|decoded| {
                 self.allows_bits(*value, decoded) || self.allows_distance(*value, decoded)
             });
-            let kept = if near { number } else { last };
+            let kept = if near { integer } else { last };
             if last.is_none() && kept.is_some() {
-                numbers.fill(kept.unwrap_or_default());
+                integers.fill(kept.unwrap_or_default());
             }
             last = kept;
-            numbers.push(kept.unwrap_or_default());
+            integers.push(kept.unwrap_or_default());
         }
         Fit {
             map,
-            numbers,
+            integers,
             exceptions,
             rounding: Rounding::Nearest,
         }
@@ -113,15 +113,15 @@ impl Target<'_> {
     fn lazy<T: Value>(&self, map: Map, values: &[T]) -> Fit {
         let mut fit = self.fit(map, values);
         fit.rounding = Rounding::Lazy;
-        for (page, numbers) in fit.numbers.chunks_mut(self.page_frames).enumerate() {
+        for (page, integers) in fit.integers.chunks_mut(self.page_frames).enumerate() {
             let first = page * self.page_frames;
-            for idx in 1..numbers.len() {
-                let now = numbers[idx - 1];
-                let before = idx.checked_sub(2).map_or(now, |before| numbers[before]);
+            for idx in 1..integers.len() {
+                let now = integers[idx - 1];
+                let before = idx.checked_sub(2).map_or(now, |before| integers[before]);
                 let expected = now.wrapping_add(now.wrapping_sub(before));
                 let value = values[first + idx];
                 if self.allows(first + idx, value, map.value(expected)) {
-                    numbers[idx] = expected;
+                    integers[idx] = expected;
                 }
             }
         }
@@ -170,8 +170,8 @@ impl Target<'_> {
     /// Whether the first values lie on a grid.
     fn suits<T: Value>(&self, map: Map, values: &[T]) -> bool {
         let exact = |value: &T| {
-            let number = map.number(*value);
-            number.is_some_and(|k| map.value::<T>(k).same(*value))
+            let integer = map.integer(*value);
+            integer.is_some_and(|k| map.value::<T>(k).same(*value))
         };
         values.iter().take(64).all(exact)
     }
@@ -198,7 +198,7 @@ impl Target<'_> {
     /// The approximate bits for a column.
     pub(super) fn cost<T: Value>(&self, fit: &Fit) -> f64 {
         let exceptions = fit.exceptions.len() * (8 * T::SIZE + EXCEPTION_BITS);
-        let pages: Vec<&[i64]> = fit.numbers.chunks(self.page_frames).collect();
+        let pages: Vec<&[i64]> = fit.integers.chunks(self.page_frames).collect();
         best_predictor(&pages).1 + exceptions as f64
     }
 }
@@ -210,8 +210,8 @@ pub(super) fn has_negative_zero<T: Value>(values: &[T]) -> bool {
 
 /// The predictor with the cheapest residuals, and their cost in bits.
 pub(super) fn best_predictor(pages: &[&[i64]]) -> (Predictor, f64) {
-    let numbers: usize = pages.iter().map(|page| page.len()).sum();
-    let every = (numbers / SAMPLE).max(1);
+    let integers: usize = pages.iter().map(|page| page.len()).sum();
+    let every = (integers / SAMPLE).max(1);
     let mut best = None;
     for predictor in Predictor::all() {
         let mut residuals = Vec::new();
@@ -221,10 +221,10 @@ pub(super) fn best_predictor(pages: &[&[i64]]) -> (Predictor, f64) {
             looked_at += page.len();
         }
         let histogram = Histogram::around_middle(residuals);
-        let scale = numbers as f64 / looked_at.max(1) as f64;
+        let scale = integers as f64 / looked_at.max(1) as f64;
         // Each magnitude that occurs is one more table entry.
-        let told = 8.0 * histogram.sizes() as f64;
-        let cost = histogram.bits() * scale + told + start_bits(predictor, pages);
+        let table_bits = 8.0 * histogram.sizes() as f64;
+        let cost = histogram.bits() * scale + table_bits + start_bits(predictor, pages);
         if best.is_none_or(|(_, least)| cost < least) {
             best = Some((predictor, cost));
         }
@@ -256,7 +256,7 @@ mod tests {
         let values = [f64::NAN, 0.5, 0.25, f64::INFINITY, -0.0, 1.0];
         let fit = target(0.0).fit(Map::Over(4.0), &values);
         assert_eq!(fit.exceptions, [0, 3, 4]);
-        assert_eq!(fit.numbers, [2, 2, 1, 1, 1, 4]);
+        assert_eq!(fit.integers, [2, 2, 1, 1, 1, 4]);
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
             let fit = target.best(&values, &[]);
             assert!(fit.exceptions.len() < 50, "{eps} {}", fit.exceptions.len());
             for (frame, value) in values.iter().enumerate() {
-                let decoded: f32 = fit.map.value(fit.numbers[frame]);
+                let decoded: f32 = fit.map.value(fit.integers[frame]);
                 let far = value.distance(decoded) > eps;
                 assert_eq!(far, fit.exceptions.contains(&frame), "{eps} {frame}");
             }
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(fit.map, Map::Affine { step: 5, offset: 0 });
         let worst = values
             .iter()
-            .zip(&fit.numbers)
+            .zip(&fit.integers)
             .map(|(v, k)| v.distance(fit.map.value(*k)));
         assert_eq!(worst.fold(0.0, f64::max), 2.0);
     }

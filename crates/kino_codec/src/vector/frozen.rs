@@ -19,7 +19,7 @@ use crate::codec::{Encoded, EncodedPage, RunEncoder};
 use crate::error::Result;
 use crate::frame::ValueType;
 use crate::frames::Frames;
-use crate::pco_table::{Escapes, Numbers, Table, put_page};
+use crate::pco_table::{Escapes, Latents, Table, put_page};
 
 use super::bits::put_varint;
 use super::column_layout::ColumnLayout;
@@ -128,13 +128,13 @@ fn widened(start: Start) -> Start {
 
 impl Start {
     /// The nearest integer that can be stored.
-    fn clamp(self, number: i64) -> i64 {
-        let above = number.wrapping_sub(self.least).cast_unsigned();
+    fn clamp(self, integer: i64) -> i64 {
+        let above = integer.wrapping_sub(self.least).cast_unsigned();
         if above.checked_shr(self.bits).unwrap_or(0) == 0 {
-            return number;
+            return integer;
         }
         let most = u64::MAX.checked_shr(u64::BITS - self.bits).unwrap_or(0);
-        match number < self.least {
+        match integer < self.least {
             true => self.least,
             false => self.least.wrapping_add(most.cast_signed()),
         }
@@ -198,15 +198,15 @@ impl<T: Value> Frozen<T> {
             protected[range.clone()].fill(true);
         }
         let values = run.columns::<T>();
-        let mut numbers: Vec<Vec<i64>> = vec![Vec::new(); values.len()];
+        let mut integers: Vec<Vec<i64>> = vec![Vec::new(); values.len()];
         for (element, stored) in self.stored() {
             let target = run.target(element, &protected);
             let candidate = (stored.map, self.roundings[element]);
-            numbers[element] = target.fit_as(candidate, &values[element]).numbers;
+            integers[element] = target.fit_as(candidate, &values[element]).integers;
         }
-        let gates = self.gates(&numbers, run.frames);
-        let kept = self.keep(&mut numbers, &gates);
-        let exceptions = self.exceptions(run, &values, &numbers, &protected);
+        let gates = self.gates(&integers, run.frames);
+        let kept = self.keep(&mut integers, &gates);
+        let exceptions = self.exceptions(run, &values, &integers, &protected);
         self.put(&gates, &kept, &exceptions, run.frames)
     }
 
@@ -220,10 +220,10 @@ impl<T: Value> Frozen<T> {
     }
 
     /// A gate opens wherever one of its columns changes.
-    fn gates(&self, numbers: &[Vec<i64>], frames: usize) -> Gates {
+    fn gates(&self, integers: &[Vec<i64>], frames: usize) -> Gates {
         let mut gates = Gates {
             opens: vec![vec![false; frames]; self.layout.gates],
-            of: vec![None; numbers.len()],
+            of: vec![None; integers.len()],
         };
         for (element, stored) in self.stored() {
             let Some(gate) = stored.gate else {
@@ -232,7 +232,7 @@ impl<T: Value> Frozen<T> {
             gates.of[element] = Some(gate);
             for (open, pair) in gates.opens[gate][1..]
                 .iter_mut()
-                .zip(numbers[element].windows(2))
+                .zip(integers[element].windows(2))
             {
                 *open |= pair[0] != pair[1];
             }
@@ -240,11 +240,11 @@ impl<T: Value> Frozen<T> {
         gates
     }
 
-    /// The integers that each column stores; where start values are clamped, `numbers` holds what a reader will see.
-    fn keep(&self, numbers: &mut [Vec<i64>], gates: &Gates) -> Vec<Vec<i64>> {
-        let mut all = vec![Vec::new(); numbers.len()];
+    /// The integers that each column stores; where start values are clamped, `integers` holds what a reader will see.
+    fn keep(&self, integers: &mut [Vec<i64>], gates: &Gates) -> Vec<Vec<i64>> {
+        let mut all = vec![Vec::new(); integers.len()];
         for (element, stored) in self.stored() {
-            let column = &mut numbers[element];
+            let column = &mut integers[element];
             let mut kept = gates.kept(stored.gate, 0, column);
             let count = stored.predictor.starts(kept.len());
             let mut moved = false;
@@ -257,11 +257,11 @@ impl<T: Value> Frozen<T> {
             if moved {
                 let opens = stored.gate.map(|gate| &gates.opens[gate]);
                 let mut next = 0;
-                for (frame, number) in column.iter_mut().enumerate() {
+                for (frame, integer) in column.iter_mut().enumerate() {
                     if frame > 0 && opens.is_none_or(|opens| opens[frame]) {
                         next += 1;
                     }
-                    *number = kept[next];
+                    *integer = kept[next];
                 }
             }
             all[element] = kept;
@@ -274,10 +274,10 @@ impl<T: Value> Frozen<T> {
         &self,
         run: &Run<'_>,
         values: &[Vec<T>],
-        numbers: &[Vec<i64>],
+        integers: &[Vec<i64>],
         protected: &[bool],
     ) -> Vec<Exception> {
-        let plain = |element: usize, frame: usize| self.decoded(numbers, element, frame);
+        let plain = |element: usize, frame: usize| self.decoded(integers, element, frame);
         let mut exceptions = Vec::new();
         for (element, column) in values.iter().enumerate() {
             let target = run.target(element, protected);
@@ -308,11 +308,11 @@ impl<T: Value> Frozen<T> {
     }
 
     /// The value that a reader has before quaternions are renormalised and exceptions applied.
-    fn decoded(&self, numbers: &[Vec<i64>], element: usize, frame: usize) -> T {
+    fn decoded(&self, integers: &[Vec<i64>], element: usize, frame: usize) -> T {
         match &self.layout.columns[element] {
             Column::Constant(value) => *value,
-            Column::Copy(from) => self.decoded(numbers, *from, frame),
-            Column::Stored(stored) => stored.map.value(numbers[element][frame]),
+            Column::Copy(from) => self.decoded(integers, *from, frame),
+            Column::Stored(stored) => stored.map.value(integers[element][frame]),
         }
     }
 
@@ -349,25 +349,26 @@ impl<T: Value> Frozen<T> {
 
     /// The integers of a class in a page.
     fn class(&self, class: usize, kept: &[Vec<i64>], gaps: &[Vec<i64>]) -> Vec<u8> {
-        let mut numbers = Vec::new();
+        let mut integers = Vec::new();
         if class == 0 && self.layout.gates > 0 {
-            gaps.iter().for_each(|gaps| numbers.extend_from_slice(gaps));
+            gaps.iter()
+                .for_each(|gaps| integers.extend_from_slice(gaps));
         }
         for (element, stored) in self.stored() {
             if stored.class == class {
-                stored.predictor.residuals(&kept[element], &mut numbers);
+                stored.predictor.residuals(&kept[element], &mut integers);
             }
         }
         let mut bytes = Vec::new();
-        if !numbers.is_empty() {
-            let latent = |number: i64| number.cast_unsigned() ^ MIDDLE;
-            let numbers: Vec<u64> = numbers.into_iter().map(latent).collect();
-            let numbers = Numbers {
+        if !integers.is_empty() {
+            let latent = |integer: i64| integer.cast_unsigned() ^ MIDDLE;
+            let integers: Vec<u64> = integers.into_iter().map(latent).collect();
+            let latents = Latents {
                 table: &self.tables[class],
                 moments: &[],
-                numbers: &numbers,
+                values: &integers,
             };
-            put_page(&[numbers], &mut bytes);
+            put_page(&[latents], &mut bytes);
         }
         bytes
     }

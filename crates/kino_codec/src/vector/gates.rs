@@ -40,8 +40,8 @@ impl Gates {
             return gates;
         }
         let mut groups: Vec<Group> = Vec::new();
-        for (column, numbers) in columns.iter().enumerate() {
-            let Some(group) = Group::of(column, numbers, page_frames) else {
+        for (column, integers) in columns.iter().enumerate() {
+            let Some(group) = Group::of(column, integers, page_frames) else {
                 continue;
             };
             // The cheapest group to join, if joining is cheaper than staying alone.
@@ -79,8 +79,8 @@ impl Gates {
         };
         let opens = &self.opens[gate][start..start + page.len()];
         let kept = |(idx, _): &(usize, &i64)| *idx == 0 || opens[*idx];
-        let numbers = page.iter().enumerate().filter(kept);
-        numbers.map(|(_, number)| *number).collect()
+        let integers = page.iter().enumerate().filter(kept);
+        integers.map(|(_, integer)| *integer).collect()
     }
 
     /// For each opening in a page, the number of frames since the previous one.
@@ -105,15 +105,15 @@ fn gaps(opens: &[bool]) -> Vec<i64> {
 
 impl Group {
     /// A group of one column, if it changes rarely enough.
-    fn of(column: usize, numbers: &[i64], page_frames: usize) -> Option<Self> {
-        let mut opens = vec![false; numbers.len()];
+    fn of(column: usize, integers: &[i64], page_frames: usize) -> Option<Self> {
+        let mut opens = vec![false; integers.len()];
         let mut changes = 0;
-        for (frame, pair) in numbers.windows(2).enumerate() {
+        for (frame, pair) in integers.windows(2).enumerate() {
             let changed = pair[0] != pair[1] && !(frame + 1).is_multiple_of(page_frames);
             opens[frame + 1] = changed;
             changes += usize::from(changed);
         }
-        (changes > 0 && 5 * changes < 3 * numbers.len()).then(|| Self {
+        (changes > 0 && 5 * changes < 3 * integers.len()).then(|| Self {
             opens,
             columns: vec![column],
             changes: vec![changes],

@@ -64,7 +64,7 @@ fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
         let map = Map::Over(divisor as f64);
         let is_exact = |value: &&f64| {
             let value = T::from_f64(**value);
-            map.number(value)
+            map.integer(value)
                 .is_some_and(|k| map.value::<T>(k).same(value))
                 || value.ordered() == -1
         };
@@ -85,8 +85,8 @@ fn coarsest<T: Value>(divisor: i64, sample: &[f64]) -> Map {
     let mut common = divisor;
     for value in sample {
         let value = T::from_f64(*value);
-        let number = map.number(value);
-        let Some(k) = number.filter(|k| map.value::<T>(*k).same(value)) else {
+        let integer = map.integer(value);
+        let Some(k) = integer.filter(|k| map.value::<T>(*k).same(value)) else {
             continue;
         };
         let mut rest = k;
@@ -184,7 +184,7 @@ mod tests {
 
     fn exact<T: Value>(map: Map, values: &[T]) -> bool {
         let same = |value: &T| {
-            map.number(*value)
+            map.integer(*value)
                 .is_some_and(|k| map.value::<T>(k).same(*value))
         };
         values.iter().all(same)

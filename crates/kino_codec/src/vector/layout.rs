@@ -85,8 +85,8 @@ impl<T: Value> Layout<T> {
                 Column::Stored(stored) => stored.put(&mut steps, &mut columns),
             }
         }
-        for number in [self.gates, self.classes, steps.len()] {
-            put_varint(number as u64, out);
+        for integer in [self.gates, self.classes, steps.len()] {
+            put_varint(integer as u64, out);
         }
         out.extend(steps.iter().flat_map(|step| step.to_le_bytes()));
         out.append(&mut columns);
@@ -203,7 +203,7 @@ impl Stored {
             Map::Narrow => 5,
             Map::Affine { .. } => 6,
         };
-        out.push(kind | self.predictor.number() << 3);
+        out.push(kind | self.predictor.integer() << 3);
         put_varint(self.class as u64, out);
         put_varint(self.gate.map_or(0, |gate| gate as u64 + 1), out);
         match self.map {

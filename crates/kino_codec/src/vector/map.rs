@@ -64,7 +64,7 @@ impl Map {
     }
 
     /// The integer whose value is nearest to `value`, if there is one.
-    pub(super) fn number<T: Value>(self, value: T) -> Option<i64> {
+    pub(super) fn integer<T: Value>(self, value: T) -> Option<i64> {
         match self {
             Self::Ordered => Some(value.ordered()),
             Self::Times(step) => round(value.to_f64() / step),
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn the_nearest_integer_is_found() {
-        assert_eq!(Map::Times(0.5).number(1.6_f32), Some(3));
-        assert_eq!(Map::Over(100.0).number(-0.57_f64), Some(-57));
-        assert_eq!(Map::Affine { step: 5, offset: 2 }.number(16_u8), Some(3));
-        assert_eq!(Map::Affine { step: 5, offset: 2 }.number(i64::MIN), None);
-        assert_eq!(Map::Times(1e-9).number(f64::INFINITY), None);
-        assert_eq!(Map::OverTwoZeros(100.0).number(-0.57_f64), Some(-58));
-        assert_eq!(Map::TimesTwoZeros(0.5).number(-0.0_f32), Some(-1));
-        assert_eq!(Map::TimesTwoZeros(0.5).number(0.1_f32), Some(0));
+        assert_eq!(Map::Times(0.5).integer(1.6_f32), Some(3));
+        assert_eq!(Map::Over(100.0).integer(-0.57_f64), Some(-57));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.integer(16_u8), Some(3));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.integer(i64::MIN), None);
+        assert_eq!(Map::Times(1e-9).integer(f64::INFINITY), None);
+        assert_eq!(Map::OverTwoZeros(100.0).integer(-0.57_f64), Some(-58));
+        assert_eq!(Map::TimesTwoZeros(0.5).integer(-0.0_f32), Some(-1));
+        assert_eq!(Map::TimesTwoZeros(0.5).integer(0.1_f32), Some(0));
     }
 }

@@ -39,10 +39,10 @@ use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::frames::Frames;
-use crate::number::with_number;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
+use crate::with_dtype::with_dtype;
 
 pub(crate) use decode::VectorScratch;
 
@@ -238,7 +238,7 @@ impl Codec for Vector {
             return self.check(frames.frame());
         }
         let run = self.run(frames, page_frames)?;
-        with_number!(run.ty.dtype(), T => run.encode::<T>(out))
+        with_dtype!(run.ty.dtype(), T => run.encode::<T>(out))
     }
 
     fn learn(
@@ -251,13 +251,13 @@ impl Codec for Vector {
             return Err(buffer("a sample without frames cannot be learned from"));
         }
         let run = self.run(sample, piece_frames)?;
-        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>(run_frames)?)))
+        Ok(with_dtype!(run.ty.dtype(), T => Box::new(run.learn::<T>(run_frames)?)))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
         self.check(frame)?;
         let ty = values_only(NAME, frame)?;
-        Ok(with_number!(ty.dtype(), T => {
+        Ok(with_dtype!(ty.dtype(), T => {
             Box::new(VectorDecoder::<T>::new(ty, &self.quats, shared)?)
         }))
     }

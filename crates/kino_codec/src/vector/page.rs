@@ -52,17 +52,17 @@ pub(super) struct Exceptions<'a> {
 }
 
 impl<'a> Exceptions<'a> {
-    /// Takes the exceptions of a page of `numbers` values off the front of `bytes`.
-    pub(super) fn take(numbers: usize, bytes: &mut &'a [u8]) -> Result<Self> {
-        let runs = take_up_to(numbers, bytes)?;
+    /// Takes the exceptions of a page with `values` values off the front of `bytes`.
+    pub(super) fn take(values: usize, bytes: &mut &'a [u8]) -> Result<Self> {
+        let runs = take_up_to(values, bytes)?;
         let all = Self { runs, bytes };
         let mut end = 0;
         for _ in 0..runs {
-            let start = take_up_to(numbers, bytes)?.saturating_add(end);
-            end = take_up_to(numbers, bytes)?
+            let start = take_up_to(values, bytes)?.saturating_add(end);
+            end = take_up_to(values, bytes)?
                 .saturating_add(start)
                 .saturating_add(1);
-            if end > numbers {
+            if end > values {
                 return Err(corrupt(NAME, "an exception is outside the page"));
             }
             for _ in start..end {
@@ -136,8 +136,8 @@ impl PageScratch {
             let mut starts = [0; 2];
             if let Column::Stored(stored) = column {
                 let count = stored.predictor.starts(self.len(stored.gate, frames));
-                for (number, start) in starts.iter_mut().zip(&stored.starts[..count]) {
-                    *number = start
+                for (value, start) in starts.iter_mut().zip(&stored.starts[..count]) {
+                    *value = start
                         .least
                         .wrapping_add(bits.take(start.bits)?.cast_signed());
                 }

@@ -24,12 +24,12 @@ impl Predictor {
     }
 
     /// The predictor with this id, if valid.
-    pub(super) fn new(number: u8) -> Option<Self> {
-        (number < Self::COUNT).then_some(Self(number))
+    pub(super) fn new(integer: u8) -> Option<Self> {
+        (integer < Self::COUNT).then_some(Self(integer))
     }
 
     /// The id of this predictor.
-    pub(super) fn number(self) -> u8 {
+    pub(super) fn integer(self) -> u8 {
         self.0
     }
 
@@ -57,23 +57,23 @@ impl Predictor {
     /// One loop restores and uses an integer: that fills the time until the next prediction.
     #[inline]
     pub(super) fn each(self, page: &[i64], mut then: impl FnMut(i64)) {
-        let mut numbers = page.iter();
+        let mut integers = page.iter();
         let Some(weight) = self.weight() else {
-            numbers.for_each(|number| then(*number));
+            integers.for_each(|integer| then(*integer));
             return;
         };
-        let Some(mut now) = numbers.next().copied() else {
+        let Some(mut now) = integers.next().copied() else {
             return;
         };
         then(now);
         if weight == 0 {
-            for residual in numbers {
+            for residual in integers {
                 now = now.wrapping_add(*residual);
                 then(now);
             }
             return;
         }
-        let Some(second) = numbers.next().copied() else {
+        let Some(second) = integers.next().copied() else {
             return;
         };
         then(second);
@@ -81,14 +81,14 @@ impl Predictor {
         now = second;
         // The next prediction depends on the step, not the integer. Eight eighths need no product.
         if weight == 8 {
-            for residual in numbers {
+            for residual in integers {
                 step = step.wrapping_add(*residual);
                 now = now.wrapping_add(step);
                 then(now);
             }
             return;
         }
-        for residual in numbers {
+        for residual in integers {
             step = residual.wrapping_add(part(step, weight));
             now = now.wrapping_add(step);
             then(now);
@@ -98,8 +98,8 @@ impl Predictor {
     fn weight(self) -> Option<i64> {
         match self.0 {
             0 => None,
-            number @ 1..=9 => Some(i64::from(number) - 1),
-            number => Some(9 - i64::from(number)),
+            integer @ 1..=9 => Some(i64::from(integer) - 1),
+            integer => Some(9 - i64::from(integer)),
         }
     }
 }
@@ -126,9 +126,9 @@ mod tests {
     #[test]
     fn never_change_these_predictions() {
         let page = [10, 14, 15, 9];
-        let residuals = |number| {
+        let residuals = |integer| {
             let mut out = Vec::new();
-            Predictor::new(number).unwrap().residuals(&page, &mut out);
+            Predictor::new(integer).unwrap().residuals(&page, &mut out);
             out
         };
         assert_eq!(residuals(0), page);
@@ -143,23 +143,23 @@ mod tests {
         #[test]
         fn integers_round_trip(
             page in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64], 0..50),
-            number in 0..Predictor::COUNT,
+            integer in 0..Predictor::COUNT,
         ) {
-            let predictor = Predictor::new(number).unwrap();
+            let predictor = Predictor::new(integer).unwrap();
             let starts = predictor.starts(page.len());
             let mut back = page[..starts].to_vec();
             predictor.residuals(&page, &mut back);
             prop_assert_eq!(back.len(), page.len());
             // The naive twin, in wide integers: the definition above.
-            if page.iter().all(|x| x.abs() < 10) && number > 1 {
+            if page.iter().all(|x| x.abs() < 10) && integer > 1 {
                 for i in 2..page.len() {
-                    let weight = if number < 10 { i128::from(number) - 1 } else { 9 - i128::from(number) };
+                    let weight = if integer < 10 { i128::from(integer) - 1 } else { 9 - i128::from(integer) };
                     let moved = (weight * i128::from(page[i - 1] - page[i - 2]) + 4).div_euclid(8);
                     prop_assert_eq!(i128::from(back[i]), i128::from(page[i]) - i128::from(page[i - 1]) - moved);
                 }
             }
             let mut restored = Vec::new();
-            predictor.each(&back, |number| restored.push(number));
+            predictor.each(&back, |integer| restored.push(integer));
             prop_assert_eq!(restored, page);
         }
     }

@@ -38,12 +38,12 @@ fn low<const N: usize>(value: i64) -> [u8; N] {
 }
 
 macro_rules! bytes_of {
-    ($number:ty) => {
-        const SIZE: usize = size_of::<$number>();
+    ($integer:ty) => {
+        const SIZE: usize = size_of::<$integer>();
 
         #[inline]
         fn read(bytes: &[u8]) -> Self {
-            let mut raw = [0; size_of::<$number>()];
+            let mut raw = [0; size_of::<$integer>()];
             raw.copy_from_slice(&bytes[..Self::SIZE]);
             Self::from_le_bytes(raw)
         }
@@ -56,9 +56,9 @@ macro_rules! bytes_of {
 }
 
 macro_rules! impl_integer {
-    ($($number:ty),*) => {$(
-        impl Value for $number {
-            bytes_of!($number);
+    ($($integer:ty),*) => {$(
+        impl Value for $integer {
+            bytes_of!($integer);
             const IS_FLOAT: bool = false;
 
             #[inline]
@@ -102,9 +102,9 @@ macro_rules! fold {
 }
 
 macro_rules! impl_float {
-    ($number:ty, $signed:ty, $to:expr, $from:expr) => {
-        impl Value for $number {
-            bytes_of!($number);
+    ($integer:ty, $signed:ty, $to:expr, $from:expr) => {
+        impl Value for $integer {
+            bytes_of!($integer);
             const IS_FLOAT: bool = true;
 
             #[inline]
