@@ -174,7 +174,10 @@ impl Requested {
         if used > self.len || (finished && used < self.len) {
             return Err(corrupt(
                 NAME,
-                format!("a column has {} bytes, but only {used} were used", self.len),
+                format!(
+                    "a column has {} bytes, but its data ends after {used}",
+                    self.len
+                ),
             ));
         }
         Ok(())

@@ -227,7 +227,7 @@ impl<T: Value> Work<'_, '_, T> {
         Err(corrupt(
             NAME,
             format!(
-                "a class has {} bytes, but only {used} were used",
+                "a class has {} bytes, but its data ends after {used}",
                 source.len
             ),
         ))
