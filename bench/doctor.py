@@ -59,34 +59,34 @@ def write(path: pathlib.Path) -> None:
             writer.add_episode({"actions": actions, "camera": camera}, rate_hz=20.0)
 
 
-def run(*words: str) -> dict:
+def run(*options: str) -> dict:
     """Run the command; returns its JSON."""
     done = subprocess.run(
-        [sys.executable, "-m", "kinograph", *words, "--json"],
+        [sys.executable, "-m", "kinograph", *options, "--json"],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode not in (0, 4):
-        sys.exit(f"error: kinograph {' '.join(words)}: {done.stderr}")
+        sys.exit(f"error: kinograph {' '.join(options)}: {done.stderr}")
     return json.loads(done.stdout)
 
 
-def examine(path: pathlib.Path, words: dict[str, object], seconds: float) -> dict:
+def examine(path: pathlib.Path, options: dict[str, object], seconds: float) -> dict:
     """Run the doctor."""
     flat = [
         part
-        for name, value in words.items()
+        for name, value in options.items()
         for each in (value if isinstance(value, list) else [value])
         for part in (name, str(each))
     ]
     return run("doctor", str(path), "--seconds", str(seconds), *flat)
 
 
-def applied(words: dict[str, object], remedy: object) -> dict[str, object] | None:
+def applied(options: dict[str, object], remedy: object) -> dict[str, object] | None:
     """Return the options after a change, or None if no option applies it."""
     name, value = next(iter(remedy.items())) if isinstance(remedy, dict) else (str(remedy), None)
-    words_of = {
+    option_of = {
         "staging": "--emulate-storage",
         "cpu_share": "--cpu",
         "prefetch": "--prefetch",
@@ -96,13 +96,13 @@ def applied(words: dict[str, object], remedy: object) -> dict[str, object] | Non
         "bytes": "--image-dtype",
         "smaller_images": "--image-size",
     }
-    word = words_of.get(name)
+    option = option_of.get(name)
     value = {"bytes": "uint8", "smaller_images": "60x80"}.get(name, value)
-    if word is None:
+    if option is None:
         return None
     if value is None:
-        return {key: old for key, old in words.items() if key != word}
-    return words | {word: value}
+        return {key: old for key, old in options.items() if key != option}
+    return options | {option: value}
 
 
 def main() -> None:
@@ -115,10 +115,10 @@ def main() -> None:
         path = pathlib.Path(folder) / "made.kino"
         write(path)
         run("bench", "loader", str(path), "--seconds", "0.5")
-        for fault, words, right in FAULTS:
-            found = examine(path, words, seconds)
+        for fault, options, right in FAULTS:
+            found = examine(path, options, seconds)
             cause, change = found["verdict"]["cause"], found["changes"][0]
-            after = applied(words, change["remedy"])
+            after = applied(options, change["remedy"])
             again = examine(path, after, seconds) if after is not None else None
             row = {
                 "fault": fault,

@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "target" / "bench" / "items"
 OBS = ["robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos", "object"]
 CAMERAS = ["agentview_image", "robot0_eye_in_hand_image"]
-WORDS = {"obs_keys": OBS + CAMERAS, "dataset_keys": ["actions", "rewards", "dones"]}
-WORDS |= {"seq_length": 10, "load_next_obs": False}
+OPTIONS = {"obs_keys": OBS + CAMERAS, "dataset_keys": ["actions", "rewards", "dones"]}
+OPTIONS |= {"seq_length": 10, "load_next_obs": False}
 DEMOS, ITEMS, ROUNDS = 72, 600, 5
 
 
@@ -68,7 +68,7 @@ def microseconds(dataset: Any, places: list[int]) -> float:  # noqa: ANN401 (eit
 def datasets(packed: pathlib.Path, source: pathlib.Path) -> Iterator[tuple[str, str, Any]]:
     """Open each dataset in turn."""
     for mode in (None, "low_dim", "all"):
-        yield "kinograph", str(mode), SequenceDataset(packed, hdf5_cache_mode=mode, **WORDS)
+        yield "kinograph", str(mode), SequenceDataset(packed, hdf5_cache_mode=mode, **OPTIONS)
     try:
         from robomimic.utils import dataset, obs_utils  # noqa: PLC0415 (if it is installed)
     except ImportError:
@@ -77,7 +77,7 @@ def datasets(packed: pathlib.Path, source: pathlib.Path) -> Iterator[tuple[str, 
     specs = {"obs": {"low_dim": OBS, "rgb": CAMERAS}}
     obs_utils.initialize_obs_utils_with_obs_specs(specs)
     for mode in (None, "low_dim", "all"):
-        theirs = dataset.SequenceDataset(str(source), hdf5_cache_mode=mode, **WORDS)
+        theirs = dataset.SequenceDataset(str(source), hdf5_cache_mode=mode, **OPTIONS)
         yield "robomimic", str(mode), theirs
 
 

@@ -270,15 +270,15 @@ def main() -> None:
     if not DATA.exists():
         sys.exit(f"error: no recordings at {DATA}\nhint: set KINOGRAPH_TEST_DATA")
     begin = time.perf_counter()
-    rows, told = [], set()
+    rows, reported = [], set()
     with tempfile.TemporaryDirectory() as folder:
         for found in streams(args.names):
             texts = CANDIDATES[found.kind]
             for figures in measure(args.program, found, texts, pathlib.Path(folder)):
                 if "error" not in figures:
                     rows.append(row(found, figures))
-                elif (figures["codec"], found.kind) not in told:
-                    told.add((figures["codec"], found.kind))
+                elif (figures["codec"], found.kind) not in reported:
+                    reported.add((figures["codec"], found.kind))
                     note(f"`{figures['codec']}` for {found.kind}: {figures['error']}")
     print(page(rows) if args.names else table(summary(rows)))
     seconds = time.perf_counter() - begin

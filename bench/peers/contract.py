@@ -142,15 +142,15 @@ class Workload:
 def parse_workload(name: str) -> Workload:
     """Parse a workload's name."""
     kinds: dict[str, Any] = {"W1": "window", "W2": "chunk", "W3": "episode"}
-    kind, recording, *words = name.split(":")
+    kind, recording, *parts = name.split(":")
     fields = {"b": "batch", "s": "length", "f": "frames", "c": "actions"}
     numbers = {
-        fields[word[0]]: int(word[1:])
-        for word in words
-        if word[1:].isdigit() and word[0] in fields and word != "f32"
+        fields[part[0]]: int(part[1:])
+        for part in parts
+        if part[1:].isdigit() and part[0] in fields and part != "f32"
     }
     return Workload(
-        name, recording, kinds[kind], output="f32" if "f32" in words else "u8", **numbers
+        name, recording, kinds[kind], output="f32" if "f32" in parts else "u8", **numbers
     )
 
 

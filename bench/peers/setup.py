@@ -29,15 +29,15 @@ FFCV = "ffcv==1.0.2"
 
 def run(*command: str | pathlib.Path, variables: dict[str, str] | None = None) -> str:
     """Run a command and return its output; setup stops at the first failure."""
-    words = [str(word) for word in command]
-    print("+", " ".join(words), file=sys.stderr)
+    arguments = [str(argument) for argument in command]
+    print("+", " ".join(arguments), file=sys.stderr)
     env = os.environ | (variables or {})
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
+    return subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
 
 
-def pip(*words: str | pathlib.Path, variables: dict[str, str] | None = None) -> None:
+def pip(*arguments: str | pathlib.Path, variables: dict[str, str] | None = None) -> None:
     """Install into the environment."""
-    run(VENV / "bin" / "python", "-m", "pip", "install", "-q", *words, variables=variables)
+    run(VENV / "bin" / "python", "-m", "pip", "install", "-q", *arguments, variables=variables)
 
 
 def pip_ffcv() -> None:

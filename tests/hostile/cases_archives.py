@@ -287,7 +287,7 @@ def set_body(entry: dict, files: dict[str, bytes], at: int, value: bytes) -> Non
 
 
 raw = steps()[1]
-mds("sound", lambda entry, files: None, (0,))
+mds("valid", lambda entry, files: None, (0,))
 mds("zstd_sound", lambda entry, files: packed(entry, files, claims=len(raw)), (0,))
 mds(
     "zstd_claims_4_gib",
