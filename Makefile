@@ -1,18 +1,18 @@
-# The ways into this repository. `make help` lists them; CONTRIBUTING.md explains them.
+# The entry points of this repository. `make help` lists them; CONTRIBUTING.md explains them.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 
-# Everything runs with the checkout's own tools first: Python and cmake from .venv, nasm from .tools where
+# Everything runs with the checkout's own tools first: Python and cmake from .venv, nasm from .tools if
 # the system has none.
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(CURDIR)/.tools/bin
 export VIRTUAL_ENV := $(CURDIR)/.venv
 unexport CONDA_PREFIX PYTHONHOME
 
 STEP := scripts/step.sh
-# libjpeg-turbo's SIMD is a default feature that needs nasm; `setup` leaves this file when there is none to be had.
+# libjpeg-turbo's SIMD is a default feature that needs nasm; `setup` creates this file if nasm is not available.
 FEATURES = $(shell test -e .tools/no-nasm && echo --no-default-features)
 NOTICE = scripts/setup.sh --notice
 
@@ -21,18 +21,18 @@ NOTICE = scripts/setup.sh --notice
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
 
-setup: ## make .venv with the development tools, and get nasm
+setup: ## create .venv with the development tools, and install nasm
 	@scripts/setup.sh
 
 build: setup ## build the Python package (and the command `kinograph`) into .venv
 	@$(STEP) "build the wheel" maturin develop --release --locked $(FEATURES)
 	@$(NOTICE)
 
-# The bill of materials lies beside the wheel and, by PEP 770, in it.
+# The bill of materials is next to the wheel and, following PEP 770, inside it.
 SBOM := dist/kinograph.cdx.json
 wheel: setup ## build the release wheel into dist/, with its bill of materials (SBOM)
 	@rm -rf dist && mkdir -p dist
-	@$(STEP) "list what is in the wheel" cargo xtask sbom $(SBOM)
+	@$(STEP) "list the contents of the wheel" cargo xtask sbom $(SBOM)
 	@$(STEP) "build the wheel" maturin build --release --locked --out dist --sbom-include $(SBOM) $(FEATURES)
 	@$(NOTICE)
 

@@ -1,8 +1,8 @@
-"""Does the doctor keep its word? `python bench/doctor.py [--seconds S]` plants faults and asks.
+"""Is the doctor right? `python bench/doctor.py [--seconds S]` plants faults and checks its diagnosis.
 
-For each fault: the verdict of `kinograph doctor`, the change that it ranks first, and the compute ratio before, as predicted, and after the change was
-applied. The faults are real work, but for storage, which is slowed down. The same faults with planted pauses are tests
-(crates/kino_advisor/tests/planted.rs), because pauses do not depend on how busy a machine is; these figures do. What batches hold is
+For each fault: the verdict of `kinograph doctor`, the change that it ranks first, and the compute ratio before the change, as
+predicted, and after. The faults are real work, except for storage, which is slowed down. The same faults with planted sleeps are
+tests (crates/kino_advisor/tests/planted.rs), because sleeps do not depend on how busy a machine is; these figures do. Batches are
 compared with the plain reader first, by `kinograph bench loader`. Writes bench/results/doctor.csv.
 """
 
@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LITTLE = {"--pool": "none", "--memory": "3MB"}
 CAMERA = {"--window": ["camera=0:1", "actions=0:8"], "--batch-size": "32"}
 SEQUENCE = {"--window": ["camera=-9:1", "actions=0:8"], "--batch-size": "32"}
-# The fault, what is asked for, and the causes that are right.
+# The fault, the options, and the acceptable causes.
 FAULTS: list[tuple[str, dict[str, object], set[str]]] = [
     ("little bandwidth", {**CAMERA, **LITTLE, "--step-ms": "20", "--emulate-storage": "3MB/s"}, {"storage"}),
     ("latency", {**CAMERA, **LITTLE, "--step-ms": "20", "--emulate-storage": "30ms"}, {"storage"}),
@@ -44,7 +44,7 @@ FAULTS: list[tuple[str, dict[str, object], set[str]]] = [
 
 
 def write(path: pathlib.Path) -> None:
-    """Write episodes with a smooth image and a camera's noise."""
+    """Write episodes with a smooth image and camera noise."""
     rng = np.random.default_rng(7)
     rows, columns = np.indices((120, 160)) / 160
     with kinograph.Writer(path) as writer:
@@ -59,34 +59,34 @@ def write(path: pathlib.Path) -> None:
             writer.add_episode({"actions": actions, "camera": camera}, rate_hz=20.0)
 
 
-def run(*words: str) -> dict:
-    """Run the command; its JSON."""
+def run(*options: str) -> dict:
+    """Run the command; returns its JSON."""
     done = subprocess.run(
-        [sys.executable, "-m", "kinograph", *words, "--json"],
+        [sys.executable, "-m", "kinograph", *options, "--json"],
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode not in (0, 4):
-        sys.exit(f"error: kinograph {' '.join(words)}: {done.stderr}")
+        sys.exit(f"error: kinograph {' '.join(options)}: {done.stderr}")
     return json.loads(done.stdout)
 
 
-def examine(path: pathlib.Path, words: dict[str, object], seconds: float) -> dict:
-    """Ask the doctor."""
+def examine(path: pathlib.Path, options: dict[str, object], seconds: float) -> dict:
+    """Run the doctor."""
     flat = [
         part
-        for name, value in words.items()
+        for name, value in options.items()
         for each in (value if isinstance(value, list) else [value])
         for part in (name, str(each))
     ]
     return run("doctor", str(path), "--seconds", str(seconds), *flat)
 
 
-def applied(words: dict[str, object], remedy: object) -> dict[str, object] | None:
-    """Give the words after a change, or nothing if no word does it."""
+def applied(options: dict[str, object], remedy: object) -> dict[str, object] | None:
+    """Return the options after a change, or None if no option applies it."""
     name, value = next(iter(remedy.items())) if isinstance(remedy, dict) else (str(remedy), None)
-    words_of = {
+    option_of = {
         "staging": "--emulate-storage",
         "cpu_share": "--cpu",
         "prefetch": "--prefetch",
@@ -96,13 +96,13 @@ def applied(words: dict[str, object], remedy: object) -> dict[str, object] | Non
         "bytes": "--image-dtype",
         "smaller_images": "--image-size",
     }
-    word = words_of.get(name)
+    option = option_of.get(name)
     value = {"bytes": "uint8", "smaller_images": "60x80"}.get(name, value)
-    if word is None:
+    if option is None:
         return None
     if value is None:
-        return {key: old for key, old in words.items() if key != word}
-    return words | {word: value}
+        return {key: old for key, old in options.items() if key != option}
+    return options | {option: value}
 
 
 def main() -> None:
@@ -115,10 +115,10 @@ def main() -> None:
         path = pathlib.Path(folder) / "made.kino"
         write(path)
         run("bench", "loader", str(path), "--seconds", "0.5")
-        for fault, words, right in FAULTS:
-            found = examine(path, words, seconds)
+        for fault, options, right in FAULTS:
+            found = examine(path, options, seconds)
             cause, change = found["verdict"]["cause"], found["changes"][0]
-            after = applied(words, change["remedy"])
+            after = applied(options, change["remedy"])
             again = examine(path, after, seconds) if after is not None else None
             row = {
                 "fault": fault,
@@ -138,7 +138,7 @@ def main() -> None:
         writer.writerows(rows)
     wrong = [row["fault"] for row in rows if not row["right"]]
     if wrong:
-        sys.exit(f"error: not named: {', '.join(wrong)}")
+        sys.exit(f"error: wrong diagnosis for: {', '.join(wrong)}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How long until the first batch of 10 million frames: `python bench/first_batch.py`.
+"""How long until the first batch of 10 million frames? `python bench/first_batch.py`.
 
-Writes 50,000 episodes of 200 frames, with a camera of 8 × 8 and actions: bytes matter little here, episodes and windows do. Then a
-process of its own opens the dataset and takes one batch, warm, several times over and with several shuffles. Each batch is
+Writes 50,000 episodes of 200 frames, with an 8 × 8 camera and actions: the number of episodes and samples matters here, not bytes. Then a
+separate process opens the dataset and takes one batch, warm, several times and with several shuffles. Each batch is
 compared with the plain reader. Writes bench/results/first_batch.csv.
 """
 
@@ -55,7 +55,7 @@ print(json.dumps([opened - begin, bound - opened, made - bound, first - made, us
 
 
 def write() -> None:
-    """Write many episodes, and put them in place when all are there."""
+    """Write many episodes, and rename the dataset into place when complete."""
     PATH.parent.mkdir(parents=True, exist_ok=True)
     path = PATH.with_suffix(".part")
     shutil.rmtree(path, ignore_errors=True)

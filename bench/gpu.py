@@ -1,12 +1,12 @@
 """How long does the GPU wait? `python bench/gpu.py` on a machine with CUDA.
 
-A network of ResNet's size is trained on robomimic's window of ten steps with two cameras (20 images of 84 × 84 per sample), of the
-sample recording 24 times over, as JPEG and lossless, with a tenth of the decoded dataset shuffled at a time.
+A network of ResNet's size is trained on robomimic's window of ten steps with two cameras (20 images of 84 × 84 per sample), from the
+sample recording repeated 24 times, as JPEG and lossless, with a tenth of the decoded dataset shuffled at a time.
 
-    compute ratio    the time of a step on a batch that lies on the GPU already / the time of a step fed by the loader
+    compute ratio    step time with a batch that is already on the GPU / step time with batches from the loader
 
-Both are wall-clock times of the same number of steps in one process, taken in turn, each with one synchronisation at its end.
-The loader's own wait is printed beside it. The first batches are compared with the plain reader. Writes bench/results/gpu.csv.
+Both are wall-clock times of the same number of steps in one process, alternating, each with one synchronisation at its end.
+The loader's own wait is printed next to it. The first batches are compared with the plain reader. Writes bench/results/gpu.csv.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Network(nn.Module):
         self.actions = nn.Linear(2 * sizes[-1] + 10, 7)
 
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-        """Give the loss of a batch."""
+        """Return the loss of a batch."""
         found = []
         for camera in CAMERAS:
             images = batch[camera].flatten(0, 1).movedim(-1, 1)
@@ -63,7 +63,7 @@ class Network(nn.Module):
 
 
 def pack(quality: int | None) -> pathlib.Path:
-    """Pack the recording as many demonstrations."""
+    """Pack the recording repeatedly, as many demonstrations."""
     target = ROOT / "target" / "bench" / f"gpu_{quality}.kino"
     if not target.exists():
         for number in range(REPEATS):
@@ -73,17 +73,17 @@ def pack(quality: int | None) -> pathlib.Path:
 
 
 def check(loader: kinograph.torch.Loader, windows: kinograph.Samples) -> None:
-    """Compare a batch with the samples that the plain reader gives."""
+    """Compare a batch with the plain reader's samples."""
     batch = next(iter(loader))
     for row, place in enumerate(loader.order.batch(0)):
         sample = windows[int(place["sample"])]
         for key in WINDOWS:
             if not (batch[key][row].cpu().numpy() == sample[key]).all():
-                sys.exit(f"error: row {row} of `{key}` is not what the plain reader gives")
+                sys.exit(f"error: row {row} of `{key}` differs from the plain reader")
 
 
 def seconds(steps: int, batches: Iterable[Batch], train: Callable[[Batch], None]) -> float:
-    """Time so many steps, and end with the GPU idle."""
+    """Time this many steps, and end with the GPU idle."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for batch in itertools.islice(batches, steps):
@@ -93,13 +93,13 @@ def seconds(steps: int, batches: Iterable[Batch], train: Callable[[Batch], None]
 
 
 def endless(loader: kinograph.torch.Loader) -> Iterator[Batch]:
-    """Give batches over as many epochs as are needed."""
+    """Yield batches, epoch after epoch."""
     while True:
         yield from loader
 
 
 def measure(dataset: pathlib.Path, width: int, batch_size: int) -> dict[str, float]:
-    """Train with batches that lie there and with the loader's, in turn."""
+    """Train on a resident batch and on the loader's batches, alternating."""
     network = Network(width).to("cuda", torch.bfloat16)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True)
 

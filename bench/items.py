@@ -1,8 +1,8 @@
-"""What an item of robomimic's dataset costs, ours beside theirs: `python bench/items.py`.
+"""What does an item of robomimic's dataset cost, ours against theirs? `python bench/items.py`.
 
-Repeats the sample recording to 72 demonstrations, as HDF5 and packed, and reads items in a shuffled order: ten steps, two cameras of 84 × 84,
-four observations, actions, rewards and dones. Every item that is timed was compared with the recording before. robomimic's own class is
-measured where it is installed. CPU time of the reading thread, best of five rounds. Writes bench/results/items.csv.
+Repeats the sample recording to 72 demonstrations, as HDF5 and packed, and reads items in shuffled order: ten steps, two cameras of 84 × 84,
+four observations, actions, rewards and dones. Every timed item was compared with the recording first. robomimic's own class is
+measured if it is installed. CPU time of the reading thread, best of five rounds. Writes bench/results/items.csv.
 """
 
 import csv
@@ -23,13 +23,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 OUT = ROOT / "target" / "bench" / "items"
 OBS = ["robot0_eef_pos", "robot0_eef_quat", "robot0_gripper_qpos", "object"]
 CAMERAS = ["agentview_image", "robot0_eye_in_hand_image"]
-WORDS = {"obs_keys": OBS + CAMERAS, "dataset_keys": ["actions", "rewards", "dones"]}
-WORDS |= {"seq_length": 10, "load_next_obs": False}
+OPTIONS = {"obs_keys": OBS + CAMERAS, "dataset_keys": ["actions", "rewards", "dones"]}
+OPTIONS |= {"seq_length": 10, "load_next_obs": False}
 DEMOS, ITEMS, ROUNDS = 72, 600, 5
 
 
 def repeat(recording: pathlib.Path, target: pathlib.Path) -> None:
-    """Write the demonstrations of a recording again and again, under new numbers."""
+    """Write the demonstrations of a recording repeatedly, with new numbers."""
     with h5py.File(recording) as old, h5py.File(target, "w") as new:
         data = new.create_group("data")
         data.attrs.update(old["data"].attrs)
@@ -45,7 +45,7 @@ def read(source: pathlib.Path) -> list[dict[str, np.ndarray]]:
 
 
 def check(dataset: Any, demos: list[dict[str, np.ndarray]], places: list[int]) -> None:  # noqa: ANN401 (either class)
-    """Compare items with the recording; demonstrations follow each other by their numbers."""
+    """Compare items with the recording; demonstrations are in numeric order."""
     anchors = [(demo, step) for demo in demos for step in range(len(demo[OBS[0]]))]
     for place in places:
         demo, first = anchors[place]
@@ -55,7 +55,7 @@ def check(dataset: Any, demos: list[dict[str, np.ndarray]], places: list[int]) -
 
 
 def microseconds(dataset: Any, places: list[int]) -> float:  # noqa: ANN401 (either class)
-    """Read all items a few times; give the best mean."""
+    """Read all items a few times; returns the best mean."""
     best = float("inf")
     for _ in range(ROUNDS):
         start = time.thread_time()
@@ -66,23 +66,23 @@ def microseconds(dataset: Any, places: list[int]) -> float:  # noqa: ANN401 (eit
 
 
 def datasets(packed: pathlib.Path, source: pathlib.Path) -> Iterator[tuple[str, str, Any]]:
-    """Make each dataset in turn."""
+    """Open each dataset in turn."""
     for mode in (None, "low_dim", "all"):
-        yield "kinograph", str(mode), SequenceDataset(packed, hdf5_cache_mode=mode, **WORDS)
+        yield "kinograph", str(mode), SequenceDataset(packed, hdf5_cache_mode=mode, **OPTIONS)
     try:
-        from robomimic.utils import dataset, obs_utils  # noqa: PLC0415 (where it is installed)
+        from robomimic.utils import dataset, obs_utils  # noqa: PLC0415 (if it is installed)
     except ImportError:
         print("robomimic is not installed: only ours is measured", file=sys.stderr)
         return
     specs = {"obs": {"low_dim": OBS, "rgb": CAMERAS}}
     obs_utils.initialize_obs_utils_with_obs_specs(specs)
     for mode in (None, "low_dim", "all"):
-        theirs = dataset.SequenceDataset(str(source), hdf5_cache_mode=mode, **WORDS)
+        theirs = dataset.SequenceDataset(str(source), hdf5_cache_mode=mode, **OPTIONS)
         yield "robomimic", str(mode), theirs
 
 
 def main() -> None:
-    """Make the data, check, measure, write."""
+    """Create the data, check, measure, write."""
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir(parents=True)
     source, packed = OUT / "lift.hdf5", OUT / "lift.kino"

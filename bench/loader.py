@@ -1,8 +1,8 @@
-"""What a training batch costs, beside its floor: `python bench/loader.py [RECORDING]`.
+"""What does a training batch cost, compared with its lower bound? `python bench/loader.py [RECORDING]`.
 
-Packs a robomimic recording several times over into one dataset, lossless and as JPEG, and runs the example `measure_loader`
+Packs a robomimic recording several times into one dataset, lossless and as JPEG, and runs the example `measure_loader`
 on it: robomimic's window of ten steps, two cameras, state and actions, with a pool of a tenth of the decoded dataset and with
-one that holds all. Every number is the CPU time of all threads. Writes bench/results/loader.csv.
+one that holds all of it. Every figure is the CPU time of all threads. Writes bench/results/loader.csv.
 """
 
 import csv
@@ -28,7 +28,7 @@ REPEATS = 24
 
 
 def pack(recording: pathlib.Path, name: str, *options: str) -> pathlib.Path:
-    """Pack the recording as many demonstrations."""
+    """Pack the recording repeatedly, as many demonstrations."""
     target = OUT / name
     shutil.rmtree(target, ignore_errors=True)
     for number in range(REPEATS):
@@ -39,7 +39,7 @@ def pack(recording: pathlib.Path, name: str, *options: str) -> pathlib.Path:
 
 
 def measure(dataset: pathlib.Path, batch: int, pool: float) -> dict[str, str]:
-    """Run the example, and take its figures from what it prints."""
+    """Run the example, and parse its output."""
     steps = list(range(10))
     windows = [{"stream": stream, "at": {"steps": steps}} for stream in STREAMS]
     request = {"anchor": {"stream": "actions"}, "windows": windows, "masks": "off"}
@@ -60,7 +60,7 @@ def measure(dataset: pathlib.Path, batch: int, pool: float) -> dict[str, str]:
     )
     print(answer.stdout)
     found = {
-        "cpu_us_per_sample": r"([\d.]+) µs of cpu",
+        "cpu_us_per_sample": r"([\d.]+) µs of CPU",
         "samples_per_s": r"([\d.]+) samples/s",
         "first_batch_ms": r"first batch ([\d.]+) ms",
         "floor_decode_us": r"decode once ([\d.]+) µs",
@@ -72,7 +72,7 @@ def measure(dataset: pathlib.Path, batch: int, pool: float) -> dict[str, str]:
     for name, pattern in found.items():
         match = re.search(pattern, answer.stdout)
         if match is None:
-            sys.exit(f"error: the example printed no {name}")
+            sys.exit(f"error: {name} is missing in the output of the example")
         figures[name] = match.group(1)
     return figures
 

@@ -1,11 +1,11 @@
-"""What the meter costs: the same loader with all of it and with the least of it, in turns: `python bench/meter.py`.
+"""What does metering cost? The same loader with all meters and with the minimum, alternating: `python bench/meter.py`.
 
-    all      waits by size, timeline, bytes used, hits of the pool, and the training loop's own meter with compute marked
-    least    the counters that the loader steers itself by, and nothing of the rest
+    all      waits by size, timeline, bytes used, cache hits, and the training loop's own meter with compute marked
+    least    only the counters that the loader's own control needs
 
-Two loaders live in one process and work in turns of some hundred batches, so that whatever else the machine does meets both.
-A turn is timed by the CPU time of all threads, and by the clock. The last row has the cheapest samples that there are,
-of which the meter's share is the largest. Both loaders must give the same batches. Writes target/bench/meter.csv; with `--save`
+Two loaders live in one process and alternate every few hundred batches, so that other load on the machine affects both.
+A turn is timed by the CPU time of all threads, and by wall-clock time. The last row has the cheapest possible samples,
+where the meter's share is largest. Both loaders must return the same batches. Writes target/bench/meter.csv; with `--save`
 also bench/results/meter.csv. Fails if the meter takes more than 1 % of the CPU time.
 """
 
@@ -36,7 +36,7 @@ MOST = 0.01
 
 
 class Silent:
-    """A meter of the training loop that measures nothing."""
+    """A training-loop meter that measures nothing."""
 
     trace = None
 
@@ -47,15 +47,15 @@ class Silent:
         """Do nothing."""
 
     def report(self) -> LoopReport:
-        """Have nothing to say."""
+        """Report nothing."""
         return LoopReport()
 
 
 def main() -> int:
     """Measure every case."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, default=40, help="of each loader")
-    parser.add_argument("--save", action="store_true", help="also into bench/results")
+    parser.add_argument("--turns", type=int, default=40, help="number of turns of each loader")
+    parser.add_argument("--save", action="store_true", help="also write to bench/results")
     arguments = parser.parse_args()
     dataset = pack()
     cases: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def pack() -> pathlib.Path:
-    """Pack the recording as many demonstrations, once."""
+    """Pack the recording repeatedly, as many demonstrations, once."""
     target = OUT / "meter.kino"
     if not target.exists():
         for number in range(REPEATS):
@@ -83,7 +83,7 @@ def pack() -> pathlib.Path:
 
 
 def measure(name: str, dataset: pathlib.Path, turns: int, **options: Any) -> dict[str, Any]:  # noqa: ANN401 (a loader's)
-    """Run both in turns, and compare turn by turn."""
+    """Run both alternately, and compare turn by turn."""
     loaders = {}
     for kind in ("all", "least"):
         loader = kinograph.numpy.Loader(dataset, seq_length=10, seed=7, threads=1, **options)
@@ -94,13 +94,13 @@ def measure(name: str, dataset: pathlib.Path, turns: int, **options: Any) -> dic
         loaders[kind] = loader
     compare(loaders["all"], loaders["least"])
     batches = {kind: endless(loader) for kind, loader in loaders.items()}
-    # Whole epochs, so that both do the same work in every turn, and as many as take half a second.
+    # Whole epochs, so that both do the same work in every turn, and enough of them to take half a second.
     count = len(loaders["all"])
     while (found := turn(loaders["all"], batches["all"], count, is_marked=True))[1] < 0.5:
         count *= 2
     times: dict[str, list[tuple[float, float]]] = {"all": [], "least": []}
     for number in range(turns):
-        # Whoever is second finds the caches as the other left them: in turns, too.
+        # The second one finds the caches as the first left them, so the order alternates too.
         for kind in ("all", "least") if number % 2 else ("least", "all"):
             found = turn(loaders[kind], batches[kind], count, is_marked=kind == "all")
             times[kind].append(found)
@@ -129,7 +129,7 @@ def measure(name: str, dataset: pathlib.Path, turns: int, **options: Any) -> dic
 
 
 def endless(loader: kinograph.numpy.Loader) -> Iterator[dict[str, Any]]:
-    """Go through epoch after epoch."""
+    """Yield batches, epoch after epoch."""
     while True:
         yield from loader
 
@@ -137,7 +137,7 @@ def endless(loader: kinograph.numpy.Loader) -> Iterator[dict[str, Any]]:
 def turn(
     loader: kinograph.numpy.Loader, batches: Iterator[Any], count: int, *, is_marked: bool
 ) -> tuple[float, float]:
-    """Take so many batches; the CPU's seconds and the clock's."""
+    """Take this many batches; returns CPU and wall-clock seconds."""
     cpu, clock = time.process_time(), time.perf_counter()
     for _ in range(count):
         next(batches)
@@ -148,13 +148,13 @@ def turn(
 
 
 def compare(one: kinograph.numpy.Loader, other: kinograph.numpy.Loader) -> None:
-    """Go through an epoch of both: what is timed is the same."""
+    """Compare an epoch of both: the timed work must be the same."""
     for left, right in zip(one, other, strict=True):
         for key, array in left.items():
             if not np.array_equal(array, right[key]):
                 sys.exit(f"error: `{key}` differs between the two loaders")
     if one.report().batches == 0 or other.report().timeline:
-        sys.exit("error: the loaders are not what they should be")
+        sys.exit("error: the loaders do not have the expected meters")
 
 
 if __name__ == "__main__":

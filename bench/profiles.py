@@ -1,16 +1,16 @@
-"""Compare the wait that `kinograph.Profile` measures with a stopwatch's, in robomimic's and LeRobot's own training loops.
+"""Compare the wait measured by `kinograph.Profile` with a stopwatch, in robomimic's and LeRobot's own training loops.
 
     python bench/profiles.py           writes target/bench/profile.csv; --save also bench/results/profile.csv
 
-Needs the packages of tests/python/peers/train_robomimic.py, and lerobot==0.4.4; a library that is not installed is left out.
+Needs the packages of tests/python/peers/train_robomimic.py, and lerobot==0.4.4; a library that is not installed is skipped.
 
     robomimic   train_utils.run_epoch over a DataLoader(SequenceDataset): the stopwatch is robomimic's own, `Time_Data_Loading`
-    LeRobot     lerobot_train.train over the DataLoader it makes: the stopwatch lies around `next` in the iterator of its loop
+    LeRobot     lerobot_train.train over the DataLoader it creates: the stopwatch wraps `next` in the iterator of its loop
 
 Both train a real policy on the CPU. Each row is one run; `difference` is profile / stopwatch − 1, and the command fails above 2 %.
 """
 
-# ruff: noqa: PLC0415 (a library is imported where it is measured: none has to be there)
+# ruff: noqa: PLC0415 (a library is imported where it is measured: none is required)
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--steps", type=int, default=24)
-    parser.add_argument("--save", action="store_true", help="also into bench/results")
+    parser.add_argument("--save", action="store_true", help="also write to bench/results")
     arguments = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for name, measure in (("robomimic", robomimic), ("lerobot", lerobot)):
         try:
             version = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            print(f"{name} is not installed: left out", file=sys.stderr)
+            print(f"{name} is not installed: skipped", file=sys.stderr)
             continue
         for workers in (0, 2):
             for run in range(arguments.runs):
@@ -68,7 +68,7 @@ def main() -> int:
 def to_row(
     loop: str, workers: int, run: int, profile: kinograph.Profile[Any], stopwatch_s: float
 ) -> dict[str, Any]:
-    """Put one run into a row."""
+    """Convert one run to a row."""
     report = profile.report()
     return {
         "loop": loop,
@@ -85,7 +85,7 @@ def to_row(
 
 
 def robomimic(steps: int, workers: int) -> tuple[kinograph.Profile[Any], float]:
-    """Train robomimic's BC-RNN with its loop; its own stopwatch has minutes."""
+    """Train robomimic's BC-RNN with its loop; its own stopwatch counts minutes."""
     sys.path.insert(0, str(ROOT / "tests/python/peers"))
     import torch
     import train_robomimic as recipe
@@ -121,7 +121,7 @@ def robomimic(steps: int, workers: int) -> tuple[kinograph.Profile[Any], float]:
 
 
 class Stopwatch:
-    """Times each `next` of an iterator, and knows nothing of what is inside."""
+    """Times each `next` of an iterator, without knowing what is inside."""
 
     def __init__(self, batches: Iterator[Any]) -> None:
         self._batches = batches
@@ -138,7 +138,7 @@ class Stopwatch:
 
 
 def lerobot(steps: int, workers: int) -> tuple[kinograph.Profile[Any], float]:
-    """Train LeRobot's ACT with its `train`, on a small dataset that is made by LeRobot."""
+    """Train LeRobot's ACT with its `train`, on a small dataset created by LeRobot."""
     import torch
     from lerobot.configs.default import DatasetConfig
     from lerobot.configs.train import TrainPipelineConfig
@@ -180,7 +180,7 @@ def lerobot(steps: int, workers: int) -> tuple[kinograph.Profile[Any], float]:
             eval_freq=0,
             save_checkpoint=False,
         )
-        # Its arguments are those of a command line.
+        # Its arguments come from a command line.
         argv, sys.argv = sys.argv, ["train"]
         lerobot_train.cycle = cycle
         try:
@@ -192,7 +192,7 @@ def lerobot(steps: int, workers: int) -> tuple[kinograph.Profile[Any], float]:
 
 
 def make_lerobot(root: Path) -> None:
-    """Write two episodes with a camera, by LeRobot itself."""
+    """Write two episodes with a camera, using LeRobot itself."""
     import numpy as np
     from lerobot.datasets.lerobot_dataset import LeRobotDataset
 

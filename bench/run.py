@@ -1,9 +1,9 @@
 """Measure packing and opening on this machine: `make bench`.
 
-Prints Markdown tables and writes target/bench/*.csv. What is timed is also checked: every packed dataset is
+Prints Markdown tables and writes target/bench/*.csv. Everything that is timed is also checked: every packed dataset is
 compared with its source, bit for bit where the plan is lossless.
 
-Recordings come from KINOGRAPH_TEST_DATA (default ../shared/data beside the checkout); without them only the sample
+Recordings come from KINOGRAPH_TEST_DATA (default ../shared/data next to the checkout); without them only the sample
 that ships with the repository is measured.
 """
 
@@ -31,7 +31,7 @@ MANY = 100_000
 
 
 def contiguous(source: pathlib.Path, target: pathlib.Path) -> None:
-    """Rewrite an HDF5 file without filters, as robomimic's own recorder lays it down."""
+    """Rewrite an HDF5 file without filters, as robomimic's own recorder writes it."""
     with h5py.File(source) as old, h5py.File(target, "w") as new:
         new.attrs.update(old.attrs)
 
@@ -46,7 +46,7 @@ def contiguous(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def recordings(work: pathlib.Path) -> list[tuple[str, pathlib.Path]]:
-    """Name and path of every recording that is here; gzip files also without their filter."""
+    """Name and path of every available recording; gzip files also without their filter."""
     found = [("Lift, 3 demos (ships here)", ROOT / "tests/data/lift_3demos.hdf5")]
     ten = DATA / "generated/lift/lift_10demos_gzip.hdf5"
     if ten.exists():
@@ -73,7 +73,7 @@ def datasets(group: h5py.Group) -> Iterator[h5py.Dataset]:
 
 
 def read_with_h5py(path: pathlib.Path) -> tuple[float, int]:
-    """Seconds and bytes of plain h5py reading every dataset, the best of some rounds."""
+    """Seconds and bytes of plain h5py reading every dataset, best of several rounds."""
     best, total = float("inf"), 0
     for _ in range(ROUNDS):
         start = time.perf_counter()
@@ -85,7 +85,7 @@ def read_with_h5py(path: pathlib.Path) -> tuple[float, int]:
 
 
 def pack(source: pathlib.Path, target: pathlib.Path, *options: str) -> dict:
-    """Pack with the command line; its JSON with seconds (best of some rounds) and peak memory added."""
+    """Pack with the CLI; returns its JSON plus seconds (best of several rounds) and peak memory."""
     best: dict = {}
     for _ in range(ROUNDS):
         shutil.rmtree(target, ignore_errors=True)
@@ -101,7 +101,7 @@ def pack(source: pathlib.Path, target: pathlib.Path, *options: str) -> dict:
 
 
 def peak_memory(source: pathlib.Path, target: pathlib.Path) -> int:
-    """Peak resident memory of one pack in bytes, measured in a child of its own."""
+    """Peak resident memory of one pack in bytes, measured in a separate child process."""
     shutil.rmtree(target, ignore_errors=True)
     script = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL);"
@@ -112,7 +112,7 @@ def peak_memory(source: pathlib.Path, target: pathlib.Path) -> int:
 
 
 def check(source: pathlib.Path, packed: pathlib.Path) -> int:
-    """Compare a lossless dataset with its source; gives the number of streams compared."""
+    """Compare a lossless dataset with its source; returns the number of streams compared."""
     count = 0
     with h5py.File(source) as file:
         for episode in kinograph.open(packed):
@@ -145,7 +145,7 @@ def table(title: str, rows: list[dict]) -> None:
 
 
 def bench_pack(work: pathlib.Path) -> None:
-    """Sizes, speeds and memory of packing, next to h5py reading the same file."""
+    """Sizes, speeds and memory of packing, compared with h5py reading the same file."""
     rows = []
     for name, path in recordings(work):
         h5py_s, raw = read_with_h5py(path)
@@ -219,7 +219,7 @@ def bench_open(work: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Run all of it in a temporary folder."""
+    """Run everything in a temporary folder."""
     print(
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, kinograph {kinograph.__version__}"
     )

@@ -1,11 +1,11 @@
-"""Start and end loaders in every way there is: `python bench/starts.py [--starts 1000] [--interrupts 200]`.
+"""Start and end loaders in every possible way: `python bench/starts.py [--starts 1000] [--interrupts 200]`.
 
-    starts       child processes by fork (beside threads that read), forkserver and spawn; in each, loaders that end by close, an early
+    starts       child processes by fork (while other threads read), forkserver and spawn; in each, loaders that end by close, an early
                  break, an exception in the loop, garbage collection, a cycle of references, and the end of Python
-    interrupts   SIGINT at random moments, while the loop waits for a batch and while it works; the loop goes on afterwards
+    interrupts   SIGINT at random moments, while the loop waits for a batch and while it works; the loop continues afterwards
 
-After each: the first batch is the right one, no thread of a loader is left (by /proc/self/task), and the process ends by itself.
-A process that hangs prints the stack of every thread and fails the run. Writes bench/results/starts.csv when all of it was run.
+After each: the first batch is correct, no loader thread is left (by /proc/self/task), and the process exits normally.
+A process that hangs prints the stack of every thread and fails the run. Writes bench/results/starts.csv after a complete run.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ import kinograph.numpy
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 METHODS = ("fork", "forkserver", "spawn")
 ENDINGS = ("close", "break", "exception", "collect", "cycle", "exit")
-# A child with more to do than this has hung.
+# A child that takes longer than this has hung.
 LIMIT_S = 120
 REQUEST = {"camera": range(-1, 1), "actions": range(4)}
 
 
 def write(path: pathlib.Path) -> None:
-    """Write a dataset of some episodes."""
+    """Write a dataset of a few episodes."""
     rng = np.random.default_rng(0)
     with kinograph.Writer(path) as writer:
         for frames in (40, 60, 90, 120):
@@ -61,28 +61,28 @@ def make(path: pathlib.Path, **options: float) -> kinograph.numpy.Loader:
 
 
 def own_threads() -> int:
-    """Count the threads of loaders in this process."""
+    """Count the loader threads in this process."""
     tasks = pathlib.Path("/proc/self/task").iterdir()
     return sum((task / "comm").read_text().startswith("kino-") for task in tasks)
 
 
 def wait_for_no_thread() -> None:
-    """Fail if a thread of a loader is left."""
-    # A thread that was joined is in /proc for a moment longer.
+    """Fail if a loader thread is left."""
+    # A joined thread stays in /proc for a moment.
     until = time.monotonic() + 2
     while own_threads() and time.monotonic() < until:
         time.sleep(0.005)
     if own_threads():
-        raise SystemExit("a thread is left")
+        raise SystemExit("a loader thread is left")
 
 
 def start_and_end(path: pathlib.Path, ending: str, first: float, batches: int) -> None:
-    """Make a loader, take some batches, and end in one way."""
+    """Create a loader, take some batches, and end in the given way."""
     loader = make(path)
     try:
         for number, batch in enumerate(loader):
             if number == 0 and batch["actions"].sum() != first:
-                raise SystemExit("the first batch is another")
+                raise SystemExit("the first batch is wrong")
             if number == batches:
                 if ending == "exception":
                     raise RuntimeError("in the loop")
@@ -111,14 +111,14 @@ def child(path: pathlib.Path, endings: list[str], first: float, seed: int) -> No
 
 
 def run_starts(path: pathlib.Path, starts: int, first: float) -> dict[str, int]:
-    """Start loaders in child processes; gives how many by each method."""
+    """Start loaders in child processes; returns how many by each method."""
     done = dict.fromkeys(METHODS, 0)
     number = 0
     with make(path) as mine:
         batches = iter(mine)
         while sum(done.values()) < starts:
             method = METHODS[number % len(METHODS)]
-            # The parent's threads are at work while it forks.
+            # The parent's threads are working while it forks.
             next(batches, None)
             endings = [ENDINGS[(number + place) % (len(ENDINGS) - 1)] for place in range(5)]
             endings = [*endings, "exit"][-min(6, starts - sum(done.values())) :]
@@ -136,11 +136,11 @@ def run_starts(path: pathlib.Path, starts: int, first: float) -> dict[str, int]:
     return done
 
 
-# Told to go on until it is interrupted; what comes after each interrupt is checked.
+# Runs until it is interrupted; the state after each interrupt is checked.
 INTERRUPTED = """
 import faulthandler, signal, sys, time
 sys.path.insert(0, {here!r})
-# A shell may have it ignored by what it starts in the background.
+# A shell may ignore it for background jobs.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import starts
 path, times, first = {path!r}, {times}, {first!r}
@@ -150,7 +150,7 @@ for turn in range(times):
     try:
         print("ready", flush=True)
         if turn % 2:
-            # So little of the CPU that the loop waits for batches.
+            # So little CPU that the loop waits for batches.
             slow = starts.make(path, cpu=0.01)
             while True:
                 for batch in slow: pass
@@ -165,7 +165,7 @@ for turn in range(times):
     starts.wait_for_no_thread()
     loader.load_state_dict(starts.make(path).state_dict())
     if next(iter(loader))["actions"].sum() != first:
-        raise SystemExit("the first batch is another")
+        raise SystemExit("the first batch is wrong")
 print("ready", flush=True)
 while True:
     for batch in loader: pass
@@ -173,7 +173,7 @@ while True:
 
 
 def run_interrupts(path: pathlib.Path, interrupts: int, first: float) -> tuple[int, float]:
-    """Interrupt loops at random moments; gives how many, and the longest time until a process went on or ended."""
+    """Interrupt loops at random moments; returns how many, and the longest time until a process continued or ended."""
     draw = random.Random(1)
     done, slowest = 0, 0.0
     while done < interrupts:
@@ -191,20 +191,20 @@ def run_interrupts(path: pathlib.Path, interrupts: int, first: float) -> tuple[i
             sent = time.monotonic()
             process.send_signal(signal.SIGINT)
             if turn == times:
-                # The last one is not caught: the process ends with it.
+                # The last one is not caught: it ends the process.
                 _, errors = process.communicate(timeout=LIMIT_S)
                 if process.returncode != -signal.SIGINT or b"KeyboardInterrupt" not in errors:
                     sys.exit(f"error: ended with {process.returncode}\n{errors.decode()}")
             elif select.select([process.stdout], [], [], LIMIT_S)[0] == []:
                 process.kill()
-                sys.exit("error: an interrupted process does not go on")
+                sys.exit("error: an interrupted process does not continue")
             slowest = max(slowest, time.monotonic() - sent)
             done += 1
     return done, slowest
 
 
 def wait_for_line(process: subprocess.Popen[bytes]) -> None:
-    """Wait until the child is where it can be interrupted."""
+    """Wait until the child can be interrupted."""
     assert process.stdout is not None
     if process.stdout.readline() != b"ready\n":
         _, errors = process.communicate(timeout=LIMIT_S)
@@ -212,7 +212,7 @@ def wait_for_line(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> None:
-    """Run all of it in a temporary folder."""
+    """Run everything in a temporary folder."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--starts", type=int, default=1000)
     parser.add_argument("--interrupts", type=int, default=200)

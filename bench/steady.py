@@ -1,13 +1,14 @@
-"""Does the training loop ever wait? `python bench/steady.py [straggler] [accelerator]`, both unless one is named.
+"""Does the training loop ever wait? `python bench/steady.py [straggler] [accelerator]` (default: both).
 
-    straggler     episodes of 3 s to 45 s, and beside a small camera a lossless one with 20 times its pixels; a loop with a steady
-                  step: batch time p99 / p50 at the depth that the loader chose, and at fixed ones
-    accelerator   an emulated one: a core that spins for 20, 50, 100 and 200 ms per step, with batches of such a size that the
-                  loader could make 1.5 times as many; compute ratio
+    straggler     episodes of 3 s to 45 s, with a small camera and a lossless one with 20 times its pixels; a loop with a steady
+                  step: batch time p99 / p50 at the prefetch depth that the loader chose, and at fixed ones
+    accelerator   emulated: a core that spins for 20, 50, 100 and 200 ms per step, with a batch size at which the
+                  loader could deliver 1.5 times as many; compute ratio
 
-The loop spins and does not sleep, so it has a core for itself as a training loop does, and the loader has what is left: on two
-cores, one decoding thread. A run waits for a quiet machine, but not for long. Some batches are compared with the plain reader. A busy machine disturbs the figures; `pressure` is the part of the time
-in which some process waited for a core, by /proc/pressure/cpu. Writes bench/results/straggler.csv and accelerator.csv.
+The loop spins and does not sleep, so it occupies a core as a training loop does, and the loader has the rest: on two
+cores, one decoding thread. A run waits for a quiet machine, but not for long. Some batches are compared with the plain reader.
+A busy machine disturbs the figures; `pressure` is the fraction of time in which some process waited for a core, from
+/proc/pressure/cpu. Writes bench/results/straggler.csv and accelerator.csv.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ REQUEST = {"large": [0], "small": [-1, 0], "actions": range(8)}
 # A fifth of the dataset is shuffled at a time: every frame is decoded in every epoch.
 GROUP = kinograph.Shuffle(fraction=0.2)
 ROUNDS = 3
-# A machine on which processes wait for a core for a smaller part of the time is quiet.
+# A machine is quiet if processes wait for a core for less than this fraction of the time.
 QUIET = 0.2
-# By so much the loader could be faster than the accelerator; 1.15 is what counts, and machines are noisy.
+# How much faster than the accelerator the loader could be; 1.15 is what counts, and machines are noisy.
 MARGIN = 1.5
 
 
 def image(frames: int, side: int, seed: int) -> np.ndarray:
-    """Make a smooth image that moves, with the noise of a camera: neither flat nor random."""
+    """Create a smooth moving image with camera noise: neither flat nor random."""
     rng = np.random.default_rng(seed)
     rows, columns = np.indices((side, side + frames)) / side
     scene = 128 + 90 * np.sin(7 * rows + seed) * np.cos(5 * columns)
@@ -58,7 +59,7 @@ def write(path: pathlib.Path) -> None:
         for number in range(EPISODES):
             length_s = SHORTEST_S * (LONGEST_S / SHORTEST_S) ** (number / (EPISODES - 1))
             frames = round(length_s * RATE_HZ)
-            # An action says which frame it is, so that a batch can be checked.
+            # An action identifies its frame, so that a batch can be checked.
             actions = number * 1000.0 + np.arange(frames)[:, None] + np.zeros(7)
             streams = {
                 "actions": actions,
@@ -69,7 +70,7 @@ def write(path: pathlib.Path) -> None:
 
 
 class Spinner:
-    """A core that is busy, as the one of a training loop is: a process of its own, because Python's threads take turns."""
+    """A busy core, like that of a training loop: a separate process, because of the GIL."""
 
     def __enter__(self) -> None:
         self._process = multiprocessing.get_context("spawn").Process(target=_spin, daemon=True)
@@ -86,14 +87,14 @@ def _spin() -> None:
 
 
 def spin(seconds: float) -> None:
-    """Compute for so long by the clock on the wall."""
+    """Compute for this long in wall-clock time."""
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
         pass
 
 
 def pressure_s() -> float:
-    """Seconds in which some process waited for a core, since the machine was started; 0 where nobody counts."""
+    """Seconds in which some process waited for a core, since boot; 0 if the kernel does not count them."""
     file = pathlib.Path("/proc/pressure/cpu")
     if not file.exists():
         return 0.0
@@ -101,7 +102,7 @@ def pressure_s() -> float:
 
 
 def wait_for_quiet(limit_s: float = 20.0) -> None:
-    """Wait until others leave the cores alone, but not for ever."""
+    """Wait until other processes leave the cores idle, but not forever."""
     until = time.perf_counter() + limit_s
     while time.perf_counter() < until:
         before = pressure_s()
@@ -121,13 +122,13 @@ def check(loader: kinograph.numpy.Loader, kept: dict[int, np.ndarray]) -> None:
     for step, actions in kept.items():
         for place, found in list(zip(loader.order.batch(step), actions, strict=True))[:3]:
             if not np.array_equal(windows[int(place["sample"])]["actions"], found):
-                sys.exit(f"error: batch {step} is not the order's")
+                sys.exit(f"error: batch {step} differs from the order")
 
 
 def measure(path: pathlib.Path, steps: int, step_s: float, **options: object) -> dict:
-    """Train with a steady step; batch times, and what the loader says of itself.
+    """Train with a steady step; returns batch times, and the loader's report.
 
-    A batch's time is the step and the wait for the batch: what others take away from the loop's own core is not the loader's.
+    A batch's time is the step plus the wait for the batch: time that others take from the loop's core is not the loader's.
     """
     with make(path, **options) as loader:
         waits: list[float] = []
@@ -166,12 +167,12 @@ def measure(path: pathlib.Path, steps: int, step_s: float, **options: object) ->
     }
 
 
-# Batches that are made before anything is measured: threads start, and the first group is decoded.
+# Batches made before anything is measured: threads start, and the first group is decoded.
 WARM = 24
 
 
 def capacity(path: pathlib.Path, batch_size: int, seconds: float) -> float:
-    """Batches per second that the loader makes beside a core that spins."""
+    """Batches per second that the loader delivers next to a spinning core."""
     with Spinner(), make(path, batch_size=batch_size) as loader:
         count, begin = 0, 0.0
         while True:
@@ -194,7 +195,7 @@ def save(name: str, rows: list[dict]) -> None:
 
 
 def middle(runs: list[dict]) -> dict:
-    """Take the median of each figure, and the words of the last run."""
+    """Take the median of each figure, and the text fields of the last run."""
     return {
         key: statistics.median(run[key] for run in runs) if not isinstance(value, str) else value
         for key, value in runs[-1].items()
@@ -202,7 +203,7 @@ def middle(runs: list[dict]) -> dict:
 
 
 def straggler(path: pathlib.Path) -> None:
-    """Batch times with the chosen depth, beside fixed ones, in turns."""
+    """Batch times with the chosen depth and with fixed ones, alternating."""
     batch_size = 32
     wait_for_quiet()
     step_s = 2 / capacity(path, batch_size, 6)
@@ -236,7 +237,7 @@ def straggler(path: pathlib.Path) -> None:
 
 
 def accelerator(path: pathlib.Path) -> None:
-    """Compute ratio of steps of several lengths, where the loader could be faster than they need."""
+    """Compute ratio for several step lengths, where the loader could be faster than needed."""
     rows = []
     for step_ms in (20, 50, 100, 200):
         step_s = step_ms / 1e3
@@ -248,7 +249,7 @@ def accelerator(path: pathlib.Path) -> None:
             wait_for_quiet()
             before = capacity(path, batch_size, 2)
             runs.append(measure(path, max(60, int(8 / step_s)), step_s, batch_size=batch_size))
-            # Others may have come or gone meanwhile.
+            # The load by other processes may have changed.
             margins.append(min(before, capacity(path, batch_size, 2)) * step_s)
             print(f"accelerator, {step_ms} ms: {margins[-1]:.2f}, {runs[-1]}", flush=True)
         owed = [
@@ -272,7 +273,7 @@ def accelerator(path: pathlib.Path) -> None:
 
 
 def main() -> None:
-    """Run what was asked for; the dataset is kept under target/bench."""
+    """Run what was requested; the dataset is kept under target/bench."""
     requested = sys.argv[1:] or ["straggler", "accelerator"]
     path = ROOT / "target" / "bench" / "straggler.kino"
     if not path.exists():

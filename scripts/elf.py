@@ -1,11 +1,11 @@
-"""What a shared library asks of others: their names, and symbols with their versions. ELF of 64 bits, little endian.
+"""What a shared library needs from others: library names, and symbols with their versions. 64-bit little-endian ELF only.
 
     header ─► section headers ─► .dynamic         NEEDED: names of libraries
-                                 .dynsym          symbols; section 0 means that another library has it
-                                 .gnu.version     for each symbol the number of a version
-                                 .gnu.version_r   for each number a library and the name of its version
+                                 .dynsym          symbols; section 0 means that another library defines it
+                                 .gnu.version     a version number for each symbol
+                                 .gnu.version_r   a library and version name for each number
 
-Only what `install_torch.py` needs is read, and no file but those of a wheel from PyPI.
+Reads only what `install_torch.py` needs, and only files of a wheel from PyPI.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _WEAK = 2
 
 @dataclass
 class Needs:
-    """What one library asks of others."""
+    """What one library needs from others."""
 
     libraries: list[str] = field(default_factory=list)
-    #: Symbol to the library that is said to have it and its version there; both are empty if nothing is said.
+    #: Symbol to the library that defines it and its version there; both are empty if unspecified.
     symbols: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -50,20 +50,20 @@ class _File:
             self.sections.append(_Section(kind, start, length, link))
 
     def section(self, kind: int) -> _Section | None:
-        """Find the section of a kind; each of ours is there once at most."""
+        """Find the section of a kind; each of ours occurs at most once."""
         return next((section for section in self.sections if section.kind == kind), None)
 
     def text(self, section: _Section, place: int) -> str:
-        """Read a name from the texts that belong to a section."""
+        """Read a name from the string table of a section."""
         start = self.sections[section.link].start + place
         return self.data[start : self.data.find(b"\0", start)].decode()
 
 
 def read_needs(path: Path) -> Needs:
-    """Read what a shared library asks of others."""
+    """Read what a shared library needs from others."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError(f"{path} is no ELF file of 64 bits, little endian")
+            raise ValueError(f"{path} is not a 64-bit little-endian ELF file")
         elf = _File(data)
         return Needs(_read_libraries(elf), _read_symbols(elf))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a short while: FUZZ_SECONDS each, 30 unless told.
+# Runs every fuzz target for FUZZ_SECONDS (default: 30).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

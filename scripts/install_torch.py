@@ -1,18 +1,18 @@
-"""Installs torch into the environment of the Python that runs this, for the CPU alone.
+"""Installs torch without CUDA into the environment of the Python that runs this script.
 
-    python scripts/install_torch.py                  does nothing if torch is there, or if KINOGRAPH_NO_TORCH=1 is set
-    python scripts/install_torch.py torch==2.13.0    that one
+    python scripts/install_torch.py                  does nothing if torch is installed, or if KINOGRAPH_NO_TORCH=1 is set
+    python scripts/install_torch.py torch==2.13.0    installs that version
 
-PyPI's torch for Linux on x86-64 comes with 7 GB of CUDA libraries, which a machine without a GPU never calls, and cannot be
-loaded without them. So here it comes without, and what its libraries miss is made on the spot, by the C compiler:
+PyPI's torch for Linux on x86-64 depends on 7 GB of CUDA libraries, which a machine without a GPU never calls, and cannot be
+loaded without them. This script installs torch without them and builds the missing libraries with the C compiler:
 
-    libtorch_cuda.so    needs libcublas.so.13, and of it cublasCreate_v2 of version libcublas.so.13, …
-    libcublas.so.13     a stand-in: these names, of these versions, and each says its name and aborts
+    libtorch_cuda.so    needs libcublas.so.13 and, from it, cublasCreate_v2 with version libcublas.so.13, …
+    libcublas.so.13     a stub: the same names and versions; each function prints its name and aborts
 
-What is left takes 1.4 GB. On every other machine PyPI's torch is small as it is.
+That takes 1.4 GB. On every other platform PyPI's torch is small anyway.
 
-It may fail, as there may be no network and no room: then `no-torch` in the environment's folder says why, for the tests that are
-skipped. Nothing is left half installed.
+It may fail for lack of network or disk space: `no-torch` in the environment's folder then holds the reason, for the tests that
+are skipped. A partial installation is removed.
 """
 
 from __future__ import annotations
@@ -29,81 +29,81 @@ from pathlib import Path
 
 from elf import Needs, read_needs
 
-# Those that were tried with stand-ins; the CUDA runtime, which every import of torch calls, is real, and small.
+# Versions tested with stubs. The CUDA runtime, which every import of torch calls, is real, and small.
 TORCH = "torch>=2.12,<2.16"
 CUDA_RUNTIME = "nvidia-cuda-runtime>=13,<14"
-# The wheel, what it unpacks to, and some room to live.
+# The wheel, its unpacked contents, and some spare room.
 ROOM_BYTES = 3_000_000_000
 
 REASON = Path(sys.prefix) / "no-torch"
-# Without libcuda, the driver: torch looks for it only when it has found a GPU.
+# Except libcuda, the driver: torch looks for it only when it has found a GPU.
 _CUDA_LIBRARY = re.compile(r"lib(cu|nv|nccl)(?!da\.so)\w*\.so\.\d+")
 _CUDA_SYMBOL = re.compile(r"(cu|nv|nccl)\w+")
 _CUDA_PACKAGE = re.compile(r"(nvidia|cuda|triton)\b")
 
 
 class NotInstalledError(Exception):
-    """Why there is no torch."""
+    """Why torch is not installed."""
 
 
 def main() -> None:
-    """Install torch, or leave the reason why not."""
+    """Install torch, or write down why not."""
     REASON.unlink(missing_ok=True)
     try:
         if not is_importable():
             install(sys.argv[1] if len(sys.argv) > 1 else TORCH)
     except NotInstalledError as error:
         REASON.write_text(f"{error}; to try again: rm .venv/.torch-stamp && make setup\n")
-        print(f"setup: no torch, and no test that needs it: {error}", file=sys.stderr)
+        print(f"setup: no torch; the tests that need it are skipped: {error}", file=sys.stderr)
 
 
 def install(torch: str) -> None:
-    """Install torch in the way of this machine."""
+    """Install torch as this platform requires."""
     if os.environ.get("KINOGRAPH_NO_TORCH") == "1":
-        raise NotInstalledError("KINOGRAPH_NO_TORCH=1 was set when the environment was made")
+        raise NotInstalledError("KINOGRAPH_NO_TORCH=1 was set when the environment was created")
     free = shutil.disk_usage(sys.prefix).free
     if free < ROOM_BYTES:
         raise NotInstalledError(
-            f"{sys.prefix} has {free / 1e9:.1f} GB of room, and torch needs {ROOM_BYTES / 1e9:.0f}"
+            f"{sys.prefix} has {free / 1e9:.1f} GB of free space, but torch needs {ROOM_BYTES / 1e9:.0f}"
         )
-    print("setup: installing torch, for the CPU alone", file=sys.stderr)
+    print("setup: installing torch (CPU only)", file=sys.stderr)
     try:
         if (platform.system(), platform.machine()) == ("Linux", "x86_64"):
             install_without_cuda(torch)
         else:
             pip("install", torch)
         if not is_importable():
-            raise NotInstalledError("torch was installed and cannot be imported")
+            raise NotInstalledError("torch was installed but cannot be imported")
     except NotInstalledError:
-        # Half a torch would fail tests, where none skips them.
+        # A partial torch would fail tests; without torch they are skipped.
         command = [sys.executable, "-m", "pip", "uninstall", "--yes", "torch"]
         subprocess.run(command, check=False, capture_output=True)
         raise
 
 
 def install_without_cuda(torch: str) -> None:
-    """Install torch and what it needs but CUDA, and stand-ins for that."""
+    """Install torch and its dependencies without CUDA, and stubs for the CUDA libraries."""
     pip("install", "--no-deps", torch)
     needed = importlib.metadata.requires("torch") or []
     others = [line for line in needed if not _CUDA_PACKAGE.match(line) and "extra ==" not in line]
     pip("install", CUDA_RUNTIME, *others)
     site = Path(str(importlib.metadata.distribution("torch").locate_file("")))
-    make_stand_ins(site / "torch" / "lib", site / "nvidia")
+    make_stubs(site / "torch" / "lib", site / "nvidia")
 
 
-def make_stand_ins(libraries: Path, real: Path) -> None:
-    """Make every CUDA library that the libraries in a folder need and that is not real, in that folder."""
+def make_stubs(libraries: Path, real: Path) -> None:
+    """Build a stub for every CUDA library that the libraries in a folder need and that is not installed."""
     needs = [read_needs(path) for path in sorted(libraries.glob("*.so"))]
     there = {path.name for folder in (libraries, real) for path in folder.rglob("*.so*")}
     missing = {name for need in needs for name in need.libraries if _CUDA_LIBRARY.fullmatch(name)}
     for name in sorted(missing - there):
-        make_stand_in(libraries / name, symbols_of(name, needs))
+        make_stub(libraries / name, symbols_of(name, needs))
 
 
 def symbols_of(library: str, needs: list[Needs]) -> dict[str, str]:
-    """Find what is asked of a library: symbols, each with its version or nothing.
+    """Find what is needed from a library: symbols, each with its version or an empty string.
 
-    A symbol without a version may be any library's: it goes into each stand-in, and the first that is loaded serves.
+    A symbol without a version may come from any library: it goes into each stub, and the first one loaded is used.
     """
     asked = {}
     for need in needs:
@@ -113,8 +113,8 @@ def symbols_of(library: str, needs: list[Needs]) -> dict[str, str]:
     return asked
 
 
-def make_stand_in(path: Path, symbols: dict[str, str]) -> None:
-    """Make a library whose functions say their names and abort."""
+def make_stub(path: Path, symbols: dict[str, str]) -> None:
+    """Build a library whose functions print their names and abort."""
     source = [
         "#include <stdio.h>",
         "#include <stdlib.h>",
@@ -129,7 +129,7 @@ def make_stand_in(path: Path, symbols: dict[str, str]) -> None:
         names = " ".join(f"{name};" for name in sorted(symbols) if symbols[name] == version)
         script.append(f'"{version}" {{ global: {names} }};')
     with tempfile.TemporaryDirectory() as folder:
-        code, versions = Path(folder) / "stand_in.c", Path(folder) / "versions.map"
+        code, versions = Path(folder) / "stub.c", Path(folder) / "versions.map"
         code.write_text("\n".join(source))
         versions.write_text("\n".join(script))
         command = [os.environ.get("CC", "cc"), "-shared", "-fPIC", "-w", "-o", str(path), str(code)]
@@ -139,22 +139,22 @@ def make_stand_in(path: Path, symbols: dict[str, str]) -> None:
 
 
 def is_importable() -> bool:
-    """Whether torch is there and works."""
+    """Whether torch is installed and works."""
     command = [sys.executable, "-c", "import torch; torch.zeros(1).add(1)"]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 def pip(verb: str, *arguments: str) -> None:
-    """Run pip without a cache, as what it downloads is needed once, and without compiling what may never be imported."""
+    """Run pip without a cache, because downloads are needed only once, and without compiling what may never be imported."""
     options = ["--quiet", "--disable-pip-version-check", "--no-cache-dir", "--no-compile"]
     run("pip", [sys.executable, "-m", "pip", verb, *options, *arguments])
 
 
 def run(name: str, command: list[str]) -> None:
-    """Run a command; its last line of complaint is the reason for there being no torch."""
+    """Run a command; the last line of its stderr becomes the reason why torch is not installed."""
     answer = subprocess.run(command, check=False, capture_output=True, text=True)
     if answer.returncode:
-        lines = answer.stderr.strip().splitlines() or ["it said nothing"]
+        lines = answer.stderr.strip().splitlines() or ["it printed nothing"]
         raise NotInstalledError(f"{name} failed: {lines[-1]}")
 
 

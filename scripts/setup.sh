@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Makes a checkout ready to build: .venv with the development tools and torch, and nasm for the JPEG codec.
+# Prepares a checkout for building: .venv with the development tools and torch, and nasm for the JPEG codec.
 #
-#   scripts/setup.sh            does what is missing; a second run takes a fraction of a second
-#   scripts/setup.sh --notice   only repeats the warning, when JPEG had to be built without SIMD
+#   scripts/setup.sh            installs what is missing; a second run takes a fraction of a second
+#   scripts/setup.sh --notice   only repeats the warning if JPEG had to be built without SIMD
 #
-# Needs cargo, a C compiler and Python 3.10 or newer; works as root and as anybody. Everything it makes lies in
-# .venv and .tools, but for the one system package (nasm) that it installs when run as root on Debian or Ubuntu.
-# torch takes 1.4 GB and may be missing: its tests are then skipped, and say why. KINOGRAPH_NO_TORCH=1 leaves it out.
+# Needs cargo, a C compiler and Python 3.10 or newer; works with or without root. Everything goes into
+# .venv and .tools, except for one system package (nasm) that it installs when run as root on Debian or Ubuntu.
+# torch takes 1.4 GB and is optional: without it, its tests are skipped and say why. KINOGRAPH_NO_TORCH=1 skips it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# .venv must be made by a Python that outlives it, also when it is the active environment.
+# .venv must be created by a Python that outlives it, even if .venv is the active environment.
 PATH=${PATH//"$PWD/.venv/bin:"/}
 
 readonly VENV=.venv TOOLS=.tools
@@ -48,20 +48,20 @@ find_python() {
             return
         fi
     done
-    die "no Python 3.10 or newer found" "install it, or name it: PYTHON=/path/to/python3 make setup"
+    die "no Python 3.10 or newer found" "install it, or set its path: PYTHON=/path/to/python3 make setup"
 }
 
 check_tools() {
-    cargo --version >/dev/null || die "cargo does not run" "install Rust from https://rustup.rs, then open a new shell"
+    cargo --version >/dev/null || die "cargo cannot be run" "install Rust from https://rustup.rs, then open a new shell"
     have "${CC:-cc}" || die "no C compiler (${CC:-cc}) on PATH" "install gcc or clang (Debian: apt-get install gcc libc6-dev), or set CC"
 }
 
 make_venv() {
     local python=$1
-    say "making $VENV with $python"
+    say "creating $VENV with $python"
     rm -rf "$VENV"
     "$python" -m venv "$VENV" >"$TOOLS/venv.log" 2>&1 && return
-    # Debian's Python has no ensurepip until python3-venv is installed; a pip from elsewhere can stand in for it.
+    # Debian's Python has no ensurepip until python3-venv is installed; another pip can be used instead.
     rm -rf "$VENV"
     if "$python" -m venv --without-pip "$VENV" >>"$TOOLS/venv.log" 2>&1 &&
         "$python" -m pip --python "$VENV/bin/python" install --quiet pip >>"$TOOLS/venv.log" 2>&1; then
@@ -72,10 +72,10 @@ make_venv() {
         return
     fi
     cat "$TOOLS/venv.log" >&2
-    die "$python cannot make a virtual environment" "Debian and Ubuntu: apt-get install python3-venv; or name another Python: PYTHON=/path/to/python3 make setup"
+    die "$python cannot create a virtual environment" "Debian and Ubuntu: apt-get install python3-venv; or use another Python: PYTHON=/path/to/python3 make setup"
 }
 
-# What .venv was made from: a change of any of these makes it anew or brings it up to date.
+# What .venv depends on: if any of these changes, it is created anew or updated.
 fingerprint() {
     local python=$1
     { cat "$REQUIREMENTS"; pwd; "$python" -VV; } | cksum
@@ -91,11 +91,11 @@ setup_python() {
     make_venv "$python"
     say "installing the development tools from PyPI into $VENV"
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --requirement "$REQUIREMENTS" ||
-        die "the development tools could not be installed" "the lines above say why; pip needs to reach PyPI or a mirror of it"
+        die "the development tools could not be installed" "see the lines above; pip needs access to PyPI or a mirror"
     printf '%s\n' "$wanted" >"$STAMP"
 }
 
-# The tests' torch. Whether it came or not is settled once for a .venv, unless the question changes.
+# torch for the tests. It is tried once per .venv, until the scripts or the setting change.
 setup_torch() {
     local wanted
     wanted="$(cat scripts/install_torch.py scripts/elf.py | cksum) ${KINOGRAPH_NO_TORCH:-0}"
@@ -118,7 +118,7 @@ apt_install() {
         apt-get install -y --no-install-recommends "$1" >>"$TOOLS/apt.log" 2>&1
 }
 
-# Without root: fetch Debian's package and unpack it here.
+# Without root: download Debian's package and unpack it here.
 nasm_from_package() {
     have apt-get && have dpkg-deb || return 1
     local lists=$PWD/$TOOLS/apt
@@ -147,7 +147,7 @@ setup_nasm() {
         rm -f "$NO_NASM"
         return
     fi
-    # A failed search is not repeated on every build, only when the script that searches has changed.
+    # A failed search is not repeated on every build, only after a change to this script.
     local script
     script=$(cksum <scripts/setup.sh)
     if [[ -e $NO_NASM && $(cat "$NO_NASM") == "$script" ]]; then

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs one command as a named step and says how long it took.
+# Runs one command as a named step and prints how long it took.
 #
 #   scripts/step.sh NAME COMMAND [ARGUMENT...]
 #
-# With STEP_LOG set, a line "seconds <tab> verdict <tab> name" is added to that file, for a table at the end.
+# If STEP_LOG is set, appends a line "seconds <tab> verdict <tab> name" to that file, for a table at the end.
 set -uo pipefail
 name=$1
 shift

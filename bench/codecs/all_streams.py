@@ -6,11 +6,11 @@
 Prints means by kind of stream; writes every row to bench/results/codecs.csv, and the tables of docs/measurements/codecs/streams.md.
 What is timed is checked: lossless codecs bit for bit, bounded ones against their bound.
 
-Recordings come from KINOGRAPH_TEST_DATA (default ../shared/data beside the checkout), the command from `--program` or
-KINOGRAPH (default target/release/kinograph). `recordings.py` says which frames are measured.
-A name or two as arguments (`kodak`, `mixed`) measure only the recordings whose path has them, and write nothing.
+Recordings come from KINOGRAPH_TEST_DATA (default ../shared/data next to the checkout), the command from `--program` or
+KINOGRAPH (default target/release/kinograph). `recordings.py` selects the frames to measure.
+Names as arguments (`kodak`, `mixed`) measure only the recordings whose path contains one of them, and write nothing.
 
-A new codec is a new line in CANDIDATES. Codecs that the build does not have, or that do not suit, are named and passed over.
+A new codec is a new line in CANDIDATES. Codecs that the build lacks, or that do not suit a stream, are listed and skipped.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import time
 
 from recordings import DATA, ROOT, Stream, note, streams
 
-# Codecs by kind of stream. `{w}` is the size of one number in bytes.
+# Codecs by kind of stream. `{w}` is the dtype size in bytes.
 CANDIDATES: dict[str, list[str]] = {
     "vector": [
         "raw",
@@ -63,7 +63,7 @@ CANDIDATES: dict[str, list[str]] = {
     "bitstream": ["jpeg:carry"],
 }
 
-# The tables for people: a title, and the lossy codecs beside the smallest lossless one.
+# The tables in the docs: a title, and the lossy codecs shown next to the smallest lossless one.
 TABLES: list[tuple[str, str, list[str]]] = [
     ("image", "Images", ["jpeg:q=95,sub=444", "jpeg:psnr=42,sub=420", "av1:psnr=40"]),
     ("bitstream", "Images that are JPEG already", []),
@@ -74,9 +74,9 @@ TABLES: list[tuple[str, str, list[str]]] = [
     ("text", "Text", []),
 ]
 
-SECONDS = 0.02  # for each figure of each codec
+SECONDS = 0.02  # per measurement of each codec
 
-# Codecs that take seconds for a megabyte, and how many frames they get: one group.
+# Codecs that take seconds per megabyte, and how many frames they get: one group.
 SLOW = {"av1:psnr=40": 30}
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -88,12 +88,12 @@ HEADS = [
     *("encode MB/s", "decode MB/s", "frame µs", "window µs", "max error", "PSNR dB"),
 ]
 
-# Streams on which a codec failed or did not keep what it promises.
+# Streams on which a codec failed or broke its guarantee.
 FAILED: list[str] = []
 
 
 def measure(program: str, found: Stream, texts: list[str], folder: pathlib.Path) -> list[dict]:
-    """Give one object for each codec."""
+    """Return one object per codec."""
     slow = [text for text in texts if text in SLOW]
     if slow and len(texts) > 1:
         rows = measure(program, found, [text for text in texts if text not in SLOW], folder)
@@ -114,7 +114,7 @@ def measure(program: str, found: Stream, texts: list[str], folder: pathlib.Path)
         options += ["--codec", text]
     command = [program, "bench", "codecs", "--frames", str(path), "--type", found.type, *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    # 1 says that a codec has no figures: its row says why.
+    # 1 means that a codec has no figures: its row has the reason.
     if done.returncode not in (0, 1) or not done.stdout:
         sys.exit(f"error: {found.recording}: `{found.name}`: {done.stderr}")
     rows = json.loads(done.stdout)["streams"][0]["codecs"]
@@ -151,16 +151,16 @@ def table(rows: list[dict]) -> str:
 
 
 def rate(value: str | float) -> str:
-    """MB/s for people."""
+    """MB/s for display."""
     number = float(value)
     return f"{number:,.{int(number < 9.95)}f}"
 
 
 def summary(rows: list[dict]) -> list[dict]:
-    """Means over the streams of a kind: of ratios and rates, geometric."""
+    """Geometric means of ratios and rates over the streams of a kind."""
     groups: dict[tuple[str, str], list[dict]] = {}
     for one in rows:
-        # The element size follows from the stream: one line for all.
+        # The element size follows from the stream: one row for all sizes.
         codec = one["codec"]
         for width in "1248":
             codec = codec.replace(f"shuffle=bits{width}", "shuffle=bitsW")
@@ -185,7 +185,7 @@ def summary(rows: list[dict]) -> list[dict]:
 
 
 def chosen(rows: list[dict], kind: str, lossy: list[str]) -> list[dict]:
-    """For each stream of a kind the smallest lossless row, and those of the lossy codecs."""
+    """Return the smallest lossless row of each stream of a kind, and those of the lossy codecs."""
     by_stream: dict[tuple[str, str], list[dict]] = {}
     for one in rows:
         if one["kind"] == kind:
@@ -214,7 +214,7 @@ def chosen(rows: list[dict], kind: str, lossy: list[str]) -> list[dict]:
 
 
 def is_one_of(one: dict, codecs: list[str]) -> bool:
-    """Whether a row is of one of these codecs, whose parameters need not be complete."""
+    """Whether a row belongs to one of these codecs; their parameters may be incomplete."""
 
     def parts(text: str) -> set[str]:
         name, _, parameters = text.partition(":")
@@ -224,26 +224,26 @@ def is_one_of(one: dict, codecs: list[str]) -> bool:
 
 
 def short(recording: str) -> str:
-    """Leave out of a path what says nothing."""
+    """Drop the uninformative parts of a path."""
     drop = ("generated", "real", "data", "videos", "chunk-000")
     path = pathlib.PurePath(recording)
     return "/".join(part for part in (*path.parts[:-1], path.stem) if part not in drop)
 
 
 def error_of(one: dict) -> str:
-    """How far decoded numbers are off."""
+    """Format the error of decoded values."""
     if one["PSNR dB"]:
         return f"{float(one['PSNR dB']):.1f} dB"
     return "none" if one["max error"] == "0" else f"≤ {one['max error']}"
 
 
 def page(rows: list[dict]) -> str:
-    """Write the tables for people."""
+    """Render the tables of the docs."""
     streams_of = {(one["recording"], one["stream"]) for one in rows}
     text = [
         "# Every stream of every recording",
         "    cargo build --release -p kino_cli\n    python bench/codecs/all_streams.py",
-        f"{len(streams_of)} streams, {len(rows)} rows. For each stream the smallest lossless codec, and the lossy ones that are"
+        f"{len(streams_of)} streams, {len(rows)} rows. For each stream: the smallest lossless codec, and the lossy ones"
         "\nmeant for its kind. All rows, with the time of a random frame and of a 100-frame window:"
         "\n[`bench/results/codecs.csv`](../../../bench/results/codecs.csv). The error is measured, not what the codec was"
         "\nasked for. General codecs on the same streams: [general.md](general.md).",
@@ -264,21 +264,21 @@ def page(rows: list[dict]) -> str:
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("names", nargs="*", help="only recordings whose path has one of these")
+    parser.add_argument("names", nargs="*", help="only recordings whose path contains one of these")
     parser.add_argument("--program", default=PROGRAM, help="the kinograph command")
     args = parser.parse_args()
     if not DATA.exists():
         sys.exit(f"error: no recordings at {DATA}\nhint: set KINOGRAPH_TEST_DATA")
     begin = time.perf_counter()
-    rows, told = [], set()
+    rows, reported = [], set()
     with tempfile.TemporaryDirectory() as folder:
         for found in streams(args.names):
             texts = CANDIDATES[found.kind]
             for figures in measure(args.program, found, texts, pathlib.Path(folder)):
                 if "error" not in figures:
                     rows.append(row(found, figures))
-                elif (figures["codec"], found.kind) not in told:
-                    told.add((figures["codec"], found.kind))
+                elif (figures["codec"], found.kind) not in reported:
+                    reported.add((figures["codec"], found.kind))
                     note(f"`{figures['codec']}` for {found.kind}: {figures['error']}")
     print(page(rows) if args.names else table(summary(rows)))
     seconds = time.perf_counter() - begin
@@ -291,7 +291,7 @@ def main() -> None:
             writer.writerows(rows)
         PAGE.write_text(page(rows))
     if FAILED:
-        sys.exit("error: a codec did not keep what it promises: " + ", ".join(FAILED))
+        sys.exit("error: a codec broke its guarantee: " + ", ".join(FAILED))
 
 
 if __name__ == "__main__":

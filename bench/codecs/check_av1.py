@@ -1,10 +1,10 @@
-"""A second opinion on `av1`: dav1d (through PyAV) decodes the golden pages to the values recorded with them.
+"""A second opinion on `av1`: dav1d (through PyAV) must decode the golden pages to the values recorded with them.
 
     pip install av numpy
     python bench/codecs/check_av1.py
 
-Run it when a golden page of `av1` is added; `cargo test` then holds every later decoder to those values. The pages
-are taken apart and the pixels converted by spec/codecs/av1.md alone.
+Run it when a golden page of `av1` is added; `cargo test` then checks every later decoder against those values. Pages
+are parsed and pixels converted by spec/codecs/av1.md alone.
 """
 
 import io
@@ -18,7 +18,7 @@ GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "crates/kino_codec/tests/
 
 
 def varint(page: bytes, at: int) -> tuple[int, int]:
-    """Read a number: what it is, and where the next begins."""
+    """Read a varint; returns the value and the offset after it."""
     value = shift = 0
     while True:
         value |= (page[at] & 0x7F) << shift
@@ -28,7 +28,7 @@ def varint(page: bytes, at: int) -> tuple[int, int]:
 
 
 def units(page: bytes, frames: int) -> bytes:
-    """All units of a page; nothing if it has exact frames."""
+    """All units of a page; empty if it has exact frames."""
     at = total = 0
     for _ in range(frames):
         size, at = varint(page, at)
@@ -62,12 +62,12 @@ def main() -> None:
         pages = [value.split(" ") for key, value in lines if key == "page"]
         parts = [units(bytes.fromhex(data), int(frames)) for frames, data in pages]
         if not all(parts):
-            print(f"{path.name}: has exact frames, which are pages of `predict`")
+            print(f"{path.name}: skipped: it has exact frames, which are pages of `predict`")
             continue
         decoded = np.stack([image for part in parts for image in images(part, *shape[:2])])
         recorded = np.frombuffer(bytes.fromhex(fields["values"]), np.uint8).reshape(-1, *shape)
         assert np.array_equal(decoded.reshape(recorded.shape), recorded), path
-        print(f"{path.name}: {len(recorded)} frames are dav1d's to the bit")
+        print(f"{path.name}: {len(recorded)} frames equal dav1d's bit for bit")
 
 
 if __name__ == "__main__":

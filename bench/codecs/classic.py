@@ -1,11 +1,11 @@
-"""The classic comparison: zlib's strategies and levels against zstd, lz4 and the codecs made for the data.
+"""The classic comparison: zlib's strategies and levels against zstd, lz4 and the specialised codecs.
 
     cargo build --release -p kino_cli
     python bench/codecs/classic.py
 
 One Markdown table for photographs, one for joints and one for sensors.
 The last column is what zlib itself (Python's) makes of the same pages: `deflate` is written by zlib-rs, whose levels follow
-zlib-ng. Its level 1 knows fixed codes only, and up to level 6 `filtered` is `default`.
+zlib-ng. Its level 1 uses fixed codes only, and up to level 6 `filtered` is `default`.
 """
 
 import pathlib
@@ -20,7 +20,7 @@ STRATEGIES = ["default", "filtered", "huffman", "rle", "fixed"]
 LEVELS = [1, 6, 9]
 
 DEFLATE = [f"deflate:level={level},strategy={name}" for name in STRATEGIES for level in LEVELS]
-# Neither huffman nor rle looks further back for a higher level: one row says it all.
+# Neither huffman nor rle searches further at a higher level: one row is enough.
 DEFLATE = [text for text in DEFLATE if not ("huffman" in text or "rle" in text) or "=6" in text]
 ZSTD = [f"zstd:level={level}" for level in (1, 3, 9, 19)]
 SHUFFLED = [
@@ -63,7 +63,7 @@ ZLIB = {
 
 
 def ratio_of_zlib(found: Stream, figures: dict) -> str:
-    """Compress the same pages with zlib, where the codec is deflate without shuffle."""
+    """Compress the same pages with zlib, if the codec is deflate without shuffle."""
     match = re.fullmatch(r"deflate:level=(\d),strategy=(\w+),shuffle=1", figures["codec"])
     if match is None:
         return ""

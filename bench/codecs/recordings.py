@@ -1,7 +1,7 @@
-"""The recordings under KINOGRAPH_TEST_DATA as streams, for the benches of this folder.
+"""The recordings under KINOGRAPH_TEST_DATA as streams, for the benchmarks in this folder.
 
-Of a file with several episodes the longest is read; of a long stream the frames in its middle, MAX_BYTES and
-MAX_FRAMES at most.
+From a file with several episodes, the longest is read; from a long stream, the frames in its middle, at most MAX_BYTES and
+MAX_FRAMES.
 """
 
 import io
@@ -41,7 +41,7 @@ class Stream(NamedTuple):
 
 
 def stream(recording: str, name: str, array: np.ndarray) -> Stream | None:
-    """Numbers or text as a stream; None for what is neither."""
+    """Numeric values or text as a stream; None for anything else."""
     if array.ndim == 0 or len(array) < 2 or array.size == 0:
         return None
     if array.dtype.kind in "SUO":
@@ -62,7 +62,7 @@ def stream(recording: str, name: str, array: np.ndarray) -> Stream | None:
 
 
 def kind_of(array: np.ndarray) -> str:
-    """Which list of candidates suits."""
+    """Choose the list of candidates that suits."""
     if array.ndim >= 3 and array.dtype == np.uint8:
         return "image"
     if array.ndim >= 3:
@@ -107,19 +107,19 @@ def parquet(path: pathlib.Path, label: str) -> Iterator[Stream | None]:
 
 
 def scalar(arrow_type: object) -> np.dtype:
-    """Give the numpy type of one number of a column."""
+    """Return the numpy dtype of a column."""
     inner = getattr(arrow_type, "value_type", arrow_type)
     return np.dtype(inner.to_pandas_dtype())
 
 
 def images(folder: pathlib.Path, pattern: str, label: str) -> Iterator[Stream | None]:
-    """Images of a folder, those of one shape together."""
+    """Images of a folder, grouped by shape."""
     by_shape: dict[tuple, list[np.ndarray]] = {}
     for path in sorted(folder.glob(pattern)):
         image = np.asarray(Image.open(path))
         if image.dtype == np.int32:  # how Pillow opens 16-bit PNG
             image = image.astype(np.uint16)
-        # All in one shape: a photograph on its side is turned.
+        # All in one shape: portrait photographs are rotated.
         if image.ndim == 3 and image.shape[0] > image.shape[1]:
             image = np.rot90(image)
         by_shape.setdefault((image.shape, image.dtype), []).append(image)
@@ -130,9 +130,9 @@ def images(folder: pathlib.Path, pattern: str, label: str) -> Iterator[Stream | 
 
 
 def video(path: pathlib.Path, label: str) -> Iterator[Stream | None]:
-    """Decode a video, as much as is measured, if PyAV is there."""
+    """Decode as much of a video as is measured, if PyAV is installed."""
     if av is None:
-        note(f"{label}: not measured, PyAV is not installed")
+        note(f"{label}: skipped, PyAV is not installed")
         return
     frames: list[np.ndarray] = []
     with av.open(str(path)) as container:
@@ -144,7 +144,7 @@ def video(path: pathlib.Path, label: str) -> Iterator[Stream | None]:
 
 
 def tfrecord(path: pathlib.Path, label: str) -> Iterator[Stream | None]:
-    """Every feature of RLDS episodes, the steps of all of them joined; JPEG as it came."""
+    """Every feature of RLDS episodes, with the steps of all of them joined; JPEG unchanged."""
     joined: dict[str, list] = {}
     data = path.read_bytes()
     at = 0
@@ -168,7 +168,7 @@ def tfrecord(path: pathlib.Path, label: str) -> Iterator[Stream | None]:
 
 
 def jpegs(label: str, name: str, values: list[bytes]) -> Stream:
-    """JPEG files as a stream; those of another shape than the first are left out."""
+    """JPEG files as a stream; those with another shape than the first are skipped."""
 
     def shape(value: bytes) -> str:
         image = Image.open(io.BytesIO(value))
@@ -180,7 +180,7 @@ def jpegs(label: str, name: str, values: list[bytes]) -> Stream:
 
 
 def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split a protocol buffer message into length-delimited fields, which are all that `Example` has."""
+    """Split a protocol buffer message into length-delimited fields; `Example` has no others."""
 
     def varint(at: int) -> tuple[int, int]:
         value = shift = 0
@@ -200,7 +200,7 @@ def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def example(message: bytes) -> dict[str, np.ndarray | list[bytes]]:
-    """Read a `tf.train.Example`: names to lists of bytes, floats or whole numbers."""
+    """Read a `tf.train.Example`: names to lists of bytes, floats or integers."""
     found: dict[str, np.ndarray | list[bytes]] = {}
     for _, features in fields(message):
         for _, entry in fields(features):
@@ -219,7 +219,7 @@ def example(message: bytes) -> dict[str, np.ndarray | list[bytes]]:
 
 
 def varints(packed: bytes) -> list[int]:
-    """Packed whole numbers."""
+    """Packed integers."""
     values, value, shift = [], 0, 0
     for byte in packed:
         value |= (byte & 0x7F) << shift
@@ -231,7 +231,7 @@ def varints(packed: bytes) -> list[int]:
 
 
 def note(text: str) -> None:
-    """Print a line for people, not of the table."""
+    """Print a line that is not part of the table."""
     print(f"note: {text}", file=sys.stderr)
 
 
@@ -245,13 +245,13 @@ READERS: list[tuple[str, Callable[[pathlib.Path, str], Iterator[Stream | None]]]
     ("real/bridge/*.tfrecord*", tfrecord),
     ("real/depth", lambda path, label: images(path, "redwood_depth*.png", label)),
     ("real/depth", lambda path, label: images(path, "TUM_depth.png", label)),
-    ("real/depth/*.jpg", lambda path, label: iter([jpegs(label, "channel", [path.read_bytes()])])),
+    ("real/depth/*.jpg", lambda path, label: iter([jpegs(label, "color", [path.read_bytes()])])),
     ("real/kodak", lambda path, label: images(path, "*.png", label)),
 ]
 
 
 def streams(names: list[str]) -> Iterator[Stream]:
-    """Every stream of every recording whose path has one of the names."""
+    """Every stream of every recording whose path contains one of the names."""
     for pattern, reader in READERS:
         for path in sorted(DATA.glob(pattern)):
             label = str(path.relative_to(DATA))

@@ -1,13 +1,13 @@
-"""Vectors: `vector` and `pco` beside zfp and SZ3, at the same bounds, every decoded value checked.
+"""Vectors: `vector` and `pco` compared with zfp and SZ3, at the same bounds, every decoded value checked.
 
     python -m venv venv && venv/bin/pip install numpy h5py zfpy pysz
     cargo build --release -p kino_codec --example measure_vectors
     venv/bin/python bench/codecs/vectors.py DATA target/release/examples/measure_vectors [lossless] [bounded] [paged]
 
 DATA is a folder with `real/npz/*.npz` and `generated/mixed/*.hdf5`. Ours are pages of 256 frames; zfp and SZ3
-see each run as a whole, once per column and once as one array: the smaller of the two counts.
-`paged` cuts what they see into the same pages of 256 frames, so that a window costs the same number of frames.
-Times are of one thread, the best of several passes, decode in MB/s of output.
+see each run as a whole, once per column and once as one array: the smaller result counts.
+`paged` splits their input into the same pages of 256 frames, so that a window costs the same number of frames.
+Times are single-threaded, the best of several passes, decoding in MB/s of output.
 """
 
 import subprocess
@@ -101,7 +101,7 @@ def best_time(call: Callable[[], object]) -> float:
 def theirs(
     runs: Runs, eps: float, compress: Compress, decompress: Decompress
 ) -> tuple[float, float]:
-    """Ratio and MB/s of a library: columns, or the array at once."""
+    """Ratio and MB/s of a library: column by column, or the array at once."""
     best = (0.0, 0.0)
     for parts in (
         lambda run: [np.ascontiguousarray(c) for c in run.T],
@@ -131,7 +131,7 @@ def zfp_compress(part: np.ndarray, eps: float) -> bytes:
 
 
 def zfp_decompress(packed: bytes, _part: np.ndarray) -> np.ndarray:
-    """Decompress with zfp, which knows the shape."""
+    """Decompress with zfp, which stores the shape."""
     return zfpy.decompress_numpy(packed)
 
 
@@ -208,7 +208,7 @@ def paged(data: Path, measure: str) -> None:
 
 
 def main() -> None:
-    """Print the tables asked for."""
+    """Print the requested tables."""
     data, measure = Path(sys.argv[1]), sys.argv[2]
     parts = sys.argv[3:] or ["lossless", "bounded", "paged"]
     for part in parts:

@@ -4,11 +4,11 @@
     cargo build --release -p kino_codec --example video
     python bench/codecs/video.py [episode.mp4] [--frames 120]
 
-Prints one Markdown table. Both sides get the same RGB frames and give RGB frames back, on one thread each; the
-passes take turns, and the best of several counts. PSNR is over all values of all frames, from what each side decoded.
+Prints one Markdown table. Both sides get the same RGB frames and return RGB frames, on one thread each; the
+passes alternate, and the best of several counts. PSNR is over all values of all frames, from what each side decoded.
 LeRobot's side is PyAV: SVT-AV1, yuv420p, crf 30, decoded by dav1d and converted by swscale.
 
-What is timed is also checked: dav1d decodes our stream to the same pixels that our own decoder gives.
+Everything that is timed is also checked: dav1d decodes our stream to the same pixels as our own decoder.
 """
 
 import argparse
@@ -83,7 +83,7 @@ class Peer:
             return (time.perf_counter() - start) / count
 
     def random(self, seed: int) -> float:
-        """Seconds per frame at random places."""
+        """Seconds per frame at random positions."""
         chosen = np.random.default_rng(seed).choice(self.times, RANDOM_FRAMES)
         with self.open() as video:
             stream = video.streams.video[0]
@@ -96,7 +96,7 @@ class Peer:
 
 
 class Ours:
-    """The example program `video`, which encodes once and then times a pass whenever it is asked to."""
+    """The example program `video`, which encodes once and then times a pass on each request."""
 
     def __init__(self, frames: np.ndarray, work: pathlib.Path, spec: str) -> None:
         self.name = f"`{spec}`"
@@ -119,13 +119,13 @@ class Ours:
         self.check(work / "stream.obu", back)
 
     def ask(self, line: str) -> str:
-        """Send a line; the answer."""
+        """Send a line; returns the answer."""
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
         return self.process.stdout.readline().strip()
 
     def check(self, stream: pathlib.Path, back: np.ndarray) -> None:
-        """dav1d decodes the stream; converted as spec/codecs/av1.md says, its planes are our pixels."""
+        """Check that dav1d's planes, converted as in spec/codecs/av1.md, are our pixels."""
         with av.open(str(stream), format="obu") as video:
             for frame, ours in zip(video.decode(video=0), back, strict=True):
                 planes = [plane_of(plane) for plane in frame.planes]
@@ -139,12 +139,12 @@ class Ours:
         return float(self.ask("sequence"))
 
     def random(self, seed: int) -> float:
-        """Seconds per frame at random places."""
+        """Seconds per frame at random positions."""
         return float(self.ask(f"random {seed}"))
 
 
 def cpu_seconds(pid: int) -> float:
-    """Seconds that a process has used so far, all its threads together."""
+    """CPU seconds used so far by all threads of a process."""
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -157,7 +157,7 @@ def plane_of(plane: av.video.plane.VideoPlane) -> np.ndarray:
 
 
 def to_rgb(y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Convert as spec/codecs/av1.md says."""
+    """Convert as in spec/codecs/av1.md."""
     y, u, v = 64 * y.astype(np.int32), u.astype(np.int32) - 128, v.astype(np.int32) - 128
     channels = [y + (22970 * v >> 8), y - (5638 * u >> 8) - (11700 * v >> 8), y + (29032 * u >> 8)]
     return np.stack(
@@ -166,7 +166,7 @@ def to_rgb(y: np.ndarray, u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Measure both sides in turn and print the table."""
+    """Measure both sides alternately and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("episode", nargs="?", type=pathlib.Path, default=EPISODE)
     parser.add_argument("--frames", type=int, default=120)
@@ -192,7 +192,7 @@ def main() -> None:
                         f"av1:{args.quality},group={group},speed={speed}",
                     )
                 )
-        # One after the other, again and again: whatever else the machine does then hits all alike.
+        # Alternating, again and again: other load on the machine then affects all equally.
         best = [[float("inf")] * 2 for _ in sides]
         for turn in range(PASSES):
             for side, times in zip(sides, best, strict=True):
@@ -200,7 +200,7 @@ def main() -> None:
                 times[1] = min(times[1], side.random(turn % 3))
     height, width = frames.shape[1:3]
     print(
-        f"{len(frames)} frames of {height}×{width}; best of {PASSES} passes in turn, one thread, RGB out\n"
+        f"{len(frames)} frames of {height}×{width}; best of {PASSES} alternating passes, one thread, RGB out\n"
     )
     print(
         "| codec | bytes/frame | of default | PSNR dB | sequence ms | of default | random ms | encode frames/s |"

@@ -1,7 +1,7 @@
 """Read a whole recording with its format's own library: `python readers.py FORMAT PATH`, under a Python that has it.
 
-Prints how many bytes of decoded frames it got, so that nobody mistakes opening for reading. Images are decoded; what a
-library decodes by itself is left to it.
+Prints the number of bytes of decoded frames, to show that it read and not just opened. Images are decoded; decoding
+that a library does itself is left to it.
 """
 
 # ruff: noqa: PLC0415 (each reader needs the library of its format, and no other)
@@ -54,7 +54,7 @@ def zarr(path: pathlib.Path) -> Iterator[np.ndarray]:
 
 
 def webdataset(path: pathlib.Path) -> Iterator[np.ndarray]:
-    """Go through the decoded samples."""
+    """Iterate over the decoded samples."""
     import webdataset
 
     shards = [str(shard) for shard in sorted(path.glob("*.tar"))]
@@ -83,7 +83,7 @@ def rlds(path: pathlib.Path) -> Iterator[np.ndarray]:
 
 
 def lerobot(path: pathlib.Path) -> Iterator[np.ndarray]:
-    """Read every parquet file with pyarrow, and decode what it holds of images."""
+    """Read every parquet file with pyarrow, and decode its images."""
     import pyarrow.parquet as pq
 
     for file in sorted((path / "data").rglob("*.parquet")):

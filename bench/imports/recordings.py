@@ -1,4 +1,4 @@
-"""One recording in every format: the sample of this repository many times over, written by our exporters.
+"""One recording in every format: the sample of this repository, repeated and written by our exporters.
 
 sample ×N ─▶ dataset ─▶ robomimic, act, zarr, webdataset, rlds, lerobot, mcap    kinograph.export
                     ─▶ folder of npz, tar of npz, zarr.zip                         numpy, tarfile, zipfile
@@ -45,7 +45,7 @@ class Recording:
 
 
 def pack_sample(target: pathlib.Path, times: int) -> None:
-    """Pack the sample so many times, with what training reads: two cameras, the object and the actions."""
+    """Pack the sample `times` times, with the streams used for training: two cameras, the object and the actions."""
     sample = target.with_name("sample.kino")
     kinograph.pack(SAMPLE, sample)
     wanted = ("actions", "obs/agentview_image", "obs/robot0_eye_in_hand_image", "obs/object")
@@ -58,7 +58,7 @@ def pack_sample(target: pathlib.Path, times: int) -> None:
 
 
 def make(work: pathlib.Path, times: int) -> tuple[pathlib.Path, list[Recording]]:
-    """Write the recording in every format; what is there already is kept."""
+    """Write the recording in every format; existing files are kept."""
     work.mkdir(parents=True, exist_ok=True)
     dataset = work / "lift.kino"
     if not dataset.exists():

@@ -1,8 +1,8 @@
-"""How long an import takes, and how much memory: `python bench/imports/speed.py [--python VENV/bin/python]`.
+"""How long does an import take, and how much memory? `python bench/imports/speed.py [--python VENV/bin/python]`.
 
 One recording in every format (recordings.py) is packed by `kinograph pack`, and read whole by the format's own library
-(readers.py, under a Python that has what requirements.txt names), in turns, each in a process of its own. Every dataset that was
-packed is compared with the first, bit for bit. Writes bench/results/imports.csv and prints a table.
+(readers.py, under a Python with the packages of requirements.txt), alternating, each in a separate process. Every packed
+dataset is compared with the first, bit for bit. Writes bench/results/imports.csv and prints a table.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 READERS = pathlib.Path(__file__).with_name("readers.py")
 
 
-# A process of its own starts what is measured: the memory of a process counts that of whoever it was forked from.
+# A separate process starts what is measured: a process's peak memory includes that of the process it was forked from.
 START = """
 import json, os, subprocess, sys, time
 begin = time.perf_counter()
@@ -46,23 +46,23 @@ print(json.dumps(figures))
 
 
 def run(command: list[str]) -> tuple[dict[str, float], str]:
-    """Run a process; its seconds, its CPU's, its largest memory, and what it printed."""
+    """Run a process; returns its wall time, CPU time, peak memory and output."""
     with tempfile.NamedTemporaryFile("r") as out:
         starting = [sys.executable, "-S", "-c", START, out.name, *command]
         done = subprocess.run(starting, capture_output=True, text=True, check=True)
         figures: dict[str, float] = json.loads(done.stdout)
-        # 3 says that something had no place in the format or was left out.
+        # 3 means that something could not be represented or was skipped.
         if figures.pop("exit") not in (0, 3):
             raise SystemExit(f"error: {' '.join(command)}\n{done.stderr}")
         return figures, out.read()
 
 
 def check(packed: pathlib.Path, first: kinograph.Dataset) -> None:
-    """Compare every stream of every episode with the dataset that was exported, whatever it is called there."""
+    """Compare every stream of every episode with the exported dataset, whatever its name."""
     found = kinograph.open(packed)
     if len(found) != len(first):
         raise SystemExit(f"error: {packed} has {len(found)} episodes, not {len(first)}")
-    # Formats name episodes and streams in their own way: what must be there is every array, in some episode.
+    # Formats name episodes and streams in their own way: every array must be in some episode.
     for episode in found:
         arrays = [
             np.asarray(episode[name][:]) for name in episode if episode[name].dtype is not None
@@ -70,7 +70,7 @@ def check(packed: pathlib.Path, first: kinograph.Dataset) -> None:
         lengths = {len(array) for array in arrays}
         if not any(_holds(arrays, other) for other in first if len(other["actions"]) in lengths):
             raise SystemExit(
-                f"error: episode {episode.id} of {packed} is none of those that were exported"
+                f"error: episode {episode.id} of {packed} does not match any exported episode"
             )
 
 
@@ -84,7 +84,7 @@ def _holds(arrays: list[np.ndarray], episode: kinograph.Episode) -> bool:
 def measure(
     recording: recordings.Recording, first: kinograph.Dataset, python: str, rounds: int
 ) -> dict[str, object]:
-    """Pack and read one format in turns."""
+    """Pack and read one format, alternating."""
     ours, theirs, read = [], [], "0"
     with tempfile.TemporaryDirectory() as folder:
         target = pathlib.Path(folder) / "packed.kino"
@@ -108,9 +108,9 @@ def main() -> None:
     """Measure every format."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--python", default=sys.executable, help="one that has the formats' libraries"
+        "--python", default=sys.executable, help="a Python with the libraries of the formats"
     )
-    parser.add_argument("--times", type=int, default=20, help="how often the sample is repeated")
+    parser.add_argument("--times", type=int, default=20, help="number of repetitions of the sample")
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
     work = ROOT / "target" / "bench" / f"imports_{arguments.times}"

@@ -14,7 +14,7 @@ Batch = dict[str, Any]
 
 
 def to_output(batch: Batch, recording: Recording, workload: Workload) -> Batch:
-    """Bring uint8 [..., H, W, 3] into the form that the workload asks for, by the fastest way in torch that was found."""
+    """Convert uint8 [..., H, W, 3] to the workload's output, in the fastest way found in torch."""
     if workload.output == "f32":
         for camera in recording.cameras:
             moved = batch[camera].movedim(-1, -3).contiguous()
@@ -23,7 +23,7 @@ def to_output(batch: Batch, recording: Recording, workload: Workload) -> Batch:
 
 
 def stack(samples: list[dict[str, Values]], recording: Recording, workload: Workload) -> Batch:
-    """Make a batch of samples in numpy; whole episodes are padded with zeros."""
+    """Stack samples into a batch in numpy; whole episodes are zero-padded."""
     lengths = [len(sample["actions"]) for sample in samples]
     batch: Batch = {}
     for key, first in samples[0].items():
@@ -46,7 +46,7 @@ def stack(samples: list[dict[str, Values]], recording: Recording, workload: Work
 def in_threads(
     make: Callable[[list[int]], Batch], recording: Recording, workload: Workload, threads: int
 ) -> Iterator[Batch]:
-    """Make batches ahead by threads of this process, in order."""
+    """Prefetch batches in threads of this process, in order."""
     indices = index_batches(recording, workload)
     with ThreadPoolExecutor(threads) as pool:
         ahead = deque(pool.submit(make, next(indices)) for _ in range(2 * threads))
@@ -57,7 +57,7 @@ def in_threads(
 
 
 class _Batches:
-    """The index batches as the sampler that a DataLoader wants."""
+    """The index batches as a DataLoader's batch sampler."""
 
     def __init__(self, recording: Recording, workload: Workload) -> None:
         self._args = recording, workload
@@ -69,8 +69,8 @@ class _Batches:
         return 10**9
 
 
-def in_workers(  # noqa: PLR0913 (what one DataLoader takes)
-    dataset: Any,  # noqa: ANN401 (whatever a DataLoader takes)
+def in_workers(  # noqa: PLR0913 (the arguments of one DataLoader)
+    dataset: Any,  # noqa: ANN401 (whatever a DataLoader accepts)
     recording: Recording,
     workload: Workload,
     workers: int,
@@ -78,7 +78,7 @@ def in_workers(  # noqa: PLR0913 (what one DataLoader takes)
     *,
     context: str | None = None,
 ) -> Iterator[Batch]:
-    """Make batches by worker processes of torch's DataLoader."""
+    """Make batches in worker processes of torch's DataLoader."""
     batches: Any = _Batches(recording, workload)
     return iter(
         DataLoader(
@@ -94,8 +94,8 @@ def in_workers(  # noqa: PLR0913 (what one DataLoader takes)
 
 
 def encode_jpeg(image: Values) -> bytes:
-    """Encode as every JPEG store of this comparison does."""
-    import simplejpeg  # noqa: PLC0415 (only where something is built)
+    """Encode like every JPEG store in this comparison."""
+    import simplejpeg  # noqa: PLC0415 (only needed for building)
 
     return simplejpeg.encode_jpeg(
         np.ascontiguousarray(image),
@@ -106,8 +106,8 @@ def encode_jpeg(image: Values) -> bytes:
 
 
 def decode_jpeg(data: Any) -> Values:  # noqa: ANN401 (anything with bytes in it)
-    """Decode by libjpeg-turbo."""
-    import simplejpeg  # noqa: PLC0415 (not every system decodes so)
+    """Decode with libjpeg-turbo."""
+    import simplejpeg  # noqa: PLC0415 (not every system decodes this way)
 
     return simplejpeg.decode_jpeg(data, colorspace="RGB")
 
@@ -115,7 +115,7 @@ def decode_jpeg(data: Any) -> Values:  # noqa: ANN401 (anything with bytes in it
 def read_as_jpeg(
     recording: Recording, episode: int
 ) -> tuple[dict[str, Values], dict[str, list[bytes]]]:
-    """Read an episode: its vectors, and its images encoded."""
+    """Read an episode: its vectors, and its encoded images."""
     found = recording.read(episode)
     images = {
         camera: [encode_jpeg(image) for image in found.pop(camera)] for camera in recording.cameras

@@ -1,12 +1,12 @@
-"""What is compared: the recordings, the workloads, the batch that every system must give, and the check of it.
+"""What is compared: the recordings, the workloads, the batch that every system must return, and its check.
 
     W1  windows of ten steps            lift:   camera [B, T, H, W, 3], vector [B, T, D], actions [B, T, A]
     W2  newest frames + action chunk    aloha:  camera [B, F, H, W, 3], vector [B, D],    actions [B, C, A], is_pad [B, C]
     W3  whole episodes, padded          lift:   as W1, T the longest of the batch, and lengths [B]
 
-Steps behind an episode's end repeat its last one; frames before its start repeat its first. Output `u8` is uint8 in either layout,
-`f32` is float32 of 0 to 1, [..., 3, H, W]. A system that keeps to `index_batches` is checked against that; another one tells which
-samples it gave by `ep` and `t` [B].
+Steps after an episode's end repeat its last one; frames before its start repeat its first. Output `u8` is uint8 in either layout,
+`f32` is float32 from 0 to 1, [..., 3, H, W]. A system that follows `index_batches` is checked against that; any other reports the
+samples it returned as `ep` and `t` [B].
 
 A workload is written `W1:lift:b16:u8`, `W2:aloha:b8:f2:c50:f32`, `W3:lift:b8:u8`.
 """
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORK = pathlib.Path(os.environ.get("PEERS_WORK", ROOT / "target" / "peers"))
-# Of every system that stores JPEG, ours included: quality 95, channel at half the resolution.
+# For every system that stores JPEG, including ours: quality 95, chroma at half the resolution.
 JPEG_QUALITY = 95
 
 Values = npt.NDArray[Any]
@@ -33,7 +33,7 @@ Whole = npt.NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True)
 class Recording:
-    """One HDF5 recording as it came, which is also the truth that batches are compared with."""
+    """One original HDF5 recording, also the ground truth for batches."""
 
     name: str
     layout: Literal["robomimic", "act"]
@@ -53,7 +53,7 @@ class Recording:
 
     @functools.cached_property
     def starts(self) -> Whole:
-        """Where each episode begins, if all stand in one row."""
+        """Where each episode begins if all are concatenated."""
         return np.concatenate([[0], np.cumsum(self.lengths)[:-1]]).astype(np.int64)
 
     @functools.cached_property
@@ -69,11 +69,11 @@ class Recording:
 
     @property
     def vector_keys(self) -> list[str]:
-        """What is no image."""
+        """Everything that is not an image."""
         return [*self.vectors, "actions"]
 
     def place(self, index: int) -> tuple[int, int]:
-        """Give episode and step of a global step."""
+        """Return episode and step of a global step."""
         episode = int(self.episode_of[index])
         return episode, int(index - self.starts[episode])
 
@@ -81,7 +81,7 @@ class Recording:
         self, episode: int, at: slice = slice(None), *, images: bool = True
     ) -> dict[str, Values]:
         """Read an episode: uint8 images, float32 vectors."""
-        import h5py  # noqa: PLC0415 (not every process reads the truth)
+        import h5py  # noqa: PLC0415 (not every process reads the ground truth)
 
         name = self.episodes[episode]
         if self.layout == "robomimic":
@@ -105,7 +105,7 @@ class Recording:
 
 
 def load_recording(name: str) -> Recording:
-    """Open a recording that `data.py` made."""
+    """Open a recording created by `data.py`."""
     about = json.loads((WORK / "data" / f"{name}.json").read_text())
     about["lengths"] = np.array(about["lengths"])
     return Recording(**{**about, "size": tuple(about["size"])})
@@ -113,7 +113,7 @@ def load_recording(name: str) -> Recording:
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What a batch is made of."""
+    """What a batch contains."""
 
     name: str
     recording: str
@@ -126,7 +126,7 @@ class Workload:
     seed: int = 0
 
     def frame_steps(self, last: int, step: int) -> Whole:
-        """Which steps of an episode the images of a sample are of."""
+        """Return the steps of an episode whose images a sample contains."""
         if self.kind == "window":
             return np.minimum(np.arange(step, step + self.length), last)
         if self.kind == "chunk":
@@ -134,28 +134,28 @@ class Workload:
         return np.arange(last + 1)
 
     def action_steps(self, last: int, step: int) -> tuple[Whole, npt.NDArray[np.bool_]]:
-        """Which steps the action chunk is of, and which of it is padding."""
+        """Return the steps of the action chunk, and which of them are padding."""
         steps = np.arange(step, step + self.actions)
         return np.minimum(steps, last), steps > last
 
 
 def parse_workload(name: str) -> Workload:
-    """Read a workload's name."""
+    """Parse a workload's name."""
     kinds: dict[str, Any] = {"W1": "window", "W2": "chunk", "W3": "episode"}
-    kind, recording, *words = name.split(":")
+    kind, recording, *parts = name.split(":")
     fields = {"b": "batch", "s": "length", "f": "frames", "c": "actions"}
     numbers = {
-        fields[word[0]]: int(word[1:])
-        for word in words
-        if word[1:].isdigit() and word[0] in fields and word != "f32"
+        fields[part[0]]: int(part[1:])
+        for part in parts
+        if part[1:].isdigit() and part[0] in fields and part != "f32"
     }
     return Workload(
-        name, recording, kinds[kind], output="f32" if "f32" in words else "u8", **numbers
+        name, recording, kinds[kind], output="f32" if "f32" in parts else "u8", **numbers
     )
 
 
 def index_batches(recording: Recording, workload: Workload) -> Iterator[list[int]]:
-    """Give global steps (of W3: episodes) for ever: a permutation per epoch, the rest of one goes into the next."""
+    """Yield global steps (W3: episodes) forever: a permutation per epoch, with the remainder of one going into the next."""
     count = len(recording.lengths) if workload.kind == "episode" else recording.steps
     epoch, left = 0, np.empty(0, np.int64)
     while True:
@@ -168,7 +168,7 @@ def index_batches(recording: Recording, workload: Workload) -> Iterator[list[int
 
 
 def truth(recording: Recording, workload: Workload, episode: int, step: int) -> dict[str, Any]:
-    """Read what a sample must be."""
+    """Read the expected sample."""
     last = int(recording.lengths[episode]) - 1
     steps = workload.frame_steps(last, step)
     low = int(steps.min())
@@ -184,14 +184,14 @@ def truth(recording: Recording, workload: Workload, episode: int, step: int) -> 
 
 @dataclasses.dataclass
 class Verdict:
-    """How a system's batches differ from the truth."""
+    """How a system's batches differ from the ground truth."""
 
     largest_error: float = 0.0
     psnr_db: float = 99.0
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def expect(self, problem: str, holds: bool) -> None:
-        """Note a problem unless the condition holds."""
+        """Record a problem unless the condition holds."""
         if not holds and problem not in self.problems:
             self.problems.append(problem)
 
@@ -220,7 +220,7 @@ def verify(
         if "is_pad" in expected:
             same = np.array_equal(batch["is_pad"][row].numpy(), expected["is_pad"])
             verdict.expect("is_pad differs", same)
-            # What stands in padded places is each system's own choice.
+            # Contents of padded steps are each system's own choice.
             expected["actions"] = expected["actions"][~expected["is_pad"]]
             sample["actions"] = sample["actions"][~expected["is_pad"]]
         for camera in recording.cameras:
@@ -239,7 +239,7 @@ def verify(
 
 
 def _apart(given: Values, expected: Values, key: str, verdict: Verdict) -> Values:
-    """Subtract, if the two have one shape."""
+    """Subtract, if the shapes match."""
     verdict.expect(f"{key} is {given.shape}, not {expected.shape}", given.shape == expected.shape)
     if given.shape != expected.shape:
         return np.zeros(1)
@@ -247,7 +247,7 @@ def _apart(given: Values, expected: Values, key: str, verdict: Verdict) -> Value
 
 
 def to_bytes(images: Values, workload: Workload, verdict: Verdict) -> Values:
-    """Bring images of any allowed form into uint8, channels last."""
+    """Convert images of any allowed form to uint8, HWC."""
     wanted = np.uint8 if workload.output == "u8" else np.float32
     problem = f"images are {images.dtype}, not {np.dtype(wanted)}"
     verdict.expect(problem, images.dtype == wanted)

@@ -1,11 +1,11 @@
-"""Makes the recordings of the comparison: `python bench/peers/data.py --aloha episode_0.hdf5`.
+"""Creates the recordings of the comparison: `python bench/peers/data.py --aloha episode_0.hdf5`.
 
-    target/peers/data/lift.hdf5            demonstrations of a robomimic file over and over, as distinct episodes
-    target/peers/data/aloha/episode_*.hdf5 the same of an ACT recording
-    target/peers/data/{lift,aloha}.json    what is in them: see `contract.Recording`
+    target/peers/data/lift.hdf5            demonstrations of a robomimic file, repeated, as distinct episodes
+    target/peers/data/aloha/episode_*.hdf5 the same for an ACT recording
+    target/peers/data/{lift,aloha}.json    their contents: see `contract.Recording`
 
-Both are written without compression, as robomimic and ACT write theirs. Lift is the sample that ships with this repository
-unless another file is given. No recording with images of 480 × 640 ships here, so without `--aloha` W2 is left out.
+Both are written uncompressed, as robomimic and ACT write theirs. Lift is by default the sample that ships with this
+repository. No recording with images of 480 × 640 ships here, so without `--aloha` W2 is skipped.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ALOHA_EPISODES = 12
 
 
 def main() -> None:
-    """Make what is not there."""
+    """Create what is missing."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     sample = ROOT / "tests" / "data" / "lift_3demos.hdf5"
     options.add_argument("--lift", type=pathlib.Path, default=sample, help="a robomimic file")
@@ -35,14 +35,14 @@ def main() -> None:
         make_aloha(arguments.aloha)
     elif not (WORK / "data" / "aloha.json").exists():
         print(
-            "data: no recording with images of 480 × 640, so W2 is left out and W1 and W3 go on; "
+            "data: no recording with images of 480 × 640: W2 is skipped, W1 and W3 continue; "
             "`make peers ALOHA=episode_0.hdf5` (`data.py --aloha`) adds it",
             file=sys.stderr,
         )
 
 
 def make_lift(source: pathlib.Path) -> None:
-    """Repeat the demonstrations of a robomimic file, with the keys that are trained on."""
+    """Repeat the demonstrations of a robomimic file, with the keys used for training."""
     target = WORK / "data" / "lift.hdf5"
     lengths = []
     with h5py.File(source, "r") as read, h5py.File(target, "w") as write:

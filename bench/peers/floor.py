@@ -1,7 +1,7 @@
-"""How near the engine is to what cannot be saved: `python bench/peers/floor.py`, after `run.py --check-only` built the datasets.
+"""How close is the engine to its lower bound? `python bench/peers/floor.py`, after `run.py --check-only` built the datasets.
 
-Runs the example `measure_loader` on the datasets of the comparison. The floor is to decode every frame that has to be decoded once, and
-to copy the batch once, on one thread; the engine alone, without Python. Writes bench/results/peers_floor.csv.
+Runs the example `measure_loader` on the datasets of the comparison. The lower bound is the time to decode every needed frame once and
+to copy the batch once, on one thread; the engine is measured alone, without Python. Writes bench/results/peers_floor.csv.
 """
 
 import argparse
@@ -14,12 +14,12 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "target" / "peers"
 FIGURES = {
-    "cpu_us": r"([\d.]+) µs of cpu",
+    "cpu_us": r"([\d.]+) µs of CPU",
     "floor_decode_us": r"decode once ([\d.]+) µs",
     "floor_copy_us": r"copy ([\d.]+) µs",
     "floor_ratio": r"([\d.]+) of what was measured",
 }
-# Workload → batch, first and last step of an image, steps of the actions, plans, parts of the dataset in the pool.
+# Workload → batch, first and last step of an image, steps of the actions, plans, fractions of the dataset in the pool.
 CASES = {
     "W1 batch 16": ("lift", 16, range(10), range(10), ("jpeg", "lossless"), (0.1, 1.0)),
     "W1 batch 64": ("lift", 64, range(10), range(10), ("jpeg", "lossless"), (0.1, 1.0)),
@@ -29,7 +29,7 @@ CASES = {
 
 
 def main() -> None:
-    """Measure every case several times; the middle one by its ratio stands for it."""
+    """Measure every case several times; the run with the median ratio counts."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--rounds", type=int, default=3)
     rounds = options.parse_args().rounds
@@ -62,7 +62,7 @@ def _window(stream: str, steps: range) -> dict[str, object]:
 
 
 def measure(recording: str, plan: str, batch: int, pool: float) -> dict[str, float]:
-    """Run the example once and take its figures from what it prints."""
+    """Run the example once and parse its output."""
     dataset = WORK / "built" / recording / f"{plan}.kino"
     example = [
         "cargo",

@@ -2,7 +2,7 @@
 
     measure_one.py build|check|time SYSTEM WORKLOAD [--seconds 3] [--workers 1]
 
-`run.py` starts it, so that every slot has a process of its own. CPU time is that of this process and of all that it started.
+`run.py` starts it, so that every slot has a separate process. CPU time is that of this process and all its descendants.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CHECKED_BATCHES = 3
 
 
 def main() -> None:
-    """Do one thing and print what came of it."""
+    """Do one task and print its result."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("task", choices=("build", "check", "time"))
     options.add_argument("system")
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def build(system: System, recording: Recording, workload: Workload) -> dict[str, Any]:
-    """Write the system's files, unless they are there."""
+    """Write the system's files, if missing."""
     path = system.path(recording, workload)
     done = path.with_name(path.name + ".done")
     if not done.exists():
@@ -97,7 +97,7 @@ def check(system: System, recording: Recording, workload: Workload, workers: int
 def measure(
     system: System, recording: Recording, workload: Workload, workers: int, seconds: float
 ) -> dict[str, Any]:
-    """Time batches in the steady state; every tensor is touched, so that nothing stays undone."""
+    """Time batches in the steady state; every tensor is touched, so that no work is deferred."""
     path = system.path(recording, workload)
     start, spent = time.monotonic(), cpu_s()
     given = iter(system.batches(recording, workload, path, workers))
@@ -139,7 +139,7 @@ def measure(
 
 
 def vif(recording: Recording, batches: list[np.ndarray]) -> float:
-    """Compare the episodes of batches with independent draws: how many times the variance of a mean grows."""
+    """Compare the episodes of batches with independent draws: the variance inflation factor of a mean."""
     share = recording.lengths / recording.lengths.sum()
     size = len(batches[0])
     seen = [np.bincount(batch, minlength=len(share)) / size for batch in batches]
@@ -148,16 +148,16 @@ def vif(recording: Recording, batches: list[np.ndarray]) -> float:
 
 
 def touch(batch: dict[str, Any], recording: Recording) -> int:
-    """Read one byte of every page of every tensor that was asked for."""
+    """Read one byte of every memory page of every requested tensor."""
     total = 0
     for key in recording.cameras + recording.vector_keys:
-        # numpy, not torch: the same for all, but a quarter of the time, which counts where a sample takes 100 µs.
+        # numpy, not torch: the same for all, but a quarter of the time, which matters if a sample takes 100 µs.
         total += int(batch[key].numpy().reshape(-1).view(np.uint8)[::4096].max())
     return total
 
 
 def cpu_s() -> float:
-    """Sum up the CPU time of this process and of its descendants, dead or alive."""
+    """Sum up the CPU time of this process and its descendants, dead or alive."""
     own = resource.getrusage(resource.RUSAGE_SELF)
     dead = resource.getrusage(resource.RUSAGE_CHILDREN)
     total = own.ru_utime + own.ru_stime + dead.ru_utime + dead.ru_stime
@@ -174,7 +174,7 @@ def descendants() -> dict[int, list[str]]:
             try:
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
             except OSError:
-                continue  # ended meanwhile
+                continue  # it has ended
             children.setdefault(int(fields[1]), []).append((int(folder.name), fields))
     found: dict[int, list[str]] = {}
     todo = [os.getpid()]
@@ -186,14 +186,14 @@ def descendants() -> dict[int, list[str]]:
 
 
 def machine_busy_s() -> float:
-    """Sum up what all cores have worked."""
+    """Sum up the busy time of all cores."""
     with pathlib.Path("/proc/stat").open() as file:
         fields = [int(field) for field in file.readline().split()[1:9]]
     return (sum(fields) - fields[3] - fields[4]) / TICKS
 
 
 def finish(result: dict[str, Any]) -> None:
-    """Print, and leave without waiting for anybody's threads; worker processes hold our output open, so they end first."""
+    """Print, and exit without waiting for threads; worker processes hold our output open, so they are ended first."""
     print("RESULT " + json.dumps(result), flush=True)
     sys.stderr.flush()
     for process in descendants():

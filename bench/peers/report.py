@@ -1,6 +1,6 @@
 """Renders the comparison for docs/measurements/comparison.md: `python bench/peers/report.py`.
 
-bench/results/peers.csv            a line per slot          → tables, each ratio the median of the ratios within a round
+bench/results/peers.csv            one line per slot        → tables, each ratio the median of the ratios within a round
 bench/results/peers_systems.csv    bytes, quality, versions
 bench/results/peers_floor.csv      the engine, compared with its floor
 → docs/measurements/comparison.md between its markers, docs/measurements/comparison.svg
@@ -47,16 +47,16 @@ class Slots:
         return sorted(found, key=lambda system: self.median(workload, system, "cpu_ms"))
 
     def values(self, workload: str, system: str, field: str) -> list[float]:
-        """Give a figure of each round."""
+        """Return a figure of each round."""
         return [float(row[field]) for row in self.rows[workload, system] if row[field]]
 
     def median(self, workload: str, system: str, field: str) -> float:
-        """Give the middle of a figure's rounds; not a number where there is none."""
+        """Return the median of a figure's rounds; NaN if there is none."""
         values = self.values(workload, system, field)
         return statistics.median(values) if values else float("nan")
 
     def ratio(self, workload: str, above: str, below: str) -> float:
-        """Divide the CPU time of two systems round by round, and give the middle."""
+        """Divide the CPU time of two systems round by round; returns the median."""
         rounds = {row["round"]: float(row["cpu_ms"]) for row in self.rows[workload, below]}
         found = [
             float(row["cpu_ms"]) / rounds[row["round"]]
@@ -66,16 +66,16 @@ class Slots:
         return statistics.median(found) if found else float("nan")
 
     def disk(self, workload: str, system: str) -> int:
-        """Give the bytes of a system's files."""
+        """Return the size of a system's files in bytes."""
         return int(self.about[workload, system]["disk_bytes"])
 
     def has(self, workload: str, *systems: str) -> bool:
-        """Tell whether all of these were measured."""
+        """Whether all of these were measured."""
         return all((workload, system) in self.rows for system in systems)
 
 
 def load() -> Slots:
-    """Read what the runs wrote."""
+    """Read the results of the runs."""
     about = {(row["workload"], row["system"]): row for row in _read("peers_systems.csv")}
     rows = defaultdict(list)
     for row in _read("peers.csv"):
@@ -115,7 +115,7 @@ def table(slots: Slots, workload: str) -> list[str]:
             f"{slots.median(workload, system, 'private_mb'):,.0f}",
             f"{slots.disk(workload, system) / 1e6:,.0f}",
             "exact" if psnr > 98 else f"{psnr:.1f}",
-            "1.0" if vif != vif else f"{vif:.1f}",  # noqa: PLR0124 (not a number: uniformly random)
+            "1.0" if vif != vif else f"{vif:.1f}",  # noqa: PLR0124 (NaN: uniformly random)
             str(len(slots.rows[workload, system])),
         ]
         lines.append(f"| {' | '.join(cells)} |")
@@ -135,7 +135,7 @@ def table(slots: Slots, workload: str) -> list[str]:
 
 
 def figure(value: float) -> str:
-    """Write three digits."""
+    """Format with three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -145,7 +145,7 @@ def at_most(
     """Compare CPU time with the best of several peers."""
     measured = [peer for peer in peers if slots.has(workload, ours, peer)]
     ratios = [(slots.ratio(workload, ours, peer), peer) for peer in measured]
-    # Not a number where the two share no round.
+    # NaN if the two share no round.
     found = [pair for pair in ratios if not math.isnan(pair[0])]
     if not found:
         return []
@@ -166,12 +166,12 @@ def at_most_bytes(slots: Slots, workload: str, ours: str, peer: str, limit: floa
 
 
 def fraction(ratio: float) -> str:
-    """Write a ratio as people say it."""
+    """Format a ratio for display."""
     return f"1/{1 / ratio:.1f}" if ratio < 0.6 else f"{ratio:.2f}"
 
 
 def bar(what: str, limit: str, measured: str, met: bool) -> str:
-    """Render a line of the table of bars."""
+    """Render a line of the table of targets."""
     return f"| {what} | {limit} | {measured} | {'yes' if met else '**no**'} |"
 
 
@@ -215,7 +215,7 @@ def quality(slots: Slots, workload: str, ours: str, peer: str) -> list[str]:
 
 
 def amplification(slots: Slots) -> list[str]:
-    """Tell how often a frame was decoded per epoch, and what the pool held."""
+    """Render how often a frame was decoded per epoch, and how much the pool held."""
     lines = []
     for (workload, system), rows in sorted(slots.rows.items()):
         if not (
@@ -240,7 +240,7 @@ def amplification(slots: Slots) -> list[str]:
 
 
 def floors() -> list[str]:
-    """Render the engine beside its floor."""
+    """Render the engine and its lower bound."""
     lines = [
         "### Compared with the floor",
         "",
@@ -267,7 +267,7 @@ def versions(slots: Slots) -> list[str]:
 
 
 def disturbance(slots: Slots) -> list[str]:
-    """Tell what else the machine did meanwhile."""
+    """Render the other load on the machine."""
     others = [float(row["other_cores"]) for rows in slots.rows.values() for row in rows]
     middle, most = statistics.median(others), max(others)
     text = f"Other programs kept {middle:.1f} of the cores busy (median of the slots; {most:.1f} at most)."
@@ -275,8 +275,8 @@ def disturbance(slots: Slots) -> list[str]:
 
 
 def draw(slots: Slots) -> None:
-    """Draw CPU time against bytes, which is what a store trades."""
-    import matplotlib  # noqa: PLC0415 (only the environment of the comparison has it)
+    """Plot CPU time against bytes, the trade-off of every store."""
+    import matplotlib  # noqa: PLC0415 (only installed in the environment of the comparison)
 
     matplotlib.use("svg")
     from matplotlib import pyplot  # noqa: PLC0415
@@ -300,7 +300,7 @@ def draw(slots: Slots) -> None:
 
 
 def main() -> None:
-    """Write the tables into the page, and the drawing beside it."""
+    """Write the tables into the page, and the plot next to it."""
     slots = load()
     lines = disturbance(slots) + bars(slots) + floors()
     for workload in TITLES:
@@ -312,7 +312,7 @@ def main() -> None:
 
 
 def write_between(page: pathlib.Path, text: str) -> None:
-    """Replace what stands between the markers of a page."""
+    """Replace the text between the markers of a page."""
     before, _, rest = page.read_text().partition(START)
     page.write_text(f"{before}{START}\n\n{text}\n{END}{rest.partition(END)[2]}")
 

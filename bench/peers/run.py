@@ -1,10 +1,10 @@
-"""Runs every loader on the same samples, in turns, and writes what it cost: `python bench/peers/run.py`.
+"""Runs every loader on the same samples, alternating, and writes what each cost: `python bench/peers/run.py`.
 
     setup.py → data.py → run.py: build, check, then rounds of one short slot per system → report.py
                                                                     bench/results/peers{,_systems}.csv → docs/measurements/comparison.md
 
-A round gives each system one slot, in an order drawn anew, each in a process of its own. What else the machine does
-falls on all of them alike, so ratios are taken within a round. A system whose batches are wrong is not timed.
+A round gives each system one slot, in a newly drawn order, each in a separate process. Other load on the machine
+affects all of them equally, so ratios are computed within a round. A system whose batches are wrong is not timed.
 """
 
 import argparse
@@ -28,7 +28,7 @@ PYTHON = ROOT / "target" / "peers" / "venv" / "bin" / "python"
 OURS = [
     f"kinograph {plan}, {pool}" for plan in ("JPEG 95", "lossless") for pool in ("a tenth", "all")
 ]
-# Those that a bar is about are timed in every round, those of `RARE` in the first ones.
+# Systems with a target are timed in every round, those of `RARE` only in the first ones.
 PLAN: dict[str, list[str]] = {
     "W1:lift:b16:u8": [
         *OURS,
@@ -109,7 +109,7 @@ RARE: dict[str, list[str]] = {
         "robomimic, no cache",
     ],
 }
-# Libraries' own threads: what is compared has as many workers as the comparison says.
+# Libraries' own threads: every system gets exactly the number of workers of the comparison.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 SLOT_FIELDS = [
     "workload",
@@ -141,18 +141,24 @@ def main() -> None:
     """Build, check and measure."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--rare-rounds", type=int, default=2, help="for what no bar is about")
-    options.add_argument("--seconds", type=float, default=3, help="of each slot's timed part")
+    options.add_argument(
+        "--rare-rounds", type=int, default=2, help="rounds for systems without a target"
+    )
+    options.add_argument(
+        "--seconds", type=float, default=3, help="duration of each slot's timed part"
+    )
     options.add_argument("--workloads", nargs="*", help="only these", choices=PLAN)
     options.add_argument("--systems", nargs="*", help="only these")
     options.add_argument("--check-only", action="store_true", help="build and check, time nothing")
     options.add_argument(
-        "--keep-checks", action="store_true", help="trust what earlier runs checked"
+        "--keep-checks", action="store_true", help="skip systems that earlier runs checked"
     )
     options.add_argument(
         "--append", action="store_true", help="add rounds to those of earlier runs"
     )
-    options.add_argument("--results", type=pathlib.Path, default=RESULTS, help="folder of the CSVs")
+    options.add_argument(
+        "--results", type=pathlib.Path, default=RESULTS, help="folder for the CSV files"
+    )
     arguments = options.parse_args()
     plan = {
         workload: [
@@ -167,13 +173,13 @@ def main() -> None:
     if not arguments.keep_checks:
         CHECKED.unlink(missing_ok=True)
     systems = build_and_check(plan)
-    # Also of workloads that this run leaves out: its rounds may be added to theirs.
+    # Also for workloads that this run skips: its rounds may be added to theirs.
     every = json.loads(CHECKED.read_text()).values()
     write(arguments.results / "peers_systems.csv", SYSTEM_FIELDS, list(every))
     if arguments.check_only:
         return
     good = [(row["workload"], row["system"]) for row in systems if row["state"] == "checked"]
-    # What could not be built has none.
+    # Systems that could not be built have none.
     paths = {(row["workload"], row["system"]): row.get("path", "") for row in systems}
     slots = read(arguments.results / "peers.csv") if arguments.append else []
     first = max((int(slot["round"]) + 1 for slot in slots), default=0)
@@ -199,17 +205,17 @@ def main() -> None:
                     f"(others {found['other_cores']:.1f} cores)",
                     flush=True,
                 )
-            # Again and again, so that a run that is stopped keeps what it has.
+            # After every slot, so that an interrupted run keeps its results.
             write(arguments.results / "peers.csv", SLOT_FIELDS, slots)
 
 
 def has_recording(workload: str) -> bool:
-    """Tell whether a workload's recording was made."""
+    """Whether a workload's recording exists."""
     return (ROOT / "target" / "peers" / "data" / f"{workload.split(':')[1]}.json").exists()
 
 
 def build_and_check(plan: dict[str, list[str]]) -> list[dict[str, Any]]:
-    """Make every system's files and compare its first batches with the recording."""
+    """Build every system's files and compare its first batches with the recording."""
     known: dict[str, dict[str, Any]] = json.loads(CHECKED.read_text()) if CHECKED.exists() else {}
     rows = []
     for workload, systems in plan.items():
@@ -230,7 +236,7 @@ def build_and_check(plan: dict[str, list[str]]) -> list[dict[str, Any]]:
 
 
 def start(task: str, system: str, workload: str, *options: str) -> dict[str, Any]:
-    """Run `measure_one.py`, watch its memory, and give its answer."""
+    """Run `measure_one.py`, watch its memory, and return its answer."""
     command = [str(PYTHON), str(HERE / "measure_one.py"), task, system, workload, *options]
     process = subprocess.Popen(
         command,
@@ -262,7 +268,7 @@ def start(task: str, system: str, workload: str, *options: str) -> dict[str, Any
 
 
 def watch_memory(process: int, peaks: list[int], done: threading.Event) -> None:
-    """Keep the largest sums of resident and of private (or shared, not file) kilobytes of a process and what it started."""
+    """Track the peak of resident and of private (or shared, but not file-backed) kilobytes of a process tree."""
     while not done.wait(0.25):
         parents, sizes = {}, {}
         for folder in pathlib.Path("/proc").iterdir():
@@ -273,7 +279,7 @@ def watch_memory(process: int, peaks: list[int], done: threading.Event) -> None:
                     line.split(":", 1) for line in (folder / "status").read_text().splitlines()
                 )
             except (OSError, ValueError):
-                continue  # ended meanwhile
+                continue  # it has ended
             parents[int(folder.name)] = int(lines["PPid"])
             kilobytes = [
                 int(lines.get(key, "0").split()[0]) for key in ("VmRSS", "RssAnon", "RssShmem")
@@ -288,7 +294,7 @@ def watch_memory(process: int, peaks: list[int], done: threading.Event) -> None:
 
 
 def read_through(path: pathlib.Path) -> None:
-    """Bring a system's files into the page cache: everything here is measured warm."""
+    """Load a system's files into the page cache: everything here is measured warm."""
     for file in [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]:
         with file.open("rb", buffering=0) as opened:
             while opened.read(1 << 22):
@@ -296,7 +302,7 @@ def read_through(path: pathlib.Path) -> None:
 
 
 def read(path: pathlib.Path) -> list[dict[str, Any]]:
-    """Read a CSV that was written before."""
+    """Read a CSV file of an earlier run."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -312,7 +318,7 @@ def write(path: pathlib.Path, fields: list[str], rows: list[dict[str, Any]]) -> 
             writer.writerow({key: _cell(row.get(key)) for key in fields})
 
 
-def _cell(value: Any) -> Any:  # noqa: ANN401 (what came as JSON)
+def _cell(value: Any) -> Any:  # noqa: ANN401 (a JSON value)
     if isinstance(value, dict):
         return json.dumps(value)
     return round(value, 6) if isinstance(value, float) else value

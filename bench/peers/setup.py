@@ -1,12 +1,12 @@
-"""Makes the environment that the comparison runs in: `python bench/peers/setup.py`.
+"""Creates the environment that the comparison runs in: `python bench/peers/setup.py`.
 
-    target/peers/venv      one virtual environment: every loader of requirements.txt, torch, and this checkout, built for speed
-    target/peers/robodm    robodm and the PyAV that it needs, which is not LeRobot's
-    target/peers/sysroot   the libraries that FFCV is compiled against, where the machine has none (`sysroot.py`)
+    target/peers/venv      one virtual environment: every loader of requirements.txt, torch, and a release build of this checkout
+    target/peers/robodm    robodm and the PyAV version that it needs, which differs from LeRobot's
+    target/peers/sysroot   the libraries that FFCV is compiled against, if the machine has none (`sysroot.py`)
 
-Everything is compared on the CPU, so torch comes without the 7 GB of its CUDA libraries (`scripts/install_torch.py`); with
-`--cuda` they are installed. torchcodec, which LeRobot decodes with, needs FFmpeg's shared libraries (Debian: `apt install ffmpeg`).
-A loader that cannot be installed here is named, and the comparison goes on without it.
+Everything is compared on the CPU, so torch is installed without the 7 GB of its CUDA libraries (`scripts/install_torch.py`); `--cuda`
+installs them. torchcodec, which LeRobot decodes with, needs FFmpeg's shared libraries (Debian: `apt install ffmpeg`).
+A loader that cannot be installed is reported, and the comparison continues without it.
 """
 
 import argparse
@@ -23,35 +23,35 @@ ROOT = HERE.parent.parent
 WORK = ROOT / "target" / "peers"
 VENV = WORK / "venv"
 TORCH = "torch==2.13.0"
-# Only as source; what it imports stands in requirements-shared.txt.
+# Only available as source; its imports are in requirements-shared.txt.
 FFCV = "ffcv==1.0.2"
 
 
 def run(*command: str | pathlib.Path, variables: dict[str, str] | None = None) -> str:
-    """Run a command and give what it printed; the whole set-up ends where one fails."""
-    words = [str(word) for word in command]
-    print("+", " ".join(words), file=sys.stderr)
+    """Run a command and return its output; setup stops at the first failure."""
+    arguments = [str(argument) for argument in command]
+    print("+", " ".join(arguments), file=sys.stderr)
     env = os.environ | (variables or {})
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
+    return subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout
 
 
-def pip(*words: str | pathlib.Path, variables: dict[str, str] | None = None) -> None:
+def pip(*arguments: str | pathlib.Path, variables: dict[str, str] | None = None) -> None:
     """Install into the environment."""
-    run(VENV / "bin" / "python", "-m", "pip", "install", "-q", *words, variables=variables)
+    run(VENV / "bin" / "python", "-m", "pip", "install", "-q", *arguments, variables=variables)
 
 
 def pip_ffcv() -> None:
-    """Compile FFCV, or say why not."""
+    """Compile FFCV, or print why not."""
     try:
-        # What pip has kept of another checkout would look for the libraries there.
+        # A wheel that pip cached for another checkout would look for the libraries there.
         fresh = ("--no-deps", "--no-cache-dir", FFCV)
         pip(*fresh, variables=sysroot.make(WORK / "sysroot"))
     except (sysroot.MissingLibraryError, subprocess.CalledProcessError) as error:
-        print(f"setup: FFCV is left out of the comparison: {error}", file=sys.stderr)
+        print(f"setup: the comparison skips FFCV: {error}", file=sys.stderr)
 
 
 def main() -> None:
-    """Make the environment, or bring it up to date."""
+    """Create the environment, or update it."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("--cuda", action="store_true", help="torch with its CUDA libraries (7 GB)")
     arguments = options.parse_args()
@@ -70,7 +70,7 @@ def main() -> None:
     os.environ["VIRTUAL_ENV"] = str(VENV)
     maturin = VENV / "bin" / "maturin"
     manifest = ROOT / "crates" / "kino_py" / "Cargo.toml"
-    # As `make build` does where there is no nasm to be had.
+    # As in `make build` if nasm is not available.
     features = ["--no-default-features"] * (ROOT / ".tools" / "no-nasm").exists()
     run(maturin, "develop", "--release", "--locked", *features, "--manifest-path", manifest)
 

@@ -1,10 +1,10 @@
-"""The C++ libraries that FFCV is compiled against, without root: `setup.py` asks here.
+"""The C++ libraries that FFCV is compiled against, without root; used by `setup.py`.
 
     target/peers/sysroot/usr/…            Debian's packages of OpenCV (core and imgproc) and libjpeg-turbo, unpacked
-    target/peers/sysroot/pkgconfig/*.pc   where they lie, for FFCV's setup.py
+    target/peers/sysroot/pkgconfig/*.pc   their locations, for FFCV's setup.py
 
 FFCV calls one function of OpenCV, `resize`, but includes the header of all its modules; those need 700 MB. The list of modules
-is cut to the two that are there. A machine that has `libopencv-dev` and `libturbojpeg0-dev` uses its own.
+is reduced to the two that are unpacked. A machine with `libopencv-dev` and `libturbojpeg0-dev` uses its own.
 """
 
 import pathlib
@@ -12,27 +12,27 @@ import re
 import shutil
 import subprocess
 
-# What has to be linked and what that needs; names carry the release of the library, which differs between releases of Debian.
+# What must be linked, with dependencies; package names contain the release, which differs between Debian releases.
 WANTED = re.compile(r"libopencv-(core|imgproc)(-dev|\d+\w*)|libturbojpeg\w*(-dev)?|libtbb\d+\w*")
 NEEDED = ("libopencv-imgproc-dev", "libturbojpeg0-dev")
 MODULES = "#define HAVE_OPENCV_CORE\n#define HAVE_OPENCV_IMGPROC\n"
 
 
 class MissingLibraryError(Exception):
-    """Why the libraries cannot be had."""
+    """Why the libraries are not available."""
 
 
 def make(folder: pathlib.Path) -> dict[str, str]:
-    """Give the variables that FFCV is built with; unpack the libraries unless the machine has them."""
+    """Return the environment variables for building FFCV; unpack the libraries unless the machine has them."""
     if shutil.which("pkg-config") is None:
-        raise MissingLibraryError("there is no pkg-config; install it")
+        raise MissingLibraryError("pkg-config is missing; install it")
     if _is_installed():
         return {}
     descriptions = folder / "pkgconfig"
     if not descriptions.exists():
         _unpack(folder)
         _describe(folder, descriptions)
-    # DT_RPATH, not DT_RUNPATH: OpenCV's own libraries have to be found in the same way.
+    # DT_RPATH, not DT_RUNPATH: OpenCV's own libraries must be found in the same way.
     libraries = _libraries(folder)
     return {
         "PKG_CONFIG_PATH": str(descriptions),
@@ -47,7 +47,9 @@ def _is_installed() -> bool:
 
 def _unpack(folder: pathlib.Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise MissingLibraryError("this is no Debian; install OpenCV and libjpeg-turbo to build on")
+        raise MissingLibraryError(
+            "this is not a Debian system; install the development packages of OpenCV and libjpeg-turbo"
+        )
     archives = folder / "archives"
     archives.mkdir(parents=True, exist_ok=True)
     kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
@@ -75,12 +77,14 @@ def _headers(folder: pathlib.Path) -> pathlib.Path:
 def _libraries(folder: pathlib.Path) -> pathlib.Path:
     found = next((folder / "usr" / "lib").rglob("libturbojpeg.so"), None)
     if found is None:
-        raise MissingLibraryError(f"no libturbojpeg.so in {folder}; remove it and try again")
+        raise MissingLibraryError(
+            f"{folder} has no libturbojpeg.so; remove the folder and try again"
+        )
     return found.parent
 
 
 def _describe(folder: pathlib.Path, descriptions: pathlib.Path) -> None:
-    """Write what pkg-config says: Debian's own descriptions are of another root."""
+    """Write pkg-config files: Debian's own refer to another root."""
     made = descriptions.with_suffix(".new")
     made.mkdir(exist_ok=True)
     libraries, headers = _libraries(folder), _headers(folder)
@@ -91,5 +95,5 @@ def _describe(folder: pathlib.Path, descriptions: pathlib.Path) -> None:
         lines = [f"Name: {name}", "Description: unpacked for FFCV", "Version: 0"]
         lines += [f"Cflags: -I{include}", f"Libs: -L{libraries} {link}", ""]
         (made / f"{name}.pc").write_text("\n".join(lines))
-    # Last, and in one step: the folder stands for all that was unpacked.
+    # Last, and in one step: the folder marks everything as unpacked.
     made.replace(descriptions)

@@ -1,10 +1,10 @@
 """The recordings, and three ways to feed the same samples to a policy.
 
-synthetic    one batch that lies on the GPU: what the policy costs by itself
+synthetic    one batch that stays on the GPU: the cost of the policy alone
 kinograph    `kinograph.torch.Loader(device="cuda")` on the packed recording
-hdf5         a torch DataLoader with workers, each with the HDF5 file open, pinned memory and a copy that overlaps
+hdf5         a torch DataLoader whose workers keep the HDF5 file open, with pinned memory and overlapping copies
 
-A sample is said once, in `POLICIES`.
+Samples are defined once, in `POLICIES`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMES = {"action": "actions"}
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """A policy, and what a sample of it is: for each stream the steps around the anchor."""
+    """A policy, and its samples: the steps around the anchor for each stream."""
 
     name: str
     model: type[nn.Module]
@@ -42,7 +42,7 @@ class Policy:
 
     @property
     def cameras(self) -> tuple[str, ...]:
-        """The streams of images."""
+        """The image streams."""
         return tuple(self.model.cameras)  # type: ignore[arg-type]
 
 
@@ -77,7 +77,7 @@ POLICIES = (
 
 
 def repeat(source: pathlib.Path, target: pathlib.Path, times: int) -> None:
-    """Write every episode of a recording many times, in robomimic's layout and uncompressed: what HDF5 reads fastest."""
+    """Write every episode of a recording many times, in robomimic's layout and uncompressed: fastest for HDF5."""
     with h5py.File(source) as old, h5py.File(target, "w") as new:
         demos = list(old["data"].values()) if "data" in old else [old]
         for number, demo in enumerate(itertools.chain.from_iterable([demos] * times)):
@@ -92,7 +92,7 @@ def repeat(source: pathlib.Path, target: pathlib.Path, times: int) -> None:
 
 
 class Hdf5Windows(torch.utils.data.Dataset[Batch]):
-    """Samples of a policy, read with h5py: steps outside of the episode are its first or last frame."""
+    """Samples of a policy, read with h5py: steps outside the episode repeat its first or last frame."""
 
     def __init__(self, path: pathlib.Path, policy: Policy) -> None:
         self.path, self.policy = path, policy
@@ -102,11 +102,11 @@ class Hdf5Windows(torch.utils.data.Dataset[Batch]):
         self.places = [(name, step) for name, length in lengths.items() for step in range(length)]
 
     def __len__(self) -> int:
-        """Count the windows."""
+        """Count the samples."""
         return len(self.places)
 
     def __getitem__(self, index: int) -> Batch:
-        """Read one window."""
+        """Read one sample."""
         if self.file is None:
             self.file = h5py.File(self.path)
         name, step = self.places[index]
@@ -128,7 +128,7 @@ class Hdf5Windows(torch.utils.data.Dataset[Batch]):
 
 
 def hdf5(path: pathlib.Path, policy: Policy, workers: int) -> Iterator[Batch]:
-    """Feed from a DataLoader, for ever."""
+    """Feed from a DataLoader, forever."""
     loader = torch.utils.data.DataLoader(
         Hdf5Windows(path, policy),
         policy.batch_size,
@@ -145,7 +145,7 @@ def hdf5(path: pathlib.Path, policy: Policy, workers: int) -> Iterator[Batch]:
 
 
 def ours(path: pathlib.Path, policy: Policy) -> kinograph.torch.Loader:
-    """Make our loader of the same windows."""
+    """Create our loader for the same samples."""
     return kinograph.torch.Loader(
         path,
         windows=policy.windows,
@@ -159,13 +159,13 @@ def ours(path: pathlib.Path, policy: Policy) -> kinograph.torch.Loader:
 
 
 def endless(loader: kinograph.torch.Loader) -> Iterator[Batch]:
-    """Give batches over as many epochs as are needed."""
+    """Yield batches, epoch after epoch."""
     while True:
         yield from loader
 
 
 def check(path: pathlib.Path, source: pathlib.Path, policy: Policy) -> float:
-    """Compare our first batch with HDF5: numbers exactly, images by their mean difference, which is given back."""
+    """Compare our first batch with HDF5: vectors exactly, images by their mean difference, which is returned."""
     by_place = Hdf5Windows(source, policy)
     worst = 0.0
     with ours(path, policy) as loader:
@@ -179,5 +179,5 @@ def check(path: pathlib.Path, source: pathlib.Path, policy: Policy) -> float:
                 if key in policy.cameras:
                     worst = max(worst, (got.float() - value.float()).abs().mean().item())
                 elif not torch.equal(got.double(), value.double()):
-                    raise SystemExit(f"error: `{key}` of row {row} is not what HDF5 holds")
+                    raise SystemExit(f"error: `{key}` of row {row} differs from HDF5")
     return worst

@@ -1,10 +1,10 @@
-"""Three policies of different sizes, as their papers have them in outline: what a training step costs a GPU.
+"""Three policies of different sizes, following their papers in outline: what a training step costs a GPU.
 
 bc          a small residual network per camera and an LSTM over ten steps           84 × 84, two cameras
 act         ResNet-18 per camera, a transformer that predicts 100 actions at once    480 × 640, two cameras
 diffusion   ResNet-18 per camera and step, a convolutional denoiser of 16 actions    224 × 224, two cameras, two steps
 
-Images come as bytes, by pixel, and become floats on the GPU.
+Images arrive as uint8 HWC, and become floats on the GPU.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ Batch = dict[str, Tensor]
 
 
 def images(frames: Tensor) -> Tensor:
-    """Turn bytes by pixel into floats by channel, on the GPU."""
+    """Convert uint8 HWC to float CHW, on the GPU."""
     return frames.movedim(-1, -3).to(torch.bfloat16) / 255 - 0.5
 
 
 class Block(nn.Module):
-    """Two convolutions and a way around them."""
+    """Two convolutions with a skip connection."""
 
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
@@ -34,13 +34,13 @@ class Block(nn.Module):
         self.around = nn.Conv2d(inside, outside, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the convolutions find to what comes in."""
+        """Add the output of the convolutions to the input."""
         inner = functional.relu(self.norms[0](self.first(x)))
         return functional.relu(self.norms[1](self.second(inner)) + self.around(x))
 
 
 class Residual(nn.Sequential):
-    """ResNet-18's layers without its head, with group norms; `width` is 64 there."""
+    """ResNet-18's layers without its head, with group norms; ResNet-18 has `width` 64."""
 
     def __init__(self, width: int) -> None:
         sizes = [width, width, 2 * width, 4 * width, 8 * width]
@@ -51,7 +51,7 @@ class Residual(nn.Sequential):
 
 
 class Bc(nn.Module):
-    """Behaviour cloning with memory, as robomimic's BC-RNN."""
+    """Behaviour cloning with memory, like robomimic's BC-RNN."""
 
     cameras = ("obs/agentview_image", "obs/robot0_eye_in_hand_image")
 
@@ -62,7 +62,7 @@ class Bc(nn.Module):
         self.actions = nn.Linear(1000, 7)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Give the loss of a batch."""
+        """Return the loss of a batch."""
         samples, steps = batch["actions"].shape[:2]
         seen = [
             eye(images(batch[name]).flatten(0, 1)).mean((2, 3)).unflatten(0, (samples, steps))
@@ -88,7 +88,7 @@ class Act(nn.Module):
         self.actions = nn.Linear(512, 14)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Give the loss of a batch."""
+        """Return the loss of a batch."""
         seen = [self.eye(images(batch[name]).flatten(0, 1)).flatten(2).mT for name in self.cameras]
         state = self.state(batch["observations/qpos"].to(torch.bfloat16))
         tokens = torch.cat([*seen, state], dim=1) + self.places
@@ -97,7 +97,7 @@ class Act(nn.Module):
 
 
 class Film(nn.Module):
-    """A convolution over time whose channels are scaled and shifted by what was seen."""
+    """A convolution over time whose channels are scaled and shifted by the observation (FiLM)."""
 
     def __init__(self, inside: int, outside: int, seen: int) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ class Film(nn.Module):
 
 
 class Diffusion(nn.Module):
-    """A denoiser of action sequences, as diffusion policy's convolutional one."""
+    """A denoiser of action sequences, like diffusion policy's convolutional one."""
 
     cameras = Act.cameras
 
@@ -128,7 +128,7 @@ class Diffusion(nn.Module):
         self.actions = nn.Conv1d(256, 14, 1)
 
     def forward(self, batch: Batch) -> Tensor:
-        """Give the loss of a batch."""
+        """Return the loss of a batch."""
         actions = batch["actions"].to(torch.bfloat16).mT
         samples = len(actions)
         seen = [

@@ -1,13 +1,13 @@
 """How busy is a GPU that trains a policy? `python bench/policies/run.py --aloha EPISODE.hdf5` on a machine with CUDA.
 
-Three policies (models.py) are trained on the same samples from three feeds (feeds.py), in turns: a round gives each feed a number of
-steps, and what a feed had ready before its turn is used up first. Written to bench/results/policies.csv:
+Three policies (models.py) are trained on the same samples from three feeds (feeds.py), alternating: a round gives each feed a number of
+steps, and batches that a feed had ready before its turn are consumed first. Written to bench/results/policies.csv:
 
     compute ratio    step time of the synthetic feed / step time of this feed, in the same round
-    wait             how long the loop stood in `next`: median, 95th and 99th percentile
-    gpu              the driver's utilisation, the mean of samples taken ten times a second
+    wait             how long the loop blocked in `next`: median, 95th and 99th percentile
+    gpu              the driver's utilisation, averaged over ten readings per second
 
-Numbers are compared with HDF5 exactly before anything is timed; images are JPEG 95 on our side, and their mean difference is printed.
+Vectors are compared exactly with HDF5 before anything is timed; images are JPEG 95 on our side, and their mean difference is printed.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ import kinograph
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "tests" / "data" / "lift_3demos.hdf5"
 OUT = ROOT / "target" / "bench" / "policies"
-# The sample has three demonstrations, an ALOHA file one.
+# The sample has three demonstrations, an ALOHA file has one.
 TIMES = {"lift": 24, "aloha": 24}
 WARM = 12
 
 
 class Utilisation:
-    """The driver's idea of how busy the GPU is, sampled by another process while the block runs."""
+    """The GPU utilisation reported by the driver, sampled by another process while the block runs."""
 
     def __enter__(self) -> Utilisation:
         query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "100"]
@@ -57,7 +57,7 @@ class Utilisation:
 
 
 def prepare(recording: str, source: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Make the large HDF5 file, and pack it."""
+    """Create the large HDF5 file, and pack it."""
     OUT.mkdir(parents=True, exist_ok=True)
     large, packed = OUT / f"{recording}.hdf5", OUT / f"{recording}.kino"
     if not large.exists():
@@ -73,7 +73,7 @@ def run(
     train: Callable[[Batch], None],
     limit_s: float = float("inf"),
 ) -> dict[str, float]:
-    """Train for some steps, or for so long; the GPU is idle before and after."""
+    """Train for some steps, or for some time; the GPU is idle before and after."""
     waits: list[float] = []
     with Utilisation() as gpu:
         torch.cuda.synchronize()
@@ -101,11 +101,11 @@ def run(
 def measure(
     policy: feeds.Policy, source: pathlib.Path, seconds: float, rounds: int
 ) -> list[dict[str, Any]]:
-    """Train one policy from every feed, in turns."""
+    """Train one policy from every feed, alternating."""
     large, packed = prepare(policy.recording, source)
     difference = feeds.check(packed, large, policy)
     print(
-        f"{policy.name}: numbers equal HDF5's, images differ by {difference:.2f} of 255 on the mean"
+        f"{policy.name}: vectors equal HDF5's, images differ by {difference:.2f} of 255 on average"
     )
     torch.manual_seed(7)
     model = policy.model().to("cuda", torch.bfloat16)
@@ -129,9 +129,9 @@ def measure(
         rows = []
         for number in range(rounds):
             for name in ("synthetic", "kinograph", "hdf5"):
-                # Its workers live for its turn only: they would go on filling their queues in the others' turns.
+                # Its workers live for its turn only: they would keep filling their queues in the others' turns.
                 batches = feeds.hdf5(large, policy, cores) if name == "hdf5" else ways[name]
-                # What was ready before: up to four batches of each worker.
+                # Batches that were ready before: up to four per worker.
                 ready = {"synthetic": 0, "kinograph": WARM, "hdf5": 4 * cores}[name]
                 run(batches, ready + WARM, train, 2 * seconds)
                 row = {"policy": policy.name, "feed": name, "round": number}
@@ -156,7 +156,7 @@ def measure(
 
 
 def main() -> None:
-    """Measure the policies that are named, or all."""
+    """Measure the given policies, or all."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -164,7 +164,7 @@ def main() -> None:
         "--aloha", type=pathlib.Path, required=True, help="an episode in ACT's layout, 480 × 640"
     )
     parser.add_argument(
-        "--seconds", type=float, default=10, help="how long a round of a feed takes at full speed"
+        "--seconds", type=float, default=10, help="duration of a feed's round at full speed"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("policies", nargs="*", help="bc, act, diffusion")
@@ -179,7 +179,7 @@ def main() -> None:
 
 
 def write(rows: list[dict[str, Any]]) -> None:
-    """Write what is measured so far."""
+    """Write the results so far."""
     with (ROOT / "bench" / "results" / "policies.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()

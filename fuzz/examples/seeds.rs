@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Numbers that change slowly, so that predictors and deltas are used.
+/// Values that change slowly, so that predictors and deltas are used.
 fn smooth(len: usize, size: usize) -> Vec<u8> {
     (0..len)
         .map(|idx| u8::try_from((idx / 7 + idx % size * 31) % 251).unwrap_or_default())

@@ -1,11 +1,11 @@
-//! How a fuzzer's bytes become a call of a decoder.
+//! How a fuzzer's bytes become a call to a decoder.
 //!
 //! ```text
-//! input = type │ first frame │ frames wanted │ frames in page │ shared length │ stride │ shared │ page
+//! input = type │ first frame │ frames requested │ frames in page │ shared length │ stride │ shared │ page
 //!         u8     u8            u8              u16 LE           u16 LE          u8        the rest
 //! ```
 //!
-//! An input of the same layout with a real page behind it is a good seed: see `examples/seeds.rs`.
+//! An input of the same layout with a real page at its end is a good seed: see `examples/seeds.rs`.
 
 use std::num::NonZeroUsize;
 
@@ -21,7 +21,7 @@ pub const HEADER_LEN: usize = 8;
 pub struct Input<'a> {
     /// Chooses the frame type.
     pub kind: u8,
-    /// How many frames the page is said to hold.
+    /// The claimed number of frames in the page.
     pub frames: usize,
     first: usize,
     wanted: usize,
@@ -49,10 +49,10 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Puts the page, but for its first `keep` bytes, into a valid zstd frame and hands it to `then`.
+    /// Wraps the page, except for its first `keep` bytes, in a valid zstd frame and passes it to `then`.
     ///
-    /// A fuzzer hardly ever finds a valid frame, so what lies behind one would stay untested. With
-    /// `content_len` the content is cut or repeated to that length.
+    /// A fuzzer hardly ever finds a valid frame, so the code behind one would stay untested. With
+    /// `content_len` the content is truncated or repeated to that length.
     pub fn wrapped(
         &self,
         keep: usize,
@@ -64,7 +64,7 @@ impl<'a> Input<'a> {
         self.wrapped_by("zstd:level=1", (keep, content_len), scratch, then);
     }
 
-    /// The same with a page of another codec of bytes in place of the zstd frame.
+    /// The same, with a page of another general codec instead of the zstd frame.
     pub fn wrapped_by(
         &self,
         text: &str,
@@ -111,7 +111,7 @@ impl<'a> Input<'a> {
         Input { page, ..*self }
     }
 
-    /// Decodes numbers; checks that bytes outside the destination stay as they were.
+    /// Decodes numeric values; checks that bytes outside the destination are untouched.
     pub fn decode(&self, codec: &dyn Codec, ty: &ValueType, scratch: &mut Scratch) {
         let frame = FrameType::Values(ty.clone());
         let Ok(decoder) = codec.decoder(&frame, self.shared) else {
@@ -157,7 +157,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// One zstd frame that holds `content`; nothing if that is empty.
+/// One zstd frame that holds `content`; empty if the content is.
 pub fn zstd_frame(content: &[u8], scratch: &mut Scratch) -> Vec<u8> {
     let Some(len) = NonZeroUsize::new(content.len()) else {
         return Vec::new();
@@ -181,7 +181,7 @@ pub fn put_length(mut len: usize, page: &mut Vec<u8>) {
     page.push(u8::try_from(len).expect("seven bits"));
 }
 
-/// A type of images of distances for every `kind`.
+/// A type of depth images for every `kind`.
 pub fn distances(kind: u8) -> ValueType {
     let shapes: [&[usize]; 5] = [&[8, 8], &[1, 1], &[9, 7, 1], &[16, 24], &[33, 1]];
     let dtypes = [Dtype::U16, Dtype::F32, Dtype::F16, Dtype::F64];

@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     });
 });
 
-/// Content of the length that the kind asks for; in a map, mostly values that may stand there.
+/// Content of the length that the kind requires; in a map, mostly valid values.
 fn content(kind: u8, ty: &kino_codec::ValueType, bytes: &mut impl Iterator<Item = u8>) -> Vec<u8> {
     let (height, width) = (ty.shape()[0], ty.shape()[1]);
     let pixels = height * width;

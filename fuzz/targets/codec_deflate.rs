@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     let ty = vector(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
-        // Short pages only, and of one input in eight: the fuzzer should spend its time in our code, not in compressing.
+        // Short pages only, for one input in eight: the fuzzer should spend its time in our code, not compressing.
         if data.len() % 8 == 0 {
             let len = ty.frame_bytes() * (input.frames % 64);
             input.wrapped_by("deflate:level=1", (0, Some(len)), scratch, |input, scratch| {

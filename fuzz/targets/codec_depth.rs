@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
             let Some((&len, after)) = rest.split_first() else { break };
             let (content, after) = after.split_at(usize::from(len).min(after.len()));
             rest = after;
-            // Planes of remainders have a byte for each pixel: a page hardly gets that right by chance.
+            // Planes of residuals have a byte per pixel: a random page hardly ever gets that right.
             let is_plane = kind < 24 && !content.is_empty() && (nr > 0 || kind < 16);
             let content: Vec<u8> = if is_plane {
                 content.iter().copied().cycle().take(ty.elements()).collect()

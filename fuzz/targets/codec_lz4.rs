@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     let ty = vector(input.kind);
     SCRATCH.with_borrow_mut(|scratch| {
         input.decode(&*codec, &ty, scratch);
-        // Short pages only: the fuzzer should spend its time in our code, not in compressing.
+        // Short pages only: the fuzzer should spend its time in our code, not in compression.
         let len = ty.frame_bytes() * (input.frames % 64);
         input.wrapped_by("lz4", (0, Some(len)), scratch, |input, scratch| {
             input.decode(&*codec, &ty, scratch);

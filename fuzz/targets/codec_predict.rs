@@ -1,4 +1,4 @@
-//! Any bytes as a page of the `predict` codec: bare, and with a whole zstd frame of the right size behind the guess.
+//! Any bytes as a page of the `predict` codec: bare, and with a whole zstd frame of the right size after the predictor.
 
 #![no_main]
 

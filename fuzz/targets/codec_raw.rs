@@ -1,4 +1,4 @@
-//! Any bytes as a page of the `raw` codec: bare, and cut or repeated to the right size.
+//! Any bytes as a page of the `raw` codec: bare, and truncated or repeated to the right size.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any text as a codec's name and parameters: what parses has a canonical text that parses to itself.
+//! Any text as a codec string: what parses has a canonical form that parses to itself.
 
 #![no_main]
 

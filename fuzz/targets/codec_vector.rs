@@ -16,7 +16,7 @@ thread_local! {
 fuzz_target!(|data: &[u8]| {
     let Some(input) = Input::new(data) else { return };
     let ty = vector(input.kind);
-    // Quaternions are all that a reader takes from the text.
+    // `quat` is the only parameter that a reader uses.
     let text = match ty.dtype().is_float() && ty.elements() >= 4 && input.kind % 2 == 1 {
         true => "vector:abs=1e-3,quat=0",
         false => "vector",

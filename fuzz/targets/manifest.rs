@@ -1,4 +1,4 @@
-//! A version's manifest: any bytes, and any text behind a right id.
+//! A version's manifest: any bytes, and any text with a correct id.
 
 #![no_main]
 
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let _ = Manifest::parse("fuzz", data, 1);
-    // The id would stop almost every change: give the text the one it asks for.
+    // The id would stop almost every change: append the correct one.
     let id = blake3::hash(data).to_hex();
     let mut signed = data.to_vec();
     signed.extend(format!(",\n  \"id\": \"{id}\"\n}}\n").into_bytes());

@@ -1,13 +1,13 @@
-//! Any bytes as a shard, as an episode's index, or as a schema, behind right checksums.
+//! Any bytes as a shard, as an episode's index, or as a schema, with correct checksums.
 //!
 //! ```text
 //! first byte  {          the JSON text of a schema, in a shard without episodes
-//!             K          an index: magic and page offsets are put right, then parsed for a known schema
-//!             any other  a whole shard: magic, lengths and checksums are put right
+//!             K          an index: magic and page offsets are corrected, then it is parsed for a known schema
+//!             any other  a whole shard: magic, lengths and checksums are corrected
 //! ```
 //!
-//! A checksum would stop the fuzzer at the door, and an attacker computes it anyway. The golden shards are
-//! seeds: `cargo +nightly fuzz run shard corpus/shard ../crates/kino_format/tests/golden`.
+//! A wrong checksum would stop the fuzzer immediately, and an attacker computes a correct one anyway. The golden shards
+//! are seeds: `cargo +nightly fuzz run shard corpus/shard ../crates/kino_format/tests/golden`.
 
 #![no_main]
 
@@ -83,7 +83,7 @@ fn one_index(mut bytes: Vec<u8>) {
     bytes[..4].copy_from_slice(b"KIDX");
     bytes[20..32].fill(0);
     let tables = 32 + u32_at(&bytes, 4) as usize * 48 + u32_at(&bytes, 8) as usize * 64;
-    // Pages that lie where they must, so that the fuzzer gets to what they hold.
+    // Pages at valid offsets, so that the fuzzer reaches the code behind that check.
     let mut position = 0_u64;
     let len = bytes.len();
     for page in (tables..).step_by(16).take_while(|page| page + 16 <= len) {
@@ -111,7 +111,7 @@ fn one_schema(text: &[u8]) {
     bytes.extend(footer);
     seal(&mut bytes);
     let Ok(shard) = open(&bytes) else { return };
-    // What was read can be written, and reads the same.
+    // What was read can be written, and reads back the same.
     let mut again = Vec::new();
     let writer = ShardWriter::new(&mut again);
     writer
@@ -123,7 +123,7 @@ fn one_schema(text: &[u8]) {
     );
 }
 
-/// Asks an index everything; whatever it answers lies inside the episode.
+/// Queries everything in an index; every answer must be inside the episode.
 fn exercise(index: &EpisodeIndex, pages_len: u64) {
     let mut pages = 0;
     for page in 0..index.page_count() as u32 {
@@ -170,11 +170,11 @@ fn exercise(index: &EpisodeIndex, pages_len: u64) {
     assert_eq!(
         pages as usize,
         index.page_count(),
-        "every page belongs to one thing"
+        "every page has one owner"
     );
 }
 
-/// The frames of a range are found in order, each once; those of no bytes are in no page.
+/// The frames of a range are found in order, each once; frames of zero bytes are in no page.
 fn lookup(index: &EpisodeIndex, stream: usize, start: u32, end: u32) {
     let wanted = end.min(index.stream(stream).frames).saturating_sub(start);
     let segments: Vec<Segment> = index.segments(stream, start..end).collect();
@@ -228,7 +228,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Puts right what an attacker would: magic, length and checksums of header, indexes, schema, directory and footer.
+/// Corrects what an attacker would: magic, length and checksums of header, indexes, schema, directory and footer.
 fn seal(bytes: &mut [u8]) {
     let (len, footer) = (bytes.len(), bytes.len() - FOOTER);
     put(bytes, 0, b"\x89KINO\r\n\x1a\x01\0\x01\0");
@@ -238,7 +238,7 @@ fn seal(bytes: &mut [u8]) {
     put(bytes, footer, &(len as u64).to_le_bytes());
     let directory_len = (u32_at(bytes, footer + 24) as usize).saturating_mul(ENTRY);
     let directory = footer.saturating_sub(directory_len).max(HEADER);
-    // The schema ends where the directory starts, so that inserted bytes do not close the door.
+    // The schema ends where the directory starts, so that inserted bytes are not rejected right away.
     let schema_len = u32_at(bytes, footer + 16) as usize;
     let schema = directory
         .saturating_sub(schema_len.next_multiple_of(8))

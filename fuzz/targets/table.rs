@@ -1,7 +1,7 @@
-//! The episode table, as a hostile writer could make it behind a right hash.
+//! The episode table, as a hostile writer could produce it with a correct hash.
 //!
 //! The Parquet crate panics on some damage, which `kino_dataset` catches and reports. The fuzzer would stop at the
-//! panic itself, so its hook is taken out; a panic that nobody catches still ends the run.
+//! panic itself, so its hook is removed; an uncaught panic still ends the run.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-"""Many processes append to one dataset at once; every acknowledged episode must be there with its values.
+"""Many processes append to one dataset at once; every acknowledged episode must be in it with its values.
 
     python tests/hostile/appenders.py [--processes 16] [--rounds 8] [--repeats 4] [--kill 0.0]
 
-Half of the appends leave the id to the library. With `--kill P` each append is killed with probability P while it runs,
-and its finished episodes are resumed at the end: nothing acknowledged may be missing, and nothing that could be resumed.
+Half of the appends let the library choose the id. With `--kill P` each append is killed with probability P while it runs,
+and its finished episodes are resumed at the end: nothing that was acknowledged or could be resumed may be missing.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ FRAMES = 20
 
 
 def values(process: int, round_: int) -> np.ndarray:
-    """What an append writes: no two appends write the same."""
+    """What an append writes: different values for every append."""
     return np.random.default_rng(process * 1000 + round_).normal(size=(FRAMES, 3))
 
 
 def append(path: Path, process: int, round_: int) -> str:
-    """Append one episode and give what went wrong, or nothing."""
+    """Append one episode; returns what went wrong, or an empty string."""
     named = f"p{process}-r{round_}" if (process + round_) % 2 else None
     try:
         with warnings.catch_warnings():
@@ -46,7 +46,7 @@ def append(path: Path, process: int, round_: int) -> str:
 
 
 def work(path: Path, process: int, rounds: int, kill: float, done: multiprocessing.Queue) -> None:
-    """Append once a round; with `kill`, some rounds in a child that is killed."""
+    """Append once per round; with `kill`, some rounds in a child that is killed."""
     chance = random.Random(process)
     for round_ in range(rounds):
         if chance.random() >= kill:
@@ -62,7 +62,7 @@ def work(path: Path, process: int, rounds: int, kill: float, done: multiprocessi
 
 
 def run(path: Path, options: argparse.Namespace) -> tuple[int, int, list[str]]:
-    """One repeat: appends acknowledged, episodes there, and what was wrong."""
+    """One repeat: acknowledged appends, episodes present, and what was wrong."""
     with kinograph.Writer(path) as writer:
         writer.add_episode({"x": np.zeros((FRAMES, 3))}, rate_hz=20.0, id="base")
     fork = multiprocessing.get_context("fork")
@@ -96,18 +96,18 @@ def run(path: Path, options: argparse.Namespace) -> tuple[int, int, list[str]]:
     stored = {array.tobytes() for array in there}
     for process, round_, what in answers:
         if not what and values(process, round_).tobytes() not in stored:
-            wrong.append(f"{process}/{round_} was acknowledged and is not there")
+            wrong.append(f"{process}/{round_} was acknowledged but is missing")
     known = {
         values(p, r).tobytes() for p in range(options.processes) for r in range(options.rounds)
     }
     known.add(np.zeros((FRAMES, 3)).tobytes())
     wrong += [
-        "an episode holds values that nobody wrote"
+        "an episode holds values that were never written"
         for array in there
         if array.tobytes() not in known
     ]
     if len(stored) != len(there):
-        wrong.append("an episode is there twice")
+        wrong.append("an episode is present twice")
     wrong += [f"{damage}" for damage in kinograph.verify(path, decode=True)]
     if garbage := kinograph.gc(path).files:
         message = f"{len(garbage)} files are garbage"
@@ -116,7 +116,7 @@ def run(path: Path, options: argparse.Namespace) -> tuple[int, int, list[str]]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run as the command line requests."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -131,7 +131,7 @@ def main() -> int:
             acknowledged, episodes, wrong = run(Path(folder) / "a.kino", options)
         failed += bool(wrong)
         print(
-            f"repeat {repeat}: {acknowledged} appends answered, {episodes} episodes there, {len(wrong)} wrong"
+            f"repeat {repeat}: {acknowledged} appends acknowledged, {episodes} episodes present, {len(wrong)} wrong"
         )
         for what in wrong[:10]:
             print(f"  {what}")

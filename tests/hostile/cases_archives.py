@@ -1,4 +1,4 @@
-"""Tars of samples (WebDataset, npz per demo), and shards of MosaicML (MDS)."""
+"""Tar files of samples (WebDataset, npz per demo), and MosaicML shards (MDS)."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def more(*members: tuple[str, bytes]) -> Callable[[Path], None]:
 
 
 def patched(at: int, value: bytes) -> Callable[[Path], None]:
-    """A header whose checksum is right and that lies."""
+    """A header that lies with a correct checksum."""
 
     def make(path: Path) -> None:
         tar(path, samples())
@@ -200,7 +200,7 @@ case("tar_npz_demo_broken_kept", demos, (3,), KEEP)
 
 
 def shard(rows: list[list[bytes]], sizes: list[int | None]) -> bytes:
-    """A shard of samples: the sizes of columns without a fixed one, then the values."""
+    """A shard of samples: the sizes of variable-size columns, then the values."""
     bodies = []
     for row in rows:
         head = b"".join(
@@ -287,7 +287,7 @@ def set_body(entry: dict, files: dict[str, bytes], at: int, value: bytes) -> Non
 
 
 raw = steps()[1]
-mds("sound", lambda entry, files: None, (0,))
+mds("valid", lambda entry, files: None, (0,))
 mds("zstd_sound", lambda entry, files: packed(entry, files, claims=len(raw)), (0,))
 mds(
     "zstd_claims_4_gib",

@@ -1,7 +1,7 @@
-"""Datasets that lie: right hashes everywhere, and one thing that is not true.
+"""Datasets that lie: correct hashes everywhere, and one thing that is not true.
 
-`info` and `cat` may believe a lie or refuse it, but may not crash, hang or take memory for it. `verify --decode` must find
-it. What trains on it must get the episodes' own frames or a `KinographError`, never other data.
+`info` and `cat` may believe a lie or refuse it, but must not crash, hang or use memory because of it. `verify --decode` must
+find it. A program that trains on it must get the episodes' own frames or a `KinographError`, never other data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ = (
     ("cat", "{src}", "ep1", "joints"),
 )
 VERIFY = ("verify", "{src}", "--decode")
-#: Much is found without decoding a frame.
+#: Many lies are found without decoding a frame.
 VERIFY_BYTES = ("verify", "{src}")
 PROGRAM = str(Path(__file__).with_name("use_dataset.py"))
 
@@ -30,7 +30,7 @@ Lie = Callable[[Forge], object]
 
 
 def add(name: str, lie: Lie, *, codes: tuple[int, ...] = (1,), says: str = "") -> None:
-    """A case that is read by the commands, and verified."""
+    """A case that the commands read and verify."""
     verify = VERIFY if name.endswith("_decoded") else VERIFY_BYTES
     harness.add(harness.Case("dataset", name, forged(lie), (*READ, verify), codes, says))
 
@@ -42,7 +42,7 @@ def use(name: str, way: str, lie: Lie, *, codes: tuple[int, ...] = (1,), says: s
 
 
 def forged(lie: Lie) -> Callable[[Path], Path]:
-    """Builds a copy of the honest dataset with a lie in it."""
+    """Builds a copy of the valid dataset with a lie in it."""
 
     def build(folder: Path) -> Path:
         one = Forge.open(forge.copy(folder, forge.base()))
@@ -53,7 +53,7 @@ def forged(lie: Lie) -> Callable[[Path], Path]:
     return build
 
 
-# The forger is honest here: what is found below is the lie and nothing else.
+# No lie here: this shows that the forger itself adds none, so what is found below is the lie and nothing else.
 add("an_honest_copy_decoded", lambda f: None, codes=(0,), says="")
 
 
@@ -170,7 +170,7 @@ add("version_without_zeros", renamed("1.json", 1), says="no versions")
 
 
 def column(name: str, change: Callable[[int, object], object]) -> Lie:
-    """Changes a column, row by row."""
+    """Changes a column row by row."""
     return lambda f: f.set_column(
         name, lambda values: [change(row, value) for row, value in enumerate(values)]
     )
@@ -240,7 +240,7 @@ def flipped(f: Forge) -> None:
 
 
 def longer_stream(f: Forge) -> None:
-    """One frame more in the index than the pages hold; every checksum and hash is right."""
+    """One frame more in the index than in the pages; every checksum and hash is correct."""
     digest = b""
 
     def change(index: bytearray, streams: int) -> None:
@@ -257,7 +257,7 @@ def longer_stream(f: Forge) -> None:
 
 
 def smaller_error(f: Forge) -> None:
-    """The index says that something was lost; the manifest says that nothing was."""
+    """The index records a loss; the manifest records none."""
     digest = b""
 
     def change(index: bytearray, streams: int) -> None:
@@ -282,11 +282,11 @@ add("shard_error", smaller_error, says="max_abs_error")
 add("shards_exchanged", exchanged)
 
 
-# What is not a file.
+# Things that are not files.
 
 
 def special(part: str, make: Callable[[Path], object]) -> Lie:
-    """Puts something else in the place of the first file of a folder."""
+    """Replaces the first file of a folder."""
 
     def lie(f: Forge) -> str:
         f.save()
@@ -299,7 +299,7 @@ def special(part: str, make: Callable[[Path], object]) -> Lie:
 
 
 def bind(path: Path) -> None:
-    # The path of a socket has at most 107 bytes.
+    # A socket path has at most 107 bytes.
     here = Path.cwd()
     os.chdir(path.parent)
     try:
@@ -321,7 +321,7 @@ add("folder_in_stats", special("stats", Path.mkdir), says="not a regular file")
 
 
 def linked(f: Forge) -> str:
-    """Links to blobs, as caches of downloads keep datasets."""
+    """Links to blobs, as download caches store datasets."""
     f.save()
     for path in [path for path in f.folder.rglob("*") if path.is_file()]:
         blob = f.folder.parent / f"{path.parent.name}-{path.name}"
@@ -333,7 +333,7 @@ def linked(f: Forge) -> str:
 add("links_to_blobs_decoded", linked, codes=(0,))
 
 
-# Training on it, and writing on top of it.
+# Training on it, and appending to it.
 
 use("an_honest_copy", "loader", lambda f: None, codes=(0,))
 use("an_honest_copy", "append", lambda f: None, codes=(0,))
@@ -351,7 +351,7 @@ use(
 
 
 def two_types(f: Forge) -> None:
-    """An episode whose stream has another dtype than the manifest says, as two racing writers once made it."""
+    """An episode whose stream has another dtype than in the manifest, as two racing writers once produced it."""
     extra = Forge.open(forge.other())
     f.table = pa.concat_tables([f.table, extra.table])
     f.set_column("episode", lambda numbers: list(range(len(numbers))))

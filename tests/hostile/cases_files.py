@@ -1,4 +1,4 @@
-"""Things that are not files in the places of files, and links that lead out of the source, for every format."""
+"""Special files in place of regular files, and links that lead out of the source, for every format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AT_10_HZ = ((*PACK, "--rate", "10"),)
 
 
 def copied(fixture: Path) -> Callable[[Path], Path]:
-    """A copy of a good source."""
+    """A copy of a valid source."""
 
     def copy(folder: Path) -> Path:
         target = folder / fixture.name
@@ -36,16 +36,16 @@ def copied(fixture: Path) -> Callable[[Path], Path]:
 
 
 def pipe(path: Path) -> None:
-    """Puts a named pipe in the place of a file; whoever opens it waits for ever."""
+    """Replaces a file with a named pipe; opening it blocks forever."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
 
 def unix_socket(path: Path) -> None:
-    """Puts a socket in the place of a file."""
+    """Replaces a file with a socket."""
     path.unlink(missing_ok=True)
     here = Path.cwd()
-    # The address of a socket is short.
+    # A socket address is short.
     os.chdir(path.parent)
     try:
         with socket.socket(socket.AF_UNIX) as listener:
@@ -55,13 +55,13 @@ def unix_socket(path: Path) -> None:
 
 
 def device(path: Path) -> None:
-    """Puts a link to a device in the place of a file, which has no end."""
+    """Replaces a file with a link to a device, which has no end."""
     path.unlink(missing_ok=True)
     path.symlink_to("/dev/zero")
 
 
 def link_out(path: Path) -> None:
-    """Moves a file out of the source and puts a link in its place."""
+    """Moves a file out of the source and leaves a link in its place."""
     root = path
     while root.parent.name != "attack":
         root = root.parent
@@ -72,20 +72,20 @@ def link_out(path: Path) -> None:
 
 
 def link_inside(path: Path) -> None:
-    """Moves a file to another name and puts a link in its place."""
+    """Renames a file and leaves a link in its place."""
     other = path.with_name(f".moved-{path.name}")
     path.rename(other)
     path.symlink_to(other.name)
 
 
 def dangling(path: Path) -> None:
-    """Puts a link to nothing in the place of a file."""
+    """Replaces a file with a dangling link."""
     path.unlink()
     path.symlink_to("nowhere")
 
 
 def sparse(path: Path) -> None:
-    """Makes a file a terabyte long, with nothing in it."""
+    """Makes a file a terabyte long, with no data in it."""
     with path.open("r+b") as file:
         file.truncate(1 << 40)
 
@@ -164,7 +164,7 @@ for source_name, (source, names) in SOURCES.items():
 
 
 def secret(folder: Path) -> Path:
-    """A link in a place that need not be there: its target would be in the manifest."""
+    """A link in an optional place: its target would end up in the manifest."""
     (folder / "secret.json").write_text(json.dumps({"auth": "SECRET"}))
     root = cases_lerobot.toy(folder)
     (root / "meta/stats.json").symlink_to(folder / "secret.json")
@@ -199,7 +199,7 @@ add(Case("files", "lerobot_circle", circle, AT_10_HZ, (0, 1, 3)))
 
 
 def named(folder: Path) -> Path:
-    """A link that the user names is followed."""
+    """A link that the user passes is followed."""
     root = cases_lerobot.toy(folder)
     (folder / "named").symlink_to(root)
     return folder / "named"
@@ -209,7 +209,7 @@ add(Case("files", "lerobot_named_link", named, AT_10_HZ, (0,)))
 
 
 def bare(name: str, attack: Callable[[Path], None]) -> None:
-    """Registers a path that is no file, given as the source."""
+    """Registers a path that is not a file, passed as the source."""
 
     def build(folder: Path) -> Path:
         path = folder / name

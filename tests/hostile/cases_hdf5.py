@@ -79,7 +79,7 @@ def external_link_to_a_pipe(folder: Path) -> Path:
 
 @case("hdf5", says="more than")
 def soft_links_that_multiply(folder: Path) -> Path:
-    """Each link passes the one before it many times."""
+    """Each link goes through the previous one many times."""
     with start(folder, "v114") as file:
         group = demo(file)
         group["l0"] = h5py.SoftLink(".")
@@ -89,7 +89,7 @@ def soft_links_that_multiply(folder: Path) -> Path:
 
 
 def bush(levels: int, fan: int, leaf: Callable[[h5py.Group], object]) -> Callable[[Path], Path]:
-    """Groups that all link to the same next one, several times."""
+    """Groups that all link to the same next group, several times."""
 
     def build(folder: Path) -> Path:
         with start(folder) as file:
@@ -201,12 +201,12 @@ file_case(
 
 
 def shared_text(demo: h5py.Group, file: h5py.File) -> None:
-    """One long text that 3000 places of an attribute name."""
+    """One long text, referenced 3000 times by an attribute."""
     demo.attrs.create("texts", ["x" * 1_000_000] + [""] * 3000, dtype=h5py.string_dtype())
 
 
 def share(content: bytearray) -> None:
-    """Every reference becomes the first."""
+    """Every reference is replaced by the first."""
     empty = struct.pack("<I", 0)
     first = content.find(struct.pack("<I", 1_000_000))
     reference = content[first : first + 16]
@@ -218,7 +218,7 @@ def share(content: bytearray) -> None:
 
 patched("attribute_of_one_text_3000_times", share, fill=shared_text, says="4 MiB")
 
-# Sizes that are not there.
+# Sizes without data.
 
 ROWS = {"2_to_32_less_2": (1 << 32) - 2, "2_to_40": 1 << 40, "2_to_60": 1 << 60}
 for title, rows in ROWS.items():
@@ -272,7 +272,7 @@ def four_thousand_links_to_one_dataset(folder: Path) -> Path:
         group["x"] = np.zeros((FRAMES, 1 << 14), "f4")
         for number in range(4000):
             group[f"obs/l{number}"] = group["x"]
-        # 4000 times half a mebibyte, of a file of one.
+        # 4000 times half a MiB, in a file of one MiB.
         for number in range(4):
             file[f"data/demo_{number + 1}"] = group
     return folder / "demos.hdf5"
@@ -291,7 +291,7 @@ def datasets_5000(folder: Path) -> Path:
 
 @case("hdf5", codes=(0,))
 def datasets_2000(folder: Path) -> Path:
-    """Time must not grow with the square of their number."""
+    """Time must not grow quadratically."""
     with start(folder) as file:
         group = file["data"].create_group("demo_0")
         group["actions"] = np.zeros((2, 1), "f4")

@@ -1,4 +1,4 @@
-"""HDF5 files with odd names, bytes that are not what they say, and what is no HDF5 file at all."""
+"""HDF5 files with odd names and inconsistent bytes, and files that are not HDF5 at all."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ for signature in (b"FRHP", b"BTHD", b"BTLF", b"OHDR"):
 
 
 def wrong_object(content: bytearray) -> None:
-    """Every symbol of a group leads into the middle of the file."""
+    """Every symbol of a group points into the middle of the file."""
     place = content.find(b"SNOD")
     while place >= 0:
         content[place + 16 : place + 24] = struct.pack("<Q", 600)
@@ -178,7 +178,7 @@ def marked_as_being_written(folder: Path) -> Path:
     return path
 
 
-# What is no file.
+# Things that are not files.
 
 
 @case("hdf5", says="a named pipe")

@@ -1,4 +1,4 @@
-"""HDF5 files whose filters, types, texts, shapes and layouts are not what an importer hopes for."""
+"""HDF5 files with unusual filters, types, texts, shapes and layouts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def deflate_bomb_in_a_chunk(folder: Path) -> Path:
 
 
 @case("hdf5", codes=LOST, commands=(KEEP,))
-def deflate_that_is_no_deflate(folder: Path) -> Path:
+def deflate_that_is_not_deflate(folder: Path) -> Path:
     with start(folder) as file:
         demo(file)
         group = demo(file, "demo_1")
@@ -72,7 +72,7 @@ def chunk_that_is_too_short(folder: Path) -> Path:
 
 
 @case("hdf5", says="is compressed with filter 32015 (zstd)")
-def filter_that_is_not_there(folder: Path) -> Path:
+def filter_that_is_not_available(folder: Path) -> Path:
     with start(folder) as file:
         group = demo(file)
         properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -98,8 +98,10 @@ def types(demo: h5py.Group, file: h5py.File) -> None:
     low_level(demo, "time", (FRAMES,), dtype=h5py.h5t.UNIX_D32LE)
 
 
-file_case("types_that_are_no_frames", types, command=KEEP, codes=(3,), says="holds compound values")
-file_case("types_that_are_no_frames_refused", types, says="holds references")
+file_case(
+    "types_that_are_not_frames", types, command=KEEP, codes=(3,), says="holds compound values"
+)
+file_case("types_that_are_not_frames_refused", types, says="holds references")
 file_case(
     "enum_that_is_no_bool",
     lambda demo, file: demo.create_dataset(

@@ -1,4 +1,4 @@
-"""LeRobot datasets made to hurt: metadata that lies, parquet bombs, images and videos that are not what they say."""
+"""Hostile LeRobot datasets: metadata that lies, parquet bombs, images and videos that are not what they claim."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from PIL import Image
 
 ROWS = 10
 KEEP = ((*PACK, "--on-defect", "keep"),)
-#: Packed as it is, refused, or packed with something left out: whatever is right, nothing may break.
+#: Packed, refused, or packed with something skipped: any of these is fine as long as nothing breaks.
 ANY = (0, 1, 3)
 
 
@@ -60,7 +60,7 @@ def put(path: Path, content: bytes | str) -> Path:
 
 
 def lines(*objects: Any) -> str:
-    """JSON, an object per line."""
+    """JSON, one object per line."""
     return "".join(json.dumps(found) + "\n" for found in objects)
 
 
@@ -72,7 +72,7 @@ def table(path: Path, of_columns: dict[str, Any], **options: Any) -> Path:
 
 
 def toy(folder: Path) -> Path:
-    """A good dataset of v2.1 with one episode."""
+    """A valid v2.1 dataset with one episode."""
     root = folder / "toy"
     put(root / "meta/info.json", json.dumps(info()))
     put(root / "meta/episodes.jsonl", lines({"episode_index": 0, "tasks": ["go"], "length": ROWS}))
@@ -86,7 +86,7 @@ DATA = "data/chunk-000/episode_000000.parquet"
 
 
 def toy_v3(folder: Path, episodes: int = 3) -> Path:
-    """A good dataset of v3.0."""
+    """A valid v3.0 dataset."""
     root = folder / "toy"
     paths = {
         "codebase_version": "v3.0",
@@ -118,7 +118,7 @@ def of_episodes(episodes: int) -> dict[str, Any]:
     }
 
 
-def hostile(  # noqa: PLR0913 (each is a keyword of its own)
+def hostile(  # noqa: PLR0913 (each is a separate keyword)
     change: Callable[[Path], object],
     name: str = "",
     *,
@@ -127,7 +127,7 @@ def hostile(  # noqa: PLR0913 (each is a keyword of its own)
     commands: tuple[tuple[str, ...], ...] = (PACK,),
     says: str = "",
 ) -> None:
-    """Registers a good dataset that `change` makes hostile."""
+    """Registers a valid dataset that `change` makes hostile."""
 
     def build(folder: Path) -> Path:
         root = base(folder)
@@ -152,11 +152,11 @@ hostile(lambda root: None, "good_v2", codes=(0,))
 hostile(lambda root: None, "good_v3", base=toy_v3, codes=(0,))
 
 
-# What `info.json` says.
+# What `info.json` claims.
 
 
 def changed_info(name: str, codes: tuple[int, ...] = (1,), says: str = "", **changes: Any) -> None:
-    """Registers a dataset whose `info.json` says something else."""
+    """Registers a dataset with changes to `info.json`."""
     hostile(
         lambda root: put(root / "meta/info.json", json.dumps(info(**changes))),
         f"info_{name}",
@@ -199,7 +199,7 @@ changed_info("escape_name", features={"\x1b]0;x\x07": {"dtype": "float32", "shap
 def written_info(
     name: str, text: str | bytes, codes: tuple[int, ...] = (1,), says: str = ""
 ) -> None:
-    """Registers a dataset with another text for its `info.json`."""
+    """Registers a dataset with another text as its `info.json`."""
     hostile(
         lambda root: put(root / "meta/info.json", text),
         f"info_{name}",
@@ -220,13 +220,13 @@ written_info("lance", json.dumps(info(storage_format="lance")), says="lance")
 
 @case(says="more values")
 def info_numbers(root: Path) -> None:
-    """Numbers take seventy times their text."""
+    """Parsed numbers take seventy times the memory of their text."""
     put(root / "meta/info.json", '{"fps": 10, "a": [' + "0," * 4_000_000 + "0]}")
 
 
 @case(says="more values")
 def info_objects(root: Path) -> None:
-    """Objects take more."""
+    """Parsed objects take even more."""
     put(root / "meta/info.json", '{"fps": 10, "a": [' + '{"":0},' * 1_000_000 + "0]}")
 
 
@@ -239,13 +239,13 @@ def info_long(root: Path) -> None:
 
 @case(codes=ANY)
 def stats_numbers(root: Path) -> None:
-    """Beside `info.json`."""
+    """Next to `info.json`."""
     put(root / "meta/stats.json", '{"a": [' + "0," * 4_000_000 + "0]}")
 
 
 @case(codes=ANY)
 def modality_deep(root: Path) -> None:
-    """Beside `info.json`."""
+    """Next to `info.json`."""
     put(root / "meta/modality.json", '{"a":' * 100_000)
 
 
@@ -261,45 +261,45 @@ def episodes_million(root: Path) -> None:
 
 @case(says="more values")
 def episodes_say_much(root: Path) -> None:
-    """Everything that is said about an episode is kept."""
+    """All metadata of an episode is kept."""
     row = '{"episode_index": %d, "x": [' + "0," * 2000 + "0]}\n"
     put(root / "meta/episodes.jsonl", "".join(row % number for number in range(3000)))
 
 
 @case()
 def episodes_same(root: Path) -> None:
-    """One episode very often."""
+    """One episode repeated very often."""
     put(root / "meta/episodes.jsonl", '{"episode_index": 0}\n' * 300_000)
 
 
 @case()
 def episodes_no_json(root: Path) -> None:
-    """Lines that are no JSON."""
+    """Lines that are not JSON."""
     put(root / "meta/episodes.jsonl", "x\n" * 500_000)
 
 
 @case()
 def episodes_one_line(root: Path) -> None:
-    """A line without an end."""
+    """An endless line."""
     put(root / "meta/episodes.jsonl", '{"episode_index": 0, "tasks": ["' + "x" * 15_000_000)
 
 
 @case()
 def episodes_index_huge(root: Path) -> None:
-    """An index that no file has."""
+    """An index without a file."""
     put(root / "meta/episodes.jsonl", lines({"episode_index": (1 << 64) - 1}))
 
 
 @case()
 def episodes_index_odd(root: Path) -> None:
-    """Indexes that are none."""
+    """Values that are not indices."""
     rows = [{"episode_index": odd} for odd in (-1, 1.5, "0", None, [], {}, 1 << 70)]
     put(root / "meta/episodes.jsonl", lines(*rows))
 
 
 @case(codes=ANY)
 def episodes_length_huge(root: Path) -> None:
-    """More frames than there are."""
+    """More frames than exist."""
     put(root / "meta/episodes.jsonl", lines({"episode_index": 0, "length": 1 << 63}))
 
 
@@ -317,7 +317,7 @@ def task_long(root: Path) -> None:
 
 @case(codes=ANY)
 def task_escape(root: Path) -> None:
-    """A task that paints the terminal."""
+    """A task that sends escape codes to the terminal."""
     put(root / "meta/tasks.jsonl", lines({"task_index": 0, "task": "\x1b[31m\x1b]0;x\x07"}))
 
 
@@ -334,14 +334,14 @@ def task_long_and_changing(root: Path) -> None:
 
 @case(codes=ANY)
 def tasks_many(root: Path) -> None:
-    """Many tasks that nobody has."""
+    """Many unused tasks."""
     rows = (f'{{"task_index": {n}, "task": "t{n}"}}' for n in range(200_000))
     put(root / "meta/tasks.jsonl", "\n".join(rows))
 
 
 @case(codes=ANY)
 def episode_stats_dense(root: Path) -> None:
-    """Statistics of small objects."""
+    """Statistics made of small objects."""
     row = '{"episode_index": 0, "stats": [' + '{"":0},' * 100_000 + "0]}\n"
     put(root / "meta/episodes_stats.jsonl", row * 10)
 
@@ -369,7 +369,7 @@ def text_dictionary_bomb_million(root: Path) -> None:
 
 @case(commands=KEEP, codes=(1, 3))
 def binary_dictionary_bomb(root: Path) -> None:
-    """An image file of 1 MB that is named 100,000 times."""
+    """An image file of 1 MB, referenced 100,000 times."""
     rows = 100_000
     file = pa.array([b"\xff\xd8\xff" + bytes(1_000_000) + b"\xff\xd9"])
     indices = pa.array(np.zeros(rows, "i4"))
@@ -380,7 +380,7 @@ def binary_dictionary_bomb(root: Path) -> None:
 
 @case(codes=ANY)
 def text_of_10_mb(root: Path) -> None:
-    """Long texts that are there."""
+    """Long texts that are really stored."""
     found = columns()
     found["note"] = ["x" * 10_000_000] + ["y"] * (ROWS - 1)
     table(root / DATA, found, compression="zstd")
@@ -423,25 +423,25 @@ def gzip_page_longer_than_it_states(root: Path) -> None:
     start = file.index(b"\x1f\x8b")
     packed = zlib.compressobj(9, zlib.DEFLATED, 31)
     body = packed.compress(bytes(1 << 28)) + packed.flush()
-    # The pages of the file end where they did: what is behind is not read.
+    # The pages of the file end where they did before: bytes after them are not read.
     put(root / DATA, file[:start] + body[: max(0, len(file) - start - 800)] + file[-800:])
 
 
 @case()
 def parquet_empty(root: Path) -> None:
-    """No bytes."""
+    """An empty file."""
     put(root / DATA, b"")
 
 
 @case()
 def parquet_magic(root: Path) -> None:
-    """Nothing but the magic."""
+    """Only the magic bytes."""
     put(root / DATA, b"PAR1" * 3)
 
 
 @case()
 def parquet_footer_huge(root: Path) -> None:
-    """A footer that is longer than the file."""
+    """A footer longer than the file."""
     put(root / DATA, b"PAR1" + bytes(100) + struct.pack("<I", 0xFFFFFFF0) + b"PAR1")
 
 
@@ -454,14 +454,14 @@ def parquet_footer_noise(root: Path) -> None:
 
 @case()
 def parquet_cut(root: Path) -> None:
-    """Half of it."""
+    """A truncated file."""
     file = (root / DATA).read_bytes()
     put(root / DATA, file[: len(file) // 2])
 
 
 @case(codes=ANY)
 def parquet_flips(root: Path) -> None:
-    """Every hundredth byte is another."""
+    """Every hundredth byte is changed."""
     file = bytearray((root / DATA).read_bytes())
     for at in range(4, len(file) - 8, 100):
         file[at] ^= 0x55
@@ -470,13 +470,13 @@ def parquet_flips(root: Path) -> None:
 
 @case(codes=ANY)
 def parquet_no_rows(root: Path) -> None:
-    """An episode of nothing."""
+    """An episode without rows."""
     table(root / DATA, {name: found.slice(0, 0) for name, found in columns().items()})
 
 
 @case(codes=ANY)
 def parquet_no_columns(root: Path) -> None:
-    """A table of nothing."""
+    """A table without columns."""
     table(root / DATA, {})
 
 
@@ -494,7 +494,7 @@ def parquet_many_groups(root: Path) -> None:
 
 @case(codes=ANY)
 def parquet_long_names(root: Path) -> None:
-    """Names that no stream may have."""
+    """Names that are not allowed for streams."""
     found = columns()
     for name in ("x" * 300, "a/../b", "..", "", "a\nb", "a\x1b[31mb", "\u202etxt", "a//b"):
         found[name] = [0.5] * ROWS
@@ -503,7 +503,7 @@ def parquet_long_names(root: Path) -> None:
 
 @case(codes=ANY)
 def parquet_same_names(root: Path) -> None:
-    """Two columns of one name."""
+    """Two columns with the same name."""
     root.joinpath("data/chunk-000").mkdir(parents=True, exist_ok=True)
     found = pa.table([pa.array([0.5] * ROWS)] * 2, names=["a", "a"])
     pq.write_table(found, root / DATA)
@@ -511,7 +511,7 @@ def parquet_same_names(root: Path) -> None:
 
 @case(commands=KEEP, codes=ANY)
 def parquet_ragged(root: Path) -> None:
-    """Rows of several lengths."""
+    """Rows of different lengths."""
     found = columns()
     found["ragged"] = [[0.5] * row for row in range(ROWS)]
     table(root / DATA, found)
@@ -519,7 +519,7 @@ def parquet_ragged(root: Path) -> None:
 
 @case(commands=KEEP, codes=ANY)
 def parquet_ragged_inside(root: Path) -> None:
-    """Rows of one length and several shapes."""
+    """Rows of one length but different shapes."""
     found = columns()
     found["shapes"] = [[[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0, 3.0, 4.0]]] * (ROWS // 2)
     table(root / DATA, found)
@@ -548,7 +548,7 @@ def parquet_deep_lists(root: Path) -> None:
 
 @case(codes=ANY)
 def parquet_odd_types(root: Path) -> None:
-    """Types that no frame has."""
+    """Types that frames cannot have."""
     found = columns()
     found["struct"] = [{"a": 1, "b": [{"c": "x"}]}] * ROWS
     found["map"] = pa.array([[("a", 1)]] * ROWS, pa.map_(pa.string(), pa.int64()))
@@ -560,7 +560,7 @@ def parquet_odd_types(root: Path) -> None:
 
 @case(commands=KEEP, codes=ANY)
 def parquet_json_list_bomb(root: Path) -> None:
-    """A list of a million texts in one row, of a dictionary of one."""
+    """A list of a million texts in one row, from a dictionary with one entry."""
     text = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(1_000_000, "i4")), pa.array(["x" * 10_000])
     )
@@ -571,7 +571,7 @@ def parquet_json_list_bomb(root: Path) -> None:
 
 @case(commands=KEEP, codes=ANY)
 def parquet_wide_rows(root: Path) -> None:
-    """A frame of 40 MB that are all zero."""
+    """A frame of 40 MB of zeros."""
     wide = pa.array(np.zeros(10_000_000, "f4"))
     offsets = pa.array([0, 10_000_000], pa.int32())
     found = {name: column.slice(0, 1) for name, column in columns().items()}
@@ -587,7 +587,7 @@ def parquet_delta(root: Path) -> None:
 
 @case(codes=ANY)
 def parquet_not_utf8(root: Path) -> None:
-    """Text that is none."""
+    """Text that is not UTF-8."""
     note = pa.array([b"\xff\xfe"] * ROWS).view(pa.string())
     table(root / DATA, {**columns(), "note": note})
 
@@ -597,7 +597,7 @@ def parquet_not_utf8(root: Path) -> None:
 
 @case(base=toy_v3, codes=ANY)
 def v3_episodes_alternate(root: Path) -> None:
-    """Two episodes that take turns, row by row."""
+    """Two episodes that alternate row by row."""
     rows = 300_000
     found = columns(rows)
     found["episode_index"] = pa.array(np.arange(rows) % 2, pa.int64())
@@ -606,7 +606,7 @@ def v3_episodes_alternate(root: Path) -> None:
 
 @case(base=toy_v3, codes=ANY)
 def v3_file_index_huge(root: Path) -> None:
-    """Files that are not there; those that are say which episodes they hold."""
+    """Missing files; those that exist state which episodes they hold."""
     rows = of_episodes(3) | {"data/file_index": pa.array([1 << 60] * 3, pa.int64())}
     table(root / "meta/episodes/chunk-000/file-000.parquet", rows)
 
@@ -622,7 +622,7 @@ def v3_stats_list_bomb(root: Path) -> None:
 
 @case(base=toy_v3, codes=ANY)
 def v3_text_bomb(root: Path) -> None:
-    """A text of 1 MB about each of 20,000 episodes, from a dictionary."""
+    """A text of 1 MB for each of 20,000 episodes, from a dictionary."""
     count = 20_000
     note = pa.DictionaryArray.from_arrays(
         pa.array(np.zeros(count, "i4")), pa.array(["x" * 1_000_000])
@@ -639,12 +639,12 @@ def v3_episodes_missing(root: Path) -> None:
 
 @case(base=toy_v3, codes=ANY)
 def v3_tasks_noise(root: Path) -> None:
-    """No list of tasks."""
+    """A task list of noise."""
     put(root / "meta/tasks.parquet", np.random.default_rng(0).bytes(5000))
 
 
 def good_v3_many(folder: Path) -> Path:
-    """A good dataset of 4,000 episodes: some end where a page of the table does."""
+    """A valid dataset of 4,000 episodes: some end where a page of the table does."""
     return toy_v3(folder, 4_000)
 
 
@@ -655,7 +655,7 @@ add(Case("lerobot", "good_v3_of_4000_episodes", good_v3_many, ((*PACK, "--dry-ru
 
 
 def png(width: int, height: int, mode: str = "RGB") -> bytes:
-    """A PNG file of one channel, which is very small."""
+    """A PNG file of a single color, which is very small."""
     kind, bytes_per_pixel = {"RGB": (2, 3), "L": (0, 1)}[mode]
     head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
     packed = zlib.compressobj(9)

@@ -1,4 +1,4 @@
-"""Records one after another: MCAP and RLDS (TFRecord)."""
+"""Streams of records: MCAP and RLDS (TFRecord)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATE = (*PACK, "--rate", "10")
 KEEP = (*RATE, "--on-defect", "keep")
 
 
-# MCAP, written by hand: the library writes no lies.
+# MCAP, written by hand: the library does not write invalid files.
 
 MAGIC = b"\x89MCAP0\r\n"
 
@@ -81,7 +81,7 @@ def block(
 
 HEADER = entry(1, text("") + text("test"))
 END = entry(15, bytes(4)) + entry(2, bytes(20)) + MAGIC
-SOUND = schema() + channel() + messages()
+VALID = schema() + channel() + messages()
 
 
 def mcap(
@@ -101,7 +101,7 @@ def mcap(
 
 
 class Cut(bytes):
-    """What a recorder left that was stopped: nothing comes behind it."""
+    """What an interrupted recorder leaves: nothing follows it."""
 
 
 MCAP_KEEP = (*PACK, "--on-defect", "keep")
@@ -110,44 +110,44 @@ MCAP_KEEP = (*PACK, "--on-defect", "keep")
 def bomb(blocks: int, length: int = 128 << 20) -> bytes:
     """Blocks of zeros."""
     stored = zstandard.compress(bytes(128 << 20))
-    return SOUND + block(b"", "zstd", length=length, stored=stored) * blocks
+    return VALID + block(b"", "zstd", length=length, stored=stored) * blocks
 
 
 def padding() -> bytes:
-    """Blocks of one entry that a reader passes over."""
+    """Blocks of one entry that a reader skips."""
     stored = zstandard.compress(entry(0x80, bytes((64 << 20) - 9)))
-    return SOUND + block(b"", "zstd", length=64 << 20, stored=stored) * 200
+    return VALID + block(b"", "zstd", length=64 << 20, stored=stored) * 200
 
 
-mcap("sound", SOUND, (0,))
-mcap("sound_in_a_block", block(SOUND, "zstd"), (0,))
+mcap("valid", VALID, (0,))
+mcap("valid_in_a_block", block(VALID, "zstd"), (0,))
 mcap("blocks_of_25_gib_of_zeros", lambda: bomb(200))
 mcap("blocks_of_25_gib_kept", lambda: bomb(200), (3,), MCAP_KEEP)
 mcap("blocks_of_padding", padding, (3,), MCAP_KEEP, "far more than the file")
 mcap("block_of_256_mib", lambda: bomb(1, 256 << 20), says="at most")
 mcap("block_longer_than_it_says", lambda: bomb(1, 100))
-mcap("block_shorter_than_it_says", block(SOUND, "zstd", length=1 << 20))
-mcap("block_is_noise", SOUND + block(b"", "zstd", length=100, stored=os.urandom(90)))
-mcap("block_lz4_is_noise", SOUND + block(b"", "lz4", length=100, stored=os.urandom(90)))
-mcap("block_unknown_compression", SOUND + block(SOUND, "rot13"), says="rot13")
-mcap("block_wrong_checksum", SOUND + block(messages(3), crc=1), says="checksum")
-mcap("block_stored_length_lies", SOUND + block(b"x")[:-9] + struct.pack("<Q", 1 << 60) + b"x")
-mcap("block_inside_a_block", block(block(SOUND)), (1,))
+mcap("block_shorter_than_it_says", block(VALID, "zstd", length=1 << 20))
+mcap("block_is_noise", VALID + block(b"", "zstd", length=100, stored=os.urandom(90)))
+mcap("block_lz4_is_noise", VALID + block(b"", "lz4", length=100, stored=os.urandom(90)))
+mcap("block_unknown_compression", VALID + block(VALID, "rot13"), says="rot13")
+mcap("block_wrong_checksum", VALID + block(messages(3), crc=1), says="checksum")
+mcap("block_stored_length_lies", VALID + block(b"x")[:-9] + struct.pack("<Q", 1 << 60) + b"x")
+mcap("block_inside_a_block", block(block(VALID)), (1,))
 mcap(
     "million_messages",
     lambda: block(schema() + channel() + message(b"{}") * 1_500_000, "zstd"),
     (1,),
     says="more messages",
 )
-mcap("no_end", Cut(SOUND), says="footer")
-mcap("no_end_kept", Cut(SOUND), (0,), MCAP_KEEP)
-mcap("cut_in_a_message", Cut(SOUND + message(b"x" * 100)[:50]))
-mcap("entry_of_exabytes", SOUND + struct.pack("<BQ", 5, 1 << 62))
-mcap("entry_of_kind_0", SOUND + entry(0, b""))
+mcap("no_end", Cut(VALID), says="footer")
+mcap("no_end_kept", Cut(VALID), (0,), MCAP_KEEP)
+mcap("cut_in_a_message", Cut(VALID + message(b"x" * 100)[:50]))
+mcap("entry_of_exabytes", VALID + struct.pack("<BQ", 5, 1 << 62))
+mcap("entry_of_kind_0", VALID + entry(0, b""))
 mcap("only_zeros", Cut(bytes(1 << 20)))
-mcap("unknown_channel", SOUND + message(b"{}", number=7), (0, 1, 3))
+mcap("unknown_channel", VALID + message(b"{}", number=7), (0, 1, 3))
 mcap("unknown_schema", schema() + channel(of=9) + messages(), (0, 1, 3))
-mcap("channel_twice", SOUND + channel(topic="/other") + messages(), (0, 1, 3))
+mcap("channel_twice", VALID + channel(topic="/other") + messages(), (0, 1, 3))
 mcap("topic_not_utf_8", schema() + channel(topic=b"\xff\xfe") + messages())
 mcap("topic_control", schema() + channel(topic="/a\x1b]0;x\x07") + messages(), (1,))
 mcap("topic_dots", schema() + channel(topic="/../..") + messages(), (1,))
@@ -395,7 +395,7 @@ def under(schema: dict | bytes) -> Callable[..., None]:
 
 rlds = under(ACTION)
 bad = record(example(**{"steps/action": floats([1.0] * 11)}))
-rlds("sound", GOOD * 2, (0,))
+rlds("valid", GOOD * 2, (0,))
 rlds("length_of_exabytes", GOOD + record(b"", length=1 << 62))
 rlds("length_beyond_the_end", GOOD + record(b"", length=1 << 20))
 rlds("length_with_a_wrong_checksum", GOOD + bytes(100))

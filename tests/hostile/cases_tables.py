@@ -17,7 +17,7 @@ RATE = (*PACK, "--rate", "10")
 KEEP = (*RATE, "--on-defect", "keep")
 DROP = (*RATE, "--on-defect", "drop-episode")
 
-#: Nanoseconds that float64 cannot tell apart.
+#: Nanosecond timestamps that float64 cannot tell apart.
 STAMPS = ("1700000000123456789", "1700000000123456790", "1700000000123456791")
 
 
@@ -42,7 +42,7 @@ def rows(header: str, *cells: str) -> str:
     return header + "\n" + "".join(f"{number},{cell}\n" for number, cell in enumerate(cells))
 
 
-# What a column is: never a silent change.
+# The type of a column: never a silent change.
 table("csv_stamps_with_a_gap", rows("n,t", STAMPS[0], "", STAMPS[2]), says="no value on line 3")
 table("csv_stamps_with_a_gap_kept", rows("n,t", STAMPS[0], "", STAMPS[2]), KEEP, (3,), "line 3")
 table("csv_stamps_with_a_fraction", rows("n,t", *STAMPS, "0.5"), says="a fraction on line 5")
@@ -188,7 +188,7 @@ add_case("csv_link_to_a_device", of_three(device), says="link")
 
 
 def npy(header: str, body: bytes = b"", version: int = 1) -> bytes:
-    """An npy file whose header says anything."""
+    """An npy file with an arbitrary header."""
     text = header.encode("latin-1")
     size = struct.pack("<H", len(text)) if version == 1 else struct.pack("<I", len(text))
     return b"\x93NUMPY" + bytes([version, 0]) + size + text + body
@@ -273,7 +273,7 @@ def members(path: Path, *files: tuple[str, bytes], method: int = zipfile.ZIP_DEF
 
 
 def zeros_member(path: Path, mib: int) -> None:
-    """An array of zeros that is a thousandth as long in the file."""
+    """An array of zeros, compressed to a thousandth of its size."""
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
         archive.open("x.npy", "w", force_zip64=True) as file,

@@ -1,4 +1,4 @@
-"""Replay buffers in zarr's version 2: folders and zip files."""
+"""Replay buffers in zarr version 2: folders and zip files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def meta(
 
 
 def buffer(ends: np.ndarray | None = None) -> Store:
-    """A sound replay buffer of two episodes."""
+    """A valid replay buffer of two episodes."""
     ends = np.array([4, 10], dtype="<i8") if ends is None else ends
     group = json.dumps({"zarr_format": 2}).encode()
     return {
@@ -102,7 +102,7 @@ def zeros(mib: int) -> bytes:
 
 
 ZLIB = {"id": "zlib", "level": 1}
-case("sound", lambda store: None, (0,))
+case("valid", lambda store: None, (0,))
 case(
     "piece_of_a_gibibyte",
     x((10, 1 << 25), (10, 1 << 25), zlib.compress(bytes(1000)), compressor=ZLIB),
@@ -282,7 +282,7 @@ def pack(path: Path, store: Store, method: int = zipfile.ZIP_STORED) -> None:
 
 
 def bomb(path: Path) -> None:
-    """A deflated member of 200 MiB where 80 bytes should be."""
+    """A deflated member of 200 MiB instead of 80 bytes."""
     store = buffer()
     store.pop("data/x/0.0")
     pack(path, store)
@@ -305,7 +305,7 @@ def two_of_a_key(path: Path) -> None:
 
 
 def lying(at: int, value: bytes) -> Callable[[Path], None]:
-    """A lie in the end header, counted from the end."""
+    """A lie in the end header, at an offset from the end."""
 
     def make(path: Path) -> None:
         pack(path, buffer())
@@ -322,7 +322,7 @@ def wrong_checksum(path: Path) -> None:
     path.write_bytes(body.replace(X.tobytes(), X[::-1].tobytes()))
 
 
-zipped("sound", lambda path: pack(path, buffer()), (0,))
+zipped("valid", lambda path: pack(path, buffer()), (0,))
 zipped("sound_deflated", lambda path: pack(path, buffer(), zipfile.ZIP_DEFLATED), (0,))
 zipped("bomb", bomb, says="expected")
 zipped("leads_out", leads_out, (0, 1))

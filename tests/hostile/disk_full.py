@@ -2,13 +2,13 @@
 
 python tests/hostile/disk_full.py
 
-Each command runs on a tmpfs that is too small for it. It must end with an error of its own (exit code 1, which says that
+Each command runs on a tmpfs that is too small for it. It must end with a proper error (exit code 1, with a message that
 space is missing), and
-  - a first pack shows no version, and `--resume` finishes it once there is space, with the shards of an undisturbed pack;
-  - an append leaves the old version whole, and succeeds once there is space;
-  - an export leaves no target and nothing else.
+- a first pack shows no version, and `--resume` finishes it once there is space, with the shards of an undisturbed pack;
+- an append leaves the old version intact, and succeeds once there is space;
+- an export leaves no target and nothing else.
 
-Needs root and Linux, to mount the tmpfs; it says so and ends with 77 elsewhere. Not part of CI.
+Needs root and Linux, to mount the tmpfs; elsewhere it prints that and exits with 77. Not part of CI.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PACK = ("--shard-size", "0", "--threads", "1")
 
 @contextlib.contextmanager
 def disk(size: int) -> Iterator[Path]:
-    """A file system of so many bytes."""
+    """A file system of this many bytes."""
     folder = Path(tempfile.mkdtemp(prefix="kino-disk-"))
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "kino-disk-full", folder], check=True
@@ -54,7 +54,7 @@ def disk(size: int) -> Iterator[Path]:
 
 
 def grow(folder: Path) -> None:
-    """Gives it space."""
+    """Adds space."""
     subprocess.run(["mount", "-o", "remount,size=1g", folder], check=True)
 
 
@@ -68,7 +68,7 @@ def used(folder: Path) -> int:
 
 
 def sizes(need: int, count: int) -> list[int]:
-    """Sizes below what is needed, from almost nothing to almost enough."""
+    """Sizes below the need, from almost nothing to almost enough."""
     page = os.sysconf("SC_PAGE_SIZE")
     return [max(page, need * place // (count + 1)) for place in range(1, count + 1)]
 
@@ -85,7 +85,7 @@ def done(*arguments: object) -> None:
 
 
 def refusal(outcome: harness.Outcome) -> list[str]:
-    """What is wrong with the way a command met the full disk."""
+    """What is wrong with how a command handled the full disk."""
     wrong = list(harness.problems(outcome))
     if outcome.code != 1:
         wrong.append(f"exit code {outcome.code}, expected 1: {outcome.output[-400:]}")
@@ -95,12 +95,12 @@ def refusal(outcome: harness.Outcome) -> list[str]:
 
 
 def shards(dataset: Path) -> list[str]:
-    """The shards that are on disk, by content."""
+    """The shards on disk, by content."""
     return sorted(path.name for path in (dataset / "shards").iterdir())
 
 
 def pack(size: int, whole: Path) -> list[str]:
-    """A first pack on a disk of that size."""
+    """A first pack on a disk of this size."""
     with disk(size) as space:
         target = space / "a.kino"
         wrong = refusal(run("pack", SOURCE, target, *PACK))
@@ -116,7 +116,7 @@ def pack(size: int, whole: Path) -> list[str]:
 
 
 def append(size: int, base: Path) -> list[str]:
-    """An append to a dataset that fills its disk up to that many bytes."""
+    """An append to a dataset whose disk has this many bytes free."""
     with disk(1 << 30) as space:
         target = space / "a.kino"
         shutil.copytree(base, target)
@@ -131,7 +131,7 @@ def append(size: int, base: Path) -> list[str]:
 
 
 def verified(dataset: Path, versions: int) -> list[str]:
-    """What is wrong with a dataset that should have so many versions, all whole."""
+    """What is wrong with a dataset that should have this many versions, all intact."""
     found = len(list(dataset.glob("versions/*.json")))
     wrong = [] if found == versions else [f"{found} versions, expected {versions}"]
     outcome = run("verify", dataset, "--decode")
@@ -139,12 +139,12 @@ def verified(dataset: Path, versions: int) -> list[str]:
 
 
 def export(size: int, base: Path, to: str) -> list[str]:
-    """An export to a disk of that size."""
+    """An export to a disk of this size."""
     with disk(size) as space:
         target = space / "sub" / "x"
         wrong = refusal(run("export", base, target, "--to", to, "--on-defect", "keep"))
         left = [str(path.relative_to(space)) for path in space.rglob("*")]
-        # The folder above the target was asked for, and may stay.
+        # The parent folder of the target was requested, and may stay.
         if [name for name in left if name != "sub"]:
             wrong.append(f"leaves {left}")
         grow(space)

@@ -1,6 +1,6 @@
-"""Datasets that lie with right hashes: takes one apart, lets a case change it, and puts it together again.
+"""Datasets that lie with correct hashes: splits one into parts, lets a case change them, and reassembles it.
 
-Every hash, length and checksum is computed anew, from spec/format.md alone, so what a case changes is the only thing wrong.
+Every hash, length and checksum is recomputed, from spec/format.md alone, so what a case changes is the only error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import kinograph
 
 @cache
 def base() -> Path:
-    """A small honest dataset: two episodes, each in a shard of its own."""
+    """A small valid dataset: two episodes, each in a separate shard."""
     path = Path(tempfile.mkdtemp(prefix="kino-forge-")) / "base.kino"
     with kinograph.Writer(path, shard_bytes=1) as writer:
         for number in range(2):
@@ -58,12 +58,12 @@ class Forge:
     table: pa.Table
     stats: Any
     shards: dict[str, bytes]
-    #: What a case sets here is not computed anew.
+    #: What a case sets here is not recomputed.
     keeps: set[str] = field(default_factory=set)
 
     @classmethod
     def open(cls, folder: Path) -> Forge:
-        """Takes the newest version apart."""
+        """Splits the newest version into parts."""
         manifest = json.loads(sorted((folder / "versions").iterdir())[-1].read_bytes())
         del manifest["id"]
         shards = {
@@ -75,11 +75,11 @@ class Forge:
         return cls(folder, manifest, pq.read_table(table), json.loads(stats.read_bytes()), shards)
 
     def stream(self, name: str) -> dict[str, Any]:
-        """What the manifest says of a stream."""
+        """The manifest entry of a stream."""
         return next(one for one in self.manifest["streams"] if one["name"] == name)
 
     def set_column(self, name: str, change: Callable[[list[Any]], list[Any]]) -> None:
-        """Changes the values of a column of the table."""
+        """Changes the values of a table column."""
         place = self.table.schema.get_field_index(name)
         kind = self.table.schema.field(place)
         values = pa.array(change(self.table.column(name).to_pylist()), kind.type)
@@ -97,7 +97,7 @@ class Forge:
         self.set_column("shard", lambda hashes: [new if one == old else one for one in hashes])
 
     def save(self) -> Path:
-        """Writes all parts in the place of those that were there."""
+        """Writes all parts, replacing the old ones."""
         version = json.loads(sorted((self.folder / "versions").iterdir())[-1].read_bytes())[
             "version"
         ]
@@ -121,7 +121,7 @@ class Forge:
         return self.folder
 
     def put(self, part: str, ending: str, data: bytes) -> None:
-        """Writes a file under its hash, which the manifest then has."""
+        """Writes a file named after its hash, and puts the hash into the manifest."""
         name = blake3(data).hexdigest()
         (self.folder / part / f"{name[:32]}.{ending}").write_bytes(data)
         self.manifest[part]["blake3"] = name
@@ -129,7 +129,7 @@ class Forge:
             self.manifest[part]["bytes"] = len(data)
 
     def name(self, version: int) -> Path:
-        """Where the manifest of a version lies."""
+        """The path of a version's manifest."""
         return self.folder / "versions" / f"{version:08}.json"
 
 
@@ -139,7 +139,7 @@ def sealed(body: bytes) -> bytes:
 
 
 def copy(folder: Path, of: Path) -> Path:
-    """A copy of a dataset to be changed."""
+    """A copy of a dataset, to be changed."""
     return Path(shutil.copytree(of, folder / "src.kino"))
 
 

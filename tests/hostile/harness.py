@@ -1,12 +1,12 @@
-"""Runs `kinograph` on files made to hurt it, and measures what they cost.
+"""Runs `kinograph` on hostile files, and measures what they cost.
 
-A case builds a source (or a dataset) in a fresh folder and says which exit codes are right. The rules are the same
-for every case: no signal, no panic, no traceback, no hang, and at most `SLACK` of memory over the budget of the command.
+A case builds a source (or a dataset) in a fresh folder and lists the acceptable exit codes. The rules are the same
+for every case: no signal, no panic, no traceback, no hang, and at most `SLACK` of memory over the command's budget.
 
     python tests/hostile/run.py                 every case, as a table
-    python tests/hostile/run.py hdf5 -k chunk   the cases of one area whose name has `chunk`
+    python tests/hostile/run.py hdf5 -k chunk   the cases of one area whose name contains `chunk`
 
-The same cases run under pytest (tests/python/test_hostile.py), which checks everything but the CPU time.
+The same cases run under pytest (tests/python/test_hostile.py), which checks everything except the CPU time.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from functools import cache
 from pathlib import Path
 
 MIB = 1 << 20
-#: Memory over the budget that a command may take, beside what Python and the library take to start.
+#: Memory that a command may use beyond its budget, on top of what Python and the library need to start.
 SLACK = 256 * MIB
 #: The budget that cases pass as `--memory`, in MiB.
 BUDGET_MIB = 64
-#: A command that runs longer hangs. Generous: other programs may be using the machine.
+#: A command that runs longer is considered hung. Generous: other programs may be using the machine.
 HANG_S = 120.0
-#: The CPU time that a case may take (checked by run.py alone): a start, and a rate per byte of source.
+#: The CPU time allowed for a case (checked only by run.py): a constant, plus a rate per byte of source.
 CPU_START_S = 5.0
 CPU_S_PER_MIB = 0.25
-#: More address space than this is refused by the system, so that a bug cannot take the machine down.
+#: The system refuses more address space than this, so that a bug cannot take the machine down.
 ADDRESS_SPACE = 20 << 30
 
 #: Packs the source that a case has built.
@@ -44,14 +44,14 @@ class Case:
 
     area: str
     name: str
-    #: Makes the source inside the folder and returns its path.
+    #: Builds the source inside the folder and returns its path.
     build: Callable[[Path], Path]
     #: Commands to run one after the other; `{src}` is what `build` returned, `{out}` a path that does not exist. One that
     #: starts with `python` is a program instead of `kinograph`.
     commands: tuple[tuple[str, ...], ...] = (PACK,)
-    #: Exit codes that are right for the last command: 0 done, 1 refused, 2 wrong usage, 3 done but something was lost.
+    #: Acceptable exit codes of the last command: 0 done, 1 refused, 2 wrong usage, 3 done but something was lost.
     codes: tuple[int, ...] = (1,)
-    #: What the last command must say (on stdout or stderr).
+    #: What the last command must print (on stdout or stderr).
     says: str = ""
 
 
@@ -86,14 +86,14 @@ def case(
 
 
 def add(case: Case) -> None:
-    """Registers a case; for families of cases made in a loop."""
+    """Registers a case; for families of cases created in a loop."""
     if any((known.area, known.name) == (case.area, case.name) for known in CASES):
         raise ValueError(f"two cases are called {case.area}/{case.name}")
     CASES.append(case)
 
 
 def kinograph() -> str:
-    """The command under test: that of this Python's environment."""
+    """The command under test: the one in this Python's environment."""
     found = Path(sys.executable).with_name("kinograph")
     return str(found) if found.exists() else shutil.which("kinograph") or "kinograph"
 
@@ -126,12 +126,12 @@ def run(arguments: list[str]) -> Outcome:
 
 @cache
 def base_bytes() -> int:
-    """What the command takes to start."""
+    """Memory that the command needs to start."""
     return run(["--version"]).peak_bytes
 
 
 def attack(case: Case, folder: Path) -> tuple[Outcome, list[str]]:
-    """Runs a case and returns the outcome of its costliest command, and what was wrong."""
+    """Runs a case and returns the outcome of its most expensive command, and what was wrong."""
     source = case.build(folder)
     outcomes = []
     for command in case.commands:
@@ -146,7 +146,7 @@ def attack(case: Case, folder: Path) -> tuple[Outcome, list[str]]:
 
 
 def problems(outcome: Outcome) -> Iterator[str]:
-    """What no command may ever do."""
+    """What a command must never do."""
     if outcome.hung:
         yield f"still running after {HANG_S:.0f} s"
     elif outcome.code < 0:
@@ -162,7 +162,7 @@ def problems(outcome: Outcome) -> Iterator[str]:
 
 
 def size(path: Path) -> int:
-    """Bytes on disk, which a sparse file has few of."""
+    """Bytes on disk; few for a sparse file."""
     files = (
         [path]
         if path.is_file()
@@ -172,5 +172,5 @@ def size(path: Path) -> int:
 
 
 def cpu_limit_s(bytes_read: int) -> float:
-    """The CPU time that a source of so many bytes may take."""
+    """The CPU time allowed for a source of this many bytes."""
     return CPU_START_S + CPU_S_PER_MIB * bytes_read / MIB

@@ -1,4 +1,4 @@
-"""What the cases of HDF5 files are made with: small recordings that h5py writes, and ways to spoil them."""
+"""Building blocks of the HDF5 cases: small recordings written by h5py, and ways to corrupt them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LOST = (1, 3)
 
 
 def start(folder: Path, libver: str = "earliest", **options: Any) -> h5py.File:
-    """A recording of robomimic's layout without a demo."""
+    """A recording in robomimic's layout, without demos."""
     file = h5py.File(folder / "demos.hdf5", "w", libver=libver, **options)
     file.create_group("data").attrs["env_args"] = ENV_ARGS
     return file
 
 
 def demo(file: h5py.File, name: str = "demo_0") -> h5py.Group:
-    """A good demo."""
+    """A valid demo."""
     group = file["data"].create_group(name)
     group.attrs["num_samples"] = FRAMES
     group["actions"] = np.arange(FRAMES * 2.0).reshape(FRAMES, 2)
@@ -36,7 +36,7 @@ def demo(file: h5py.File, name: str = "demo_0") -> h5py.Group:
     return group
 
 
-def file_case(  # noqa: PLR0913 (each is a keyword of its own)
+def file_case(  # noqa: PLR0913 (each is a separate keyword)
     name: str,
     fill: Callable[[h5py.Group, h5py.File], object],
     *,
@@ -45,7 +45,7 @@ def file_case(  # noqa: PLR0913 (each is a keyword of its own)
     says: str = "",
     command: tuple[str, ...] = PACK,
 ) -> None:
-    """Registers a file with one good demo to which `fill` adds something."""
+    """Registers a file with one valid demo to which `fill` adds something."""
 
     def build(folder: Path) -> Path:
         with start(folder, libver) as file:
@@ -55,7 +55,7 @@ def file_case(  # noqa: PLR0913 (each is a keyword of its own)
     add(Case("hdf5", name, build, (command,), codes, says))
 
 
-def patched(  # noqa: PLR0913 (each is a keyword of its own)
+def patched(  # noqa: PLR0913 (each is a separate keyword)
     name: str,
     change: Callable[[bytearray], object],
     *,
@@ -64,7 +64,7 @@ def patched(  # noqa: PLR0913 (each is a keyword of its own)
     codes: tuple[int, ...] = (1,),
     says: str = "",
 ) -> None:
-    """Registers a file whose bytes are changed after h5py has written it."""
+    """Registers a file whose bytes are changed after h5py wrote it."""
 
     def build(folder: Path) -> Path:
         with start(folder, libver) as file:
@@ -101,7 +101,7 @@ def fixed_string(size: int) -> h5py.h5t.TypeID:
 
 
 def lookup3(data: bytes) -> bytes:
-    """HDF5's checksum of metadata, so that a changed superblock is a sound one."""
+    """HDF5's metadata checksum, so that a changed superblock is still valid."""
     mask = 0xFFFFFFFF
     a = b = c = (0xDEADBEEF + len(data)) & mask
 

@@ -1,4 +1,4 @@
-"""Runs the hostile cases and prints what each cost; exit code 1 if one broke a rule.
+"""Runs the hostile cases and prints what each one cost; exit code 1 if one broke a rule.
 
 python tests/hostile/run.py [AREA ...] [-k TEXT] [--csv FILE]
 """
@@ -19,19 +19,21 @@ import harness  # noqa: E402
 
 
 def load() -> list[harness.Case]:
-    """Every case, from every file of cases beside this one."""
+    """Every case, from every file of cases in this folder."""
     for path in sorted(HERE.glob("cases_*.py")):
         importlib.import_module(path.stem)
     return harness.CASES
 
 
 def main() -> int:
-    """Runs what the command line asks for."""
+    """Runs as the command line requests."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("areas", nargs="*", metavar="AREA")
-    parser.add_argument("-k", default="", metavar="TEXT", help="only cases whose name contains it")
+    parser.add_argument(
+        "-k", default="", metavar="TEXT", help="only cases whose name contains TEXT"
+    )
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write the table as CSV")
     chosen = parser.parse_args()
     cases = [
@@ -63,7 +65,7 @@ def main() -> int:
                 [("area", "case", "exit", "peak_mib", "cpu_s", "wrong"), *rows]
             )
     print(
-        f"{len(rows) - failed} of {len(rows)} cases held; the command alone takes {harness.base_bytes() / harness.MIB:.0f} MiB"
+        f"{len(rows) - failed} of {len(rows)} cases passed; the command alone takes {harness.base_bytes() / harness.MIB:.0f} MiB"
     )
     return bool(failed)
 

@@ -1,7 +1,7 @@
 """Runs commands for harness.py and measures them: a line of JSON in, a line of JSON out.
 
-A process of its own, and a small one: Linux counts the memory of the process that starts a command into the command's peak,
-and a test that has built a large file is large for ever.
+A separate, small process: Linux counts the memory of the process that starts a command into the command's peak,
+and a test that has built a large file stays large forever.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 
 
 def run(command: list[str], hang_s: float, address_space: int) -> dict[str, object]:
-    """Run a command to its end, or until it hangs."""
+    """Run a command until it ends or hangs."""
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
     )

@@ -1,11 +1,11 @@
-"""Reads a dataset as a training program does, and says what came of it by its exit code.
+"""Reads a dataset as a training program does, and reports the result as its exit code.
 
-0 everything was read and is right, 1 a KinographError, 4 other data than the episodes hold.
+0 everything was read and is correct, 1 a KinographError, 4 data that differs from the episodes.
 
     python use_dataset.py loader DATASET      every stream through a loader
     python use_dataset.py skip DATASET        the same with on_error="skip"
     python use_dataset.py statistics DATASET  the statistics
-    python use_dataset.py append DATASET      one more episode, which must be there afterwards
+    python use_dataset.py append DATASET      one more episode, which must be present afterwards
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import kinograph.numpy
 
 
 def load(path: str, on_error: str) -> bool:
-    """Whether every batch holds frames of the episodes, and with `raise` all of them in order."""
+    """Whether every batch holds frames of the episodes and, with `raise`, all of them in order."""
     ds = kinograph.open(path)
     for name in ds.streams:
         windows = ds.samples({name: [0]}, anchor=name)
@@ -39,7 +39,7 @@ def load(path: str, on_error: str) -> bool:
 
 
 def append(path: str) -> bool:
-    """Whether an episode that was acknowledged is there."""
+    """Whether an acknowledged episode is present."""
     with kinograph.Writer(path, mode="append") as writer:
         writer.add_episode({"joints": np.ones((4, 3), np.float32)}, rate_hz=10.0, id="late")
     return np.array_equal(kinograph.open(path)["late"]["joints"][:], np.ones((4, 3)))
@@ -52,7 +52,7 @@ def stats(path: str) -> bool:
 
 
 def main(way: str, path: str) -> int:
-    """Does what the command line asks for."""
+    """Runs as the command line requests."""
     try:
         if way in ("loader", "skip"):
             right = load(path, {"loader": "raise", "skip": "skip"}[way])
@@ -61,7 +61,7 @@ def main(way: str, path: str) -> int:
     except kinograph.KinographError as error:
         print(f"{type(error).__name__}: {error}")
         return 1
-    print("right" if right else "OTHER DATA THAN THE EPISODES HOLD")
+    print("right" if right else "DATA DIFFERS FROM THE EPISODES")
     return 0 if right else 4
 
 

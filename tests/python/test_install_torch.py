@@ -63,15 +63,15 @@ def test_the_needs_of_a_library_are_read_from_its_file(install_torch, libraries)
     assert needs.symbols["cublasCreate"] == ("libcublas.so.13", "libcublas.so.13")
     assert needs.symbols["ncclSend"] == ("", "")
     assert "own" not in needs.symbols
-    with pytest.raises(ValueError, match="no ELF file"):
+    with pytest.raises(ValueError, match="not a 64-bit little-endian ELF file"):
         install_torch.read_needs(libraries / "libtorch_cuda.c")
 
 
-def test_with_stand_ins_a_library_loads_and_a_call_says_what_is_missing(
+def test_with_stubs_a_library_loads_and_a_call_says_what_is_missing(
     install_torch, libraries, tmp_path
 ):
     assert call(libraries, "own").returncode != 0
-    install_torch.make_stand_ins(libraries, tmp_path / "nvidia")
+    install_torch.make_stubs(libraries, tmp_path / "nvidia")
     assert call(libraries, "own").stdout == "7\n"
     answer = call(libraries, "calls")
     assert answer.returncode != 0
@@ -82,7 +82,7 @@ def test_an_existing_library_is_not_replaced(install_torch, libraries, tmp_path)
     real = tmp_path / "nvidia" / "cu13" / "lib"
     real.mkdir(parents=True)
     (real / "libnccl.so.2").touch()
-    install_torch.make_stand_ins(libraries, tmp_path / "nvidia")
+    install_torch.make_stubs(libraries, tmp_path / "nvidia")
     assert (libraries / "libcublas.so.13").exists()
     assert not (libraries / "libnccl.so.2").exists()
 

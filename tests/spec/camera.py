@@ -1,6 +1,6 @@
-"""`camera` (spec/codecs/camera.md): an image alone, or from the one before it, block by block.
+"""`camera` (spec/codecs/camera.md): an image alone, or predicted from the previous one, block by block.
 
-part -> kind, content of the zstd frame -> map, remainders of every plane -> planes -> image
+part -> kind, content of the zstd frame -> map, residuals of every plane -> planes -> image
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
 
 
 def restore(frame: FrameType, part: bytes, before: np.ndarray | None) -> np.ndarray:
-    """Give the planes of one image."""
-    refuse_if(part == b"", "a part without a byte")
+    """Return the planes of one image."""
+    refuse_if(part == b"", "an empty part")
     kind = part[0]
     if kind == ONCE_MORE:
-        refuse_if(len(part) > 1 or before is None, "bytes behind kind 6, or no image before")
+        refuse_if(len(part) > 1 or before is None, "bytes after kind 6, or no previous image")
         return before
     height, width, channels = image_sides(frame)
     is_paired = kind > PAIRED
-    guess = kind - PAIRED if is_paired else kind
-    refuse_if(not 1 <= guess <= FROM_BEFORE, "no such kind")
-    refuse_if(is_paired and channels == 1, "pairs of one channel")
-    refuse_if(guess == FROM_BEFORE and before is None, "no image before")
+    predictor = kind - PAIRED if is_paired else kind
+    refuse_if(not 1 <= predictor <= FROM_BEFORE, "unknown kind")
+    refuse_if(is_paired and channels == 1, "pairs with one channel")
+    refuse_if(predictor == FROM_BEFORE and before is None, "no previous image")
 
     blocks = -(-height // SIDE), -(-width // SIDE)
-    map_bytes = blocks[0] * blocks[1] if guess == FROM_BEFORE else 0
+    map_bytes = blocks[0] * blocks[1] if predictor == FROM_BEFORE else 0
     pixels = height * width
     content = Wire(unzstd(part[1:], map_bytes + pixels * (channels + 1)))
     block_map = np.frombuffer(content.take(map_bytes), np.uint8)
     if is_paired:
-        remainders = read_pairs(content, pixels, channels)
+        residuals = read_pairs(content, pixels, channels)
     else:
-        remainders = np.frombuffer(content.take(pixels * channels), np.uint8)
+        residuals = np.frombuffer(content.take(pixels * channels), np.uint8)
     content.end()
-    remainders = remainders.reshape(channels, height, width)
-    if guess == FROM_BEFORE:
-        return restore_blocks(remainders, block_map.reshape(blocks), before)
-    return np.stack([restore_plane(plane, guess) for plane in remainders])
+    residuals = residuals.reshape(channels, height, width)
+    if predictor == FROM_BEFORE:
+        return restore_blocks(residuals, block_map.reshape(blocks), before)
+    return np.stack([restore_plane(plane, predictor) for plane in residuals])
 
 
 def read_pairs(content: Wire, pixels: int, channels: int) -> np.ndarray:
-    """Take the remainders of R − G and B − G out of pairs and escapes."""
+    """Read the residuals of R − G and B − G from pairs and escapes."""
     green = list(content.take(pixels))
     pairs = content.take(pixels)
     alpha = list(content.take(pixels * (channels - 3)))
@@ -77,34 +77,34 @@ def read_pairs(content: Wire, pixels: int, channels: int) -> np.ndarray:
 
 
 def four_bits(nibble: int) -> int:
-    """Give a two's complement number of four bits, modulo 256."""
+    """Return a four-bit two's complement integer, modulo 256."""
     return nibble if nibble < 8 else nibble + 240
 
 
-def restore_blocks(remainders: np.ndarray, block_map: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Restore an image from the one before, in the order of pixels: left may be another block."""
-    planes = remainders.copy()
+def restore_blocks(residuals: np.ndarray, block_map: np.ndarray, before: np.ndarray) -> np.ndarray:
+    """Restore an image from the previous one, in pixel order: left may be another block."""
+    planes = residuals.copy()
     _, height, width = planes.shape
     check_map(block_map, height, width)
     for y in range(height):
         for x in range(width):
             byte = int(block_map[y // SIDE, x // SIDE])
             if byte < LEFT_IN_MAP:
-                guess = before[:, y + byte // 9 - 4, x + byte % 9 - 4]
+                predicted = before[:, y + byte // 9 - 4, x + byte % 9 - 4]
             elif x > 0:
-                guess = planes[:, y, x - 1]
+                predicted = planes[:, y, x - 1]
             elif y > 0:
-                guess = planes[:, y - 1, x]
+                predicted = planes[:, y - 1, x]
             else:
-                guess = np.uint8(0)
-            planes[:, y, x] += guess
+                predicted = np.uint8(0)
+            planes[:, y, x] += predicted
     return planes
 
 
 def check_map(block_map: np.ndarray, height: int, width: int) -> None:
-    """Refuse blocks that come from outside the image."""
+    """Refuse blocks whose source is outside the image."""
     for (row, column), byte in np.ndenumerate(block_map):
-        refuse_if(byte > LEFT_IN_MAP, "no such byte in a map")
+        refuse_if(byte > LEFT_IN_MAP, "invalid byte in a map")
         if byte == LEFT_IN_MAP:
             continue
         dy, dx = int(byte) // 9 - 4, int(byte) % 9 - 4

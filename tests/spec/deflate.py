@@ -1,4 +1,4 @@
-"""`deflate` (spec/codecs/deflate.md): a page is one zlib stream, grouped as `shuffle` says."""
+"""`deflate` (spec/codecs/deflate.md): a page is one zlib stream, grouped as set by `shuffle`."""
 
 from __future__ import annotations
 

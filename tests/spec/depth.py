@@ -1,9 +1,9 @@
-"""`depth` (spec/codecs/depth.md): keys of distances, or ranks among the image's levels.
+"""`depth` (spec/codecs/depth.md): keys of depths, or ranks among the image's levels.
 
-kinds 1, 2, 4      planes of remainders -> keys -> numbers
-kinds 17, 18, 20   levels; planes of remainders -> ranks -> keys -> numbers
-kinds 24, 25       levels; choices among neighbours -> ranks -> keys -> numbers
-kind 26            levels; steps from the row above -> ranks -> keys -> numbers
+kinds 1, 2, 4      planes of residuals -> keys -> values
+kinds 17, 18, 20   levels; planes of residuals -> ranks -> keys -> values
+kinds 24, 25       levels; choices among neighbours -> ranks -> keys -> values
+kind 26            levels; steps from the row above -> ranks -> keys -> values
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from spec.golden import FrameType, Page
-from spec.predict import guess_at
+from spec.predict import predict
 from spec.wire import Wire, refuse_if, unzigzag, unzstd
 
 RANKS, FULL_DETAIL, LITTLE_DETAIL, STEPS = 16, 24, 25, 26
@@ -31,7 +31,7 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     else:
         is_choices = kind in (FULL_DETAIL, LITTLE_DETAIL)
         is_known = is_choices or kind == STEPS or kind - RANKS in GUESSES
-        refuse_if(not is_known, "no such kind")
+        refuse_if(not is_known, "unknown kind")
         levels = read_levels(wire, size, pixels)
         if is_choices:
             choices = Choices(wire, 3 * pixels + 4 * height, kind == FULL_DETAIL)
@@ -48,13 +48,13 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
 
 
 def read_stream(wire: Wire, most: int) -> bytes:
-    """Read one stream; of length 0 it has no zstd frame and no content."""
+    """Read one stream; one of length 0 has no zstd frame and no content."""
     length = wire.varint()
     return unzstd(wire.take(length), most) if length else b""
 
 
-def read_planes(wire: Wire, height: int, width: int, size: int, guess: int) -> list[int]:
-    """Read numbers of so many bytes: byte by byte in planes, as remainders of guesses."""
+def read_planes(wire: Wire, height: int, width: int, size: int, predictor: int) -> list[int]:
+    """Read values of `size` bytes: residuals in byte planes."""
     planes = [read_stream(wire, height * width) for _ in range(size)]
     refuse_if(any(len(plane) != height * width for plane in planes), "a plane of another length")
     modulus = 1 << (8 * size)
@@ -64,17 +64,17 @@ def read_planes(wire: Wire, height: int, width: int, size: int, guess: int) -> l
         a = x[idx - 1] if column > 0 else 0
         b = x[idx - width] if row > 0 else 0
         if row == 0:
-            guessed = a
+            predicted = a
         elif column == 0:
-            guessed = b
+            predicted = b
         else:
-            guessed = guess_at(guess, a, b, x[idx - width - 1])
-        x.append((guessed + unzigzag(int.from_bytes(bytes(z), "little"))) % modulus)
+            predicted = predict(predictor, a, b, x[idx - width - 1])
+        x.append((predicted + unzigzag(int.from_bytes(bytes(z), "little"))) % modulus)
     return x
 
 
 def read_levels(wire: Wire, size: int, pixels: int) -> list[int]:
-    """Read the keys of the image's distinct numbers."""
+    """Read the keys of the image's distinct values."""
     content = read_stream(wire, size * min(pixels, MOST_LEVELS))
     refuse_if(content == b"" or len(content) % size != 0, "no levels, or not whole ones")
     count = len(content) // size
@@ -86,7 +86,7 @@ def read_levels(wire: Wire, size: int, pixels: int) -> list[int]:
 
 
 def from_keys(keys: list[int], dtype: np.dtype) -> np.ndarray:
-    """Turn keys into the numbers of which they are the order."""
+    """Turn keys back into values."""
     bits = np.array(keys, f"<u{dtype.itemsize}")
     if dtype.kind == "f":
         top = bits.dtype.type(1 << (8 * dtype.itemsize - 1))
@@ -110,9 +110,9 @@ class Choices:
         self.groups, self.lower, self.upper = groups, lower, upper
 
     def ranks(self, height: int, width: int, levels: int) -> list[int]:
-        """Give the ranks of an image."""
+        """Return the ranks of an image."""
         refuse_if(width > 65532, "choices of an image that is too wide")
-        # Rows are whole groups here: pixels beyond the image are restored, and not put out.
+        # Rows are whole groups here: pixels beyond the image are restored, but not output.
         ranks, above = [], [0] * (-(-width // 4) * 4)
         for _ in range(height):
             above = self.row(above)
@@ -124,7 +124,7 @@ class Choices:
         return ranks
 
     def row(self, above: list[int]) -> list[int]:
-        """Give the ranks of one row from those of the row above."""
+        """Return the ranks of one row from those of the row above."""
         row = []
         for x in range(0, len(above), 4):
             b = (above + above[-1:])[x : x + 5]
@@ -137,14 +137,14 @@ class Choices:
         return row
 
     def rank(self, choice: int, above: int, left: int, above_right: int) -> int:
-        """Give the rank of one pixel."""
+        """Return the rank of one pixel."""
         if choice < 3:
             return (above, left, above_right)[choice]
         z = self.lower.u8() + 256 * self.upper.u8()
         return (left + unzigzag(z)) % 65536
 
     def next_group(self, context: int) -> int:
-        """Give the next byte of a context."""
+        """Return the next byte of a context."""
         if context > 0:
             return self.groups[context - 1].u8()
         if not self.quiet:
@@ -161,7 +161,7 @@ def read_steps(wire: Wire, height: int, width: int) -> list[int]:
     refuse_if(width > 65532, "steps of an image that is too wide")
     groups = -(-width // 4)
     choices = read_stream(wire, height * groups)
-    refuse_if(len(choices) != height * groups, "another number of groups")
+    refuse_if(len(choices) != height * groups, "a wrong number of groups")
     lower, upper = (Wire(read_stream(wire, height * width)) for _ in range(2))
     ranks, above, escape = [], [0] * width, 0
     for y in range(height):
@@ -185,7 +185,7 @@ def read_steps(wire: Wire, height: int, width: int) -> list[int]:
 
 
 def read_run(runs: Wire) -> int:
-    """Read 255s, which go on, then a byte below 255."""
+    """Read 255s, which continue the run, then a byte below 255."""
     total = 0
     while (byte := runs.u8()) == 255:
         total += 255

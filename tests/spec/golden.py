@@ -1,4 +1,4 @@
-"""A golden file: a run as the library once wrote it, and the values that must come out.
+"""A golden file: a run as the library once wrote it, and the values it must decode to.
 
     codec depth:level=3      shared 0401…   (hexadecimal)
     dtype uint16             page 1 8f02…   (number of frames, bytes; one line per page)
@@ -26,18 +26,18 @@ class FrameType:
 
     @property
     def elements(self) -> int:
-        """How many numbers a frame has."""
+        """The number of values in a frame."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def bytes(self) -> int:
-        """What the specification calls `frame_bytes`."""
+        """`frame_bytes` in the specification."""
         return self.elements * self.dtype.itemsize
 
 
 @dataclass
 class Page:
-    """A page's bytes, and its number of frames, which a shard's index tells."""
+    """A page's bytes, and its number of frames, from a shard's index."""
 
     frames: int
     bytes: bytes
@@ -57,7 +57,7 @@ class Golden:
 
 
 def split_codec(text: str) -> tuple[str, dict[str, str]]:
-    """Split a codec's text into its name and parameters."""
+    """Split a codec string into name and parameters."""
     name, _, params = text.partition(":")
     pairs = (param.partition("=") for param in params.split(",") if param)
     return name, {key: value for key, _, value in pairs}

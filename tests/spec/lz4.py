@@ -1,4 +1,4 @@
-"""`lz4` (spec/codecs/lz4.md): a page is one LZ4 block, grouped as `shuffle` says."""
+"""`lz4` (spec/codecs/lz4.md): a page is one LZ4 block, grouped as set by `shuffle`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     size = page.frames * frame.bytes
     refuse_if(size > 255 * len(page.bytes) + 254, "the content is too large")
     try:
-        # The size is the caller's to know: there is none before the block.
+        # The caller must know the size: it is not stored before the block.
         content = lz4.block.decompress(page.bytes, uncompressed_size=size)
     except lz4.block.LZ4BlockError as error:
         raise RefusedError(f"lz4: {error}") from error

@@ -1,4 +1,4 @@
-"""The order (spec/order.md): which sample stands at which index.
+"""The order (spec/order.md): which sample is at which index.
 
 index -> source (section 9) -> epoch (6) -> lane (7) -> group (8) -> position -> sample (5)
 """
@@ -39,7 +39,7 @@ def draw(key: int, t: int) -> int:
 
 
 def below(draw: int, end: int) -> int:
-    """Section 10: a draw as a whole number below `end`."""
+    """Section 10: a draw as an integer below `end`."""
     return draw * end >> 64
 
 
@@ -52,7 +52,7 @@ def operation_draw(seed: int, i: int, name_hash: bytes, t: int) -> int:
 def crop(
     seed: int, i: int, name_hash: bytes, of: tuple[int, int], part: tuple[int, int]
 ) -> tuple[int, int]:
-    """Section 10: the first row and column that are cut out."""
+    """Section 10: the first row and column of the crop."""
     return tuple(
         below(operation_draw(seed, i, name_hash, t), of[t] - part[t] + 1) for t in range(2)
     )
@@ -91,7 +91,7 @@ def deal(length: int, depth: int, key: int, x: int) -> int:
 
 @dataclass(frozen=True)
 class Settings:
-    """Section 4, with the shuffle as the state writes it."""
+    """Section 4, with the shuffle as written in the state."""
 
     seed: int
     batch: int
@@ -164,7 +164,7 @@ class Lanes:
 
 
 class Single:
-    """The order of one source; `slots` of 4096 if it is one of a mixture."""
+    """The order of one source; it has `slots` of 4096 if it is part of a mixture."""
 
     def __init__(self, source: Source, settings: Settings, slots: int | None = None) -> None:
         self.source, self.settings = source, settings
@@ -216,7 +216,7 @@ class Single:
         return [units[permute(len(units), chosen, place)] for place in range(len(units))]
 
     def line(self, epoch: int) -> list[tuple[int, int, int]]:
-        """Section 5: (place of the unit, episode, window) of every position."""
+        """Section 5: (index of the unit, episode, sample) of every position."""
         if epoch in self.lines:
             return self.lines[epoch]
         phase = 0
@@ -275,7 +275,7 @@ class Single:
         return groups
 
     def spot(self, i: int) -> tuple[range, int]:
-        """Give the positions of the group of an index (section 10), and its place among them."""
+        """Return the positions of the group of an index (section 10), and its offset among them."""
         epoch, place = divmod(i, self.N)
         seed = self.settings.seed
         if self.mode == "global":
@@ -289,17 +289,17 @@ class Single:
             if position in group:
                 chosen = key(seed, GROUP, epoch, lane, number)
                 return group, deal(len(group), self.depth, chosen, position - group.start)
-        raise AssertionError("every position lies in a group")
+        raise AssertionError("every position is in a group")
 
     def sample(self, i: int, position: int) -> tuple[int, int, int, int]:
-        """Give (variant, epoch, episode, window) of a position in the epoch of `i`."""
+        """Return (variant, epoch, episode, sample) of a position in the epoch of `i`."""
         epoch = i // self.N
         _, episode, window = self.line(epoch)[position % self.n]
         started = sum(first <= epoch for first, _ in self.source.variants)
         return max(started - 1, 0), epoch, episode, window
 
     def at(self, i: int) -> tuple[int, int, int, int]:
-        """Give the sample of an index."""
+        """Return the sample of an index."""
         group, place = self.spot(i)
         return self.sample(i, group[place])
 
@@ -316,7 +316,7 @@ class Single:
 def share_out(weights: list[float]) -> list[int]:
     """Section 9: the slots of each source."""
     total = 0.0
-    for weight in weights:  # not `sum`, which adds more exactly than one by one
+    for weight in weights:  # not `sum`, which is more exact than plain addition
         total += weight
     quotas = [weight / total * BLOCK for weight in weights]
     slots = [max(1, math.floor(quota)) for quota in quotas]
@@ -370,7 +370,7 @@ class Order:
         return s, (block * self.slots[s] + slot) * self.settings.lanes + lane
 
     def at(self, i: int) -> tuple[int, int, int, int, int]:
-        """Give (source, variant, epoch, episode, window) of an index."""
+        """Return (source, variant, epoch, episode, sample) of an index."""
         s, own = self.locate(i)
         return (s, *self.tracks[s].at(own))
 
@@ -394,7 +394,7 @@ class Lengths:
             self.spread = 100 * (self.limit if self.kind == "similar" else budget)
 
     def fits(self, count: int, longest: int) -> bool:
-        """Whether so many episodes may be one batch."""
+        """Whether `count` episodes may form one batch."""
         cost = 1 if self.kind == "similar" else max(self.lengths[longest], 1)
         return cost * count <= self.limit
 
@@ -427,12 +427,12 @@ class Lengths:
         return out + batches[head + blocks * self.size :]
 
     def end(self, epoch: int) -> int:
-        """How many batches of an epoch come."""
+        """The number of batches that an epoch delivers."""
         count = len(self.batches(epoch))
         return count - count % self.size if self.last_batch == "drop" else count
 
     def step(self, epoch: int, done: int) -> tuple[list[list[int]], tuple[int, int]]:
-        """Give the step at a cursor, and the next cursor."""
+        """Return the step at a cursor, and the next cursor."""
         while done >= self.end(epoch):
             epoch, done = epoch + 1, 0
         step: list[list[int]] = []
@@ -451,7 +451,7 @@ class Lengths:
 
 
 def data_bytes(order: Order) -> bytes:
-    """Section 12: what `data` is the hash of."""
+    """Section 12: the bytes that `data` hashes."""
 
     def text(value: str) -> bytes:
         return struct.pack("<Q", len(value.encode())) + value.encode()
@@ -474,7 +474,7 @@ def data_bytes(order: Order) -> bytes:
 
 
 def order_text(settings: Settings, data: str) -> str:
-    """Section 12: what `order` is the hash of."""
+    """Section 12: the text that `order` hashes."""
     shuffle = settings.shuffle
     if isinstance(shuffle, dict):
         ((kind, value),) = shuffle["groups"]["size"].items()

@@ -1,4 +1,4 @@
-"""`pco` (spec/codecs/pco.md): every element of the vector is a column, and a chunk of pcodec."""
+"""`pco` (spec/codecs/pco.md): every element of the vector is a column, and a pcodec chunk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     try:
         chunks = parse_shared(shared, values)
         wire = Wire(page.bytes)
-        # The last column takes the rest.
+        # The last column extends to the end.
         lengths = [wire.varint() for _ in chunks[1:]]
         for idx, (element, chunk) in enumerate(chunks):
             part = wire.take(lengths[idx]) if idx < len(lengths) else wire.rest()
             progress, used = chunk.read_page_into(part, page.frames, values[element])
             is_whole = progress.n_processed == page.frames and used == len(part)
-            refuse_if(not is_whole, "a column of another length")
+            refuse_if(not is_whole, "a column of the wrong length")
     except RuntimeError as error:
         raise RefusedError(f"pcodec: {error}") from error
     wire.end()
@@ -30,7 +30,7 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
 
 
 def parse_shared(shared: bytes, values: np.ndarray) -> list[tuple]:
-    """Fill in the constants; give element and chunk of the other columns."""
+    """Fill in the constants; return element and chunk of the other columns."""
     wire = Wire(shared)
     header = wire.take(2)
     refuse_if(header[0] != 4 or header[1] > 1, "another version of pcodec")

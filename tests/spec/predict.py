@@ -1,4 +1,4 @@
-"""`predict` (spec/codecs/predict.md): planes of channels minus green, each value minus a guess."""
+"""`predict` (spec/codecs/predict.md): planes of channels minus green, each value minus a prediction."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ LEFT, UP, AVERAGE, MEDIAN = 1, 2, 3, 4
 
 
 def image_sides(frame: FrameType) -> tuple[int, int, int]:
-    """Give height, width and number of channels."""
+    """Return height, width and number of channels."""
     height, width, *channels = frame.shape
     return height, width, channels[0] if channels else 1
 
 
-def guess_at(guess: int, a: int, b: int, c: int) -> int:
-    """Guess a value from those to the left, above, and above left."""
-    if guess == LEFT:
+def predict(predictor: int, a: int, b: int, c: int) -> int:
+    """Predict a value from those to the left, above, and above left."""
+    if predictor == LEFT:
         return a
-    if guess == UP:
+    if predictor == UP:
         return b
-    if guess == AVERAGE:
+    if predictor == AVERAGE:
         return (a + b) // 2
     if c >= max(a, b):
         return min(a, b)
@@ -31,24 +31,24 @@ def guess_at(guess: int, a: int, b: int, c: int) -> int:
     return a + b - c
 
 
-def restore_plane(remainders: np.ndarray, guess: int) -> np.ndarray:
-    """Turn the remainders of one plane into values. Guesses are made from values."""
-    height, width = remainders.shape
-    rows = remainders.tolist()
+def restore_plane(residuals: np.ndarray, predictor: int) -> np.ndarray:
+    """Turn the residuals of one plane into values. Predictions use values, not residuals."""
+    height, width = residuals.shape
+    rows = residuals.tolist()
     for y in range(height):
         for x in range(width):
             if y == 0:
-                guessed = rows[0][x - 1] if x > 0 else 0
+                predicted = rows[0][x - 1] if x > 0 else 0
             elif x == 0:
-                guessed = rows[y - 1][0]
+                predicted = rows[y - 1][0]
             else:
-                guessed = guess_at(guess, rows[y][x - 1], rows[y - 1][x], rows[y - 1][x - 1])
-            rows[y][x] = (rows[y][x] + guessed) % 256
+                predicted = predict(predictor, rows[y][x - 1], rows[y - 1][x], rows[y - 1][x - 1])
+            rows[y][x] = (rows[y][x] + predicted) % 256
     return np.array(rows, np.uint8)
 
 
 def to_image(planes: np.ndarray, frame: FrameType) -> np.ndarray:
-    """Add green to red and blue, and give the image as it was packed."""
+    """Add green to red and blue, and return the packed image."""
     if len(planes) == 1:
         return planes.reshape(frame.shape)
     g, r, b, *alpha = planes
@@ -58,10 +58,10 @@ def to_image(planes: np.ndarray, frame: FrameType) -> np.ndarray:
 def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) -> np.ndarray:
     """Decode one page, to an array of (1, *shape)."""
     refuse_if(shared != b"" or page.frames != 1, "a shared part, or more than one frame")
-    refuse_if(page.bytes[:1] not in (b"\1", b"\2", b"\3", b"\4"), "no such guess")
+    refuse_if(page.bytes[:1] not in (b"\1", b"\2", b"\3", b"\4"), "unknown predictor")
     height, width, channels = image_sides(frame)
     content = unzstd(page.bytes[1:], frame.bytes)
-    refuse_if(len(content) != frame.bytes, "the planes have another length")
-    remainders = np.frombuffer(content, np.uint8).reshape(channels, height, width)
-    planes = np.stack([restore_plane(plane, page.bytes[0]) for plane in remainders])
+    refuse_if(len(content) != frame.bytes, "the planes have the wrong length")
+    residuals = np.frombuffer(content, np.uint8).reshape(channels, height, width)
+    planes = np.stack([restore_plane(plane, page.bytes[0]) for plane in residuals])
     return to_image(planes, frame)[None]

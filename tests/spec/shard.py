@@ -2,7 +2,7 @@
 
     header │ episode 0: page 0 │ page 1 │ … │ index │ episode 1 … │ schema │ directory │ footer
 
-Takes pages out and compares their checksums; of the rules of section 9 it checks what it needs.
+Extracts pages and compares their checksums; of the rules in section 9 it checks only what it needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NONE = 0xFFFFFFFF
 
 
 def crc32c(data: bytes) -> int:
-    """Compute Castagnoli's checksum, a bit at a time."""
+    """Compute CRC32C (Castagnoli), one bit at a time."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc ^= byte
@@ -35,13 +35,13 @@ def crc32c(data: bytes) -> int:
 
 
 def read_episodes(data: bytes) -> list[dict[str, Golden]]:
-    """Give the streams of every episode by name, as runs without expected values."""
+    """Return the streams of every episode by name, as runs without expected values."""
     footer = data[-FOOTER.size :]
     length, schema_at, schema_len, schema_crc, episodes, _, _, least, crc, magic = FOOTER.unpack(
         footer
     )
     refuse_if(magic != b"KINOEND\n" or crc != crc32c(footer[:52]), "no footer")
-    refuse_if(length != len(data) or least > 1, "cut, or for newer readers")
+    refuse_if(length != len(data) or least > 1, "truncated, or for newer readers")
     text = data[schema_at : schema_at + schema_len]
     refuse_if(crc32c(text) != schema_crc, "the schema is damaged")
     schema = json.loads(text)["streams"]
@@ -51,7 +51,7 @@ def read_episodes(data: bytes) -> list[dict[str, Golden]]:
 
 
 def read_episode(data: bytes, entry: tuple, schema: list[dict]) -> dict[str, Golden]:
-    """Give the streams of one episode. Shared frames (section 5) are left to their base."""
+    """Return the streams of one episode. Shared frames (section 5) are only in their base."""
     start, pages_len, index_len, index_crc, _ = entry
     index = data[start + pages_len :][:index_len]
     refuse_if(crc32c(index) != index_crc, "an index is damaged")
@@ -73,7 +73,7 @@ def read_episode(data: bytes, entry: tuple, schema: list[dict]) -> dict[str, Gol
         name, params = split_codec(entry["codec"])
         run = episode[entry["name"]] = Golden(name, params, frame_type(entry))
         run.shared = page_bytes(shared) if shared != NONE else b""
-        # A page goes up to the first frame of the next one, the last one to the end.
+        # A page extends to the first frame of the next one, the last one to the end.
         starts = [parts[first + idx][2] for idx in range(count)] + [frames]
         for idx in range(count):
             page = Page(starts[idx + 1] - starts[idx], page_bytes(first + idx))
@@ -82,7 +82,7 @@ def read_episode(data: bytes, entry: tuple, schema: list[dict]) -> dict[str, Gol
 
 
 def frame_type(entry: dict) -> FrameType:
-    """Give what the schema says of a frame."""
+    """Return the frame type from the schema."""
     if entry["dtype"] == "text":
         return FrameType()
     dtype = np.dtype(entry["dtype"]).newbyteorder("<")

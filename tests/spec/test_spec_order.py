@@ -1,4 +1,4 @@
-"""Every golden order, computed by what was written from the specification alone."""
+"""Every golden order, computed by an implementation written from the specification alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LENGTHS = FILE.with_name("lengths.txt")
 
 
 def read_orders():
-    """Give (head, order, samples) of each golden order."""
+    """Yield (head, order, samples) of each golden order."""
     for text in FILE.read_text().split("\n\n"):
         head, *lines = text.strip().splitlines()
         head = json.loads(head)
@@ -84,7 +84,7 @@ def test_permutations_and_deals_are_bijections(length):
         assert sorted(order.deal(length, depth, order.key(1, 2), x) for x in whole) == whole
 
 
-def test_splitmix_gives_its_published_numbers():
+def test_splitmix_gives_its_published_values():
     assert [order.draw(0, t) for t in range(3)] == [
         0xE220A8397B1DCDAF,
         0x6E789E6AA1B965F4,
@@ -92,6 +92,6 @@ def test_splitmix_gives_its_published_numbers():
     ]
 
 
-def test_slots_go_to_the_largest_remainders_and_to_everyone():
+def test_slots_go_to_the_largest_remainders_and_every_source_has_one():
     assert order.share_out([1.0, 1.0, 1.0]) == [1366, 1365, 1365]
     assert order.share_out([1e-12, 1.0]) == [1, 4095]

@@ -1,4 +1,4 @@
-"""Every golden page, read by a decoder that was written from the specification alone."""
+"""Every golden page, read by a decoder written from the specification alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_values_are_those_of_the_golden_file_bit_for_bit(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_page_that_was_cut_or_goes_on_is_refused(path):
+def test_a_truncated_page_and_a_page_with_extra_bytes_are_refused(path):
     run = golden.read(path)
     page = run.pages[-1]
     cuts = {1, len(page.bytes) // 2, len(page.bytes) - 1}
@@ -41,8 +41,8 @@ def test_a_page_that_was_cut_or_goes_on_is_refused(path):
             decode(run, golden.Page(page.frames, wrong))
 
 
-def test_every_codec_of_the_specification_is_read_but_the_lossy_images():
+def test_every_codec_of_the_specification_except_lossy_images_is_read():
     pages = {path.stem for path in (golden.FOLDER.parents[3] / "spec/codecs").glob("*.md")}
-    # Those are decoded by libraries of their own kind; README and shuffle are no codecs.
+    # Those are decoded by libraries of their own; README and shuffle are not codecs.
     assert pages - {"README", "shuffle", "av1", "jpeg"} == set(CODECS)
     assert {path.stem.split("-")[0] for path in FILES} == set(CODECS)

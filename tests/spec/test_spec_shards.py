@@ -1,4 +1,4 @@
-"""Whole shards, read by the second reader: the one of the specification, and what the library writes today."""
+"""Whole shards, read by the second reader: the worked example of the specification, and what the library writes today."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from spec import golden, shard
 
-# The golden pages can be read without the library; these tests need one that was built.
+# The golden pages can be read without the library; these tests need the built library.
 kinograph = pytest.importorskip("kinograph")
 
 FRAMES = 60
@@ -23,7 +23,7 @@ def decode(run):
 
 
 def surfaces(dtype):
-    """Images with few values, edges and a moving part."""
+    """Images with few distinct values, edges and a moving object."""
     rng = np.random.default_rng(0)
     images = np.repeat(rng.integers(0, 200, (1, 5, 4)), FRAMES, axis=0)
     images = images.repeat(5, axis=1).repeat(6, axis=2)
@@ -33,13 +33,13 @@ def surfaces(dtype):
 
 
 def joints(dtype):
-    """Columns that are smooth, rounded, held, noisy, constant, and the same as another."""
+    """Columns that are smooth, rounded, held, noisy, constant, and a copy."""
     seconds = np.arange(FRAMES) / 30
     smooth, noise = np.sin(seconds), np.random.default_rng(1).normal(size=FRAMES)
     held = np.repeat(noise[: FRAMES // 5], 5)
     columns = [smooth, smooth.round(2), held, noise, np.ones(FRAMES), smooth, -held]
     numbers = np.stack(columns, axis=1) * 100
-    # Whole numbers by way of int64, so that unsigned ones wrap.
+    # Integers through int64, so that unsigned ones wrap.
     return (numbers if np.issubdtype(dtype, np.floating) else numbers.astype(int)).astype(dtype)
 
 

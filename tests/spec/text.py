@@ -20,8 +20,8 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     # The runs end where they add up to the number of frames.
     while len(which) < page.frames:
         string, run = wire.varint(), wire.varint()
-        refuse_if(string >= distinct, "no such string")
-        refuse_if(not 0 < run <= page.frames - len(which), "a run of no or too many frames")
+        refuse_if(string >= distinct, "unknown string")
+        refuse_if(not 0 < run <= page.frames - len(which), "an empty or too long run")
         which += [string] * run
     refuse_if(sum(lengths[string] for string in which) > 256 * MIB, "too much text")
     try:

@@ -1,8 +1,8 @@
-"""`vector` (spec/codecs/vector.md): columns of whole numbers, predicted, in classes of pcodec.
+"""`vector` (spec/codecs/vector.md): columns of integers, predicted, in pcodec classes.
 
 shared -> columns (kind, predictor, class, gate, map, starts), steps, classes (pcodec chunks)
-page   -> residuals of every class -> numbers of every column -> values
-       -> quaternions of length one -> exceptions
+page   -> residuals of every class -> integers of every column -> values
+       -> renormalised quaternions -> exceptions
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Column:
     two_zeros: bool
     value: bytes = b""  # CONSTANT
     element: int = 0  # COPY
-    class_: int = 0  # the rest: stored
-    gate: int = 0  # 0 for none, else 1 + its number
+    class_: int = 0  # all other kinds: stored
+    gate: int = 0  # 0 for none, else 1 + its index
     step: int = 0  # TIMES, OVER: an index into the steps
     factor: int = 0  # AFFINE
     offset: int = 0  # AFFINE
@@ -37,13 +37,13 @@ class Column:
 
     @property
     def is_stored(self) -> bool:
-        """Whether pages have numbers of this column."""
+        """Whether pages store integers of this column."""
         return self.kind >= ORDERED
 
 
 @dataclass
 class Class:
-    """Columns whose residuals are alike. Without a chunk no page has a number of it."""
+    """Columns with similar residuals. Without a chunk, no page has residuals of it."""
 
     chunk: ChunkDecompressor | None
     dtype: type
@@ -51,7 +51,7 @@ class Class:
 
 @dataclass
 class Shared:
-    """What a run has learnt."""
+    """What was learned from a run."""
 
     gates: int
     steps: list[float]
@@ -60,13 +60,13 @@ class Shared:
 
 
 def wrap(number: int, bits: int = 64) -> int:
-    """Give the low bits as a signed number: all arithmetic wraps."""
+    """Return the low bits as a signed integer: all arithmetic wraps."""
     half = 1 << (bits - 1)
     return (number + half) % (2 * half) - half
 
 
 def stored_dtype(frame: FrameType) -> np.dtype:
-    """Give the dtype; bool is uint8."""
+    """Return the dtype; bool is uint8."""
     return np.dtype(np.uint8) if frame.dtype.kind == "b" else frame.dtype
 
 
@@ -95,9 +95,9 @@ def parse_column(wire: Wire, frame: FrameType, run: Shared, classes: int) -> Col
     dtype = stored_dtype(frame)
     head = wire.u8()
     column = Column(kind=head % 8, predictor=head // 8 % 16, two_zeros=head >= 128)
-    refuse_if(column.kind > AFFINE or column.predictor > 13, "no such kind or predictor")
+    refuse_if(column.kind > AFFINE or column.predictor > 13, "unknown kind or predictor")
     refuse_if(
-        column.two_zeros and column.kind not in (TIMES, OVER), "two zeros where there are none"
+        column.two_zeros and column.kind not in (TIMES, OVER), "two zeros in a kind that has none"
     )
     if not column.is_stored:
         refuse_if(column.predictor != 0, "a predictor where nothing is stored")
@@ -119,13 +119,13 @@ def parse_column(wire: Wire, frame: FrameType, run: Shared, classes: int) -> Col
     }
     refuse_if(not is_for_dtype[column.kind], "a kind that is not for the dtype")
     column.class_, column.gate = wire.varint(), wire.varint()
-    refuse_if(column.class_ >= classes or column.gate > run.gates, "no such class or gate")
+    refuse_if(column.class_ >= classes or column.gate > run.gates, "unknown class or gate")
     refuse_if(run.gates > 0 and column.class_ == 0, "a column in the class of gates")
     if column.kind in (TIMES, OVER):
         column.step = wire.varint()
-        refuse_if(column.step >= len(run.steps), "no such step")
+        refuse_if(column.step >= len(run.steps), "unknown step")
         step = run.steps[column.step]
-        refuse_if(step == 0 or not np.isfinite(step), "a step of none")
+        refuse_if(step == 0 or not np.isfinite(step), "an invalid step")
     if column.kind == AFFINE:
         column.factor, column.offset = wire.varint(), wire.zigzag()
     for _ in range(min(column.predictor, 2)):
@@ -135,9 +135,9 @@ def parse_column(wire: Wire, frame: FrameType, run: Shared, classes: int) -> Col
 
 
 def parse_class(wire: Wire, file: FileDecompressor) -> Class:
-    """Read one class; pcodec says how long its chunk metadata is."""
+    """Read one class; pcodec determines the length of its chunk metadata."""
     width = wire.u8()
-    refuse_if(width > 3, "no such class")
+    refuse_if(width > 3, "unknown class")
     if width == 3:
         return Class(None, np.int64)
     meta = wire.data[wire.at :]
@@ -159,7 +159,7 @@ def decode(frame: FrameType, params: dict[str, str], shared: bytes, page: Page) 
     refuse_if(page.frames > 65536, "too many frames")
     run = parse_shared(frame, shared)
     wire = Wire(page.bytes, varint_bytes=10)
-    # The last class takes the rest, and without classes there is none.
+    # The last class extends to the end; without classes there is nothing.
     lengths = [wire.varint() for _ in run.classes[1:]]
     marks = [wire.varint() for _ in range(run.gates)]
     refuse_if(any(count >= page.frames for count in marks), "a gate opens too often")
@@ -201,7 +201,7 @@ def read_exceptions(wire: Wire, positions: int) -> list[tuple[int, int]]:
 
 
 def read_starts(wire: Wire, columns: list[Column], counts: list[int]) -> list[list[int]]:
-    """Read the first numbers of every column: one string of bits for all, filled up at its end."""
+    """Read the start values of every column: one bit string for all, padded at its end."""
     widths = [
         [bits for _, bits in column.starts[:count]]
         for column, count in zip(columns, counts, strict=True)
@@ -214,10 +214,10 @@ def read_starts(wire: Wire, columns: list[Column], counts: list[int]) -> list[li
         for (least, _), width in zip(column.starts, column_widths, strict=False):
             number = least + bits % (1 << width)
             bits >>= width
-            # Number 1 is stored as its difference from number 0.
+            # Integer 1 is stored as its difference from integer 0.
             numbers.append(wrap(number + numbers[0] if numbers else number))
         starts.append(numbers)
-    refuse_if(bits != 0, "bits that fill up a byte are not zero")
+    refuse_if(bits != 0, "padding bits are not zero")
     return starts
 
 
@@ -240,22 +240,22 @@ def read_classes(
 
 
 def read_class(class_: Class, part: bytes, count: int) -> list[int]:
-    """Decode one pcodec page; a class that has no number in the page has no bytes."""
+    """Decode one pcodec page; a class without residuals in the page has no bytes."""
     if count == 0:
-        refuse_if(part != b"", "bytes of a class without numbers")
+        refuse_if(part != b"", "bytes of a class without residuals")
         return []
-    refuse_if(class_.chunk is None, "numbers in a class that has none")
+    refuse_if(class_.chunk is None, "residuals in a class that has none")
     numbers = np.zeros(count, class_.dtype)
     try:
         progress, used = class_.chunk.read_page_into(part, count, numbers)
     except RuntimeError as error:
         raise RefusedError(f"pcodec: {error}") from error
-    refuse_if(progress.n_processed != count or used != len(part), "a class of another length")
+    refuse_if(progress.n_processed != count or used != len(part), "a class of the wrong length")
     return numbers.tolist()
 
 
 def read_gate(distances: list[int], count: int, frames: int) -> list[int]:
-    """Give the frames in which a gate opens."""
+    """Return the frames in which a gate opens."""
     at, openings = 0, []
     for _ in range(count):
         distance = distances.pop()
@@ -266,7 +266,7 @@ def read_gate(distances: list[int], count: int, frames: int) -> list[int]:
 
 
 def undo_prediction(column: Column, starts: list[int], residuals: list[int], n: int) -> list[int]:
-    """Give the n numbers of a column."""
+    """Return the n integers of a column."""
     p = column.predictor
     w = p - 1 if p < 10 else 9 - p
     x = list(starts)
@@ -282,14 +282,14 @@ def undo_prediction(column: Column, starts: list[int], residuals: list[int], n: 
 
 
 def hold(x: list[int], openings: list[int], frames: int) -> list[int]:
-    """Give a number for every frame: that of the last frame in which the gate opened."""
+    """Return an integer for every frame: that of the last frame in which the gate opened."""
     opened = np.zeros(frames, int)
     opened[openings] = 1
     return [x[idx] for idx in np.cumsum(opened)]
 
 
 def to_values(column: Column, steps: list[float], x: list[int], dtype: np.dtype) -> np.ndarray:
-    """Turn whole numbers into values, as the column's map says."""
+    """Turn integers into values with the column's map."""
     if column.kind == ORDERED:
         return from_ordered(x, dtype)
     if column.kind == NARROW:
@@ -297,7 +297,7 @@ def to_values(column: Column, steps: list[float], x: list[int], dtype: np.dtype)
             return from_ordered(x, np.dtype("<f4")).astype(dtype)
     if column.kind == AFFINE:
         return from_ordered([column.offset + k * column.factor for k in x], dtype)
-    # With two zeros a k below zero is the negative of −1 − k.
+    # With two zeros, a negative k is the negative of −1 − k.
     is_negative = np.array([column.two_zeros and k < 0 for k in x])
     k = np.array([-1 - k if negative else k for k, negative in zip(x, is_negative, strict=True)])
     step = steps[column.step]
@@ -309,7 +309,7 @@ def to_values(column: Column, steps: list[float], x: list[int], dtype: np.dtype)
 
 
 def restore_length(quaternion: np.ndarray) -> None:
-    """Bring the four rows to length one, in frames where they nearly have it."""
+    """Normalise the four rows to unit length, in frames where they are close to it."""
     a, b, c, d = quaternion.astype(np.float64)
     with np.errstate(all="ignore"):
         n = ((a * a + b * b) + c * c) + d * d
@@ -319,7 +319,7 @@ def restore_length(quaternion: np.ndarray) -> None:
 
 
 def nearest(doubles: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Give the nearest numbers of the dtype; those of float16 by way of float32."""
+    """Return the nearest values of the dtype; for float16, through float32."""
     with np.errstate(all="ignore"):
         return (
             doubles.astype(np.float32).astype(dtype)
@@ -329,7 +329,7 @@ def nearest(doubles: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 
 def to_ordered(value: np.generic) -> int:
-    """Give the ordered number of a value."""
+    """Return the ordered integer of a value."""
     bits = 8 * value.dtype.itemsize
     number = wrap(int.from_bytes(value.tobytes(), "little"), bits)
     if value.dtype.kind == "f" and number < 0:
@@ -338,7 +338,7 @@ def to_ordered(value: np.generic) -> int:
 
 
 def from_ordered(numbers: list[int], dtype: np.dtype) -> np.ndarray:
-    """Give the values of ordered numbers, of which only the low bits count."""
+    """Return the values of ordered integers, of which only the low bits count."""
     size = dtype.itemsize
     packed = bytearray()
     for number in numbers:
@@ -350,7 +350,7 @@ def from_ordered(numbers: list[int], dtype: np.dtype) -> np.ndarray:
 
 
 def correct(values: np.ndarray, exceptions: list[tuple[int, int]]) -> None:
-    """Move the ordered numbers of the exceptions; positions run over frames, then over elements."""
+    """Correct the ordered integers of the exceptions; positions run over frames, then over elements."""
     flat = values.reshape(-1)
     for position, correction in exceptions:
         number = to_ordered(flat[position]) + correction

@@ -1,4 +1,4 @@
-"""What the pages of the specification share: varints, zigzag, and zstd frames as they are used here."""
+"""What the pages of the specification share: varints, zigzag, and zstd frames."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import zstandard
 
 
 class RefusedError(ValueError):
-    """The bytes are none that a writer makes."""
+    """No writer produces these bytes."""
 
 
 def refuse_if(wrong: bool, what: str) -> None:
@@ -16,7 +16,7 @@ def refuse_if(wrong: bool, what: str) -> None:
 
 
 class Wire:
-    """Bytes that are read from the front. Bytes missing are an error, as are bytes left over."""
+    """Bytes that are read from the front. Missing bytes are an error, as are extra bytes."""
 
     def __init__(self, data: bytes, varint_bytes: int = 5) -> None:
         self.data = data
@@ -24,17 +24,17 @@ class Wire:
         self.varint_bytes = varint_bytes
 
     def take(self, count: int) -> bytes:
-        """Give the next bytes."""
+        """Return the next bytes."""
         refuse_if(count > len(self.data) - self.at, "bytes are missing")
         self.at += count
         return self.data[self.at - count : self.at]
 
     def rest(self) -> bytes:
-        """Give all bytes that are left."""
+        """Return all remaining bytes."""
         return self.take(len(self.data) - self.at)
 
     def end(self) -> None:
-        """Refuse bytes that are left."""
+        """Refuse remaining bytes."""
         refuse_if(self.at != len(self.data), "bytes are left over")
 
     def u8(self) -> int:
@@ -42,18 +42,18 @@ class Wire:
         return self.take(1)[0]
 
     def varint(self) -> int:
-        """Read seven bits per byte, lowest first; the top bit says "more follow"."""
+        """Read seven bits per byte, lowest first; a set top bit means more follow."""
         value = 0
         for idx in range(self.varint_bytes):
             byte = self.u8()
             value |= (byte & 127) << 7 * idx
             if byte < 128:
-                # Of ten bytes the lowest 64 bits count.
+                # Of ten bytes, the lowest 64 bits count.
                 return value % (1 << 64)
         raise RefusedError("a varint has too many bytes")
 
     def zigzag(self) -> int:
-        """Read a varint that stands for a signed number."""
+        """Read a varint that encodes a signed integer."""
         return unzigzag(self.varint())
 
 
@@ -63,7 +63,7 @@ def unzigzag(z: int) -> int:
 
 
 def unzstd(data: bytes, most: int) -> bytes:
-    """Give the content of one whole zstd frame that states its size, which is `most` at most."""
+    """Return the content of one whole zstd frame that states its size, at most `most`."""
     try:
         header = zstandard.get_frame_parameters(data)
         stated = zstandard.frame_content_size(data)
@@ -76,6 +76,6 @@ def unzstd(data: bytes, most: int) -> bytes:
     except zstandard.ZstdError as error:
         raise RefusedError(f"zstd: {error}") from error
     refuse_if(not decoder.eof, "the zstd frame is not whole")
-    refuse_if(decoder.unused_data != b"", "bytes behind the zstd frame")
-    refuse_if(len(content) != stated, "the zstd frame is of another size than stated")
+    refuse_if(decoder.unused_data != b"", "bytes after the zstd frame")
+    refuse_if(len(content) != stated, "the zstd frame has a different size than stated")
     return content

@@ -1,4 +1,4 @@
-"""`zstd` (spec/codecs/zstd.md): a page is one zstd frame, grouped as `shuffle` says."""
+"""`zstd` (spec/codecs/zstd.md): a page is one zstd frame, grouped as set by `shuffle`."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-//! The arrows between crates, and what a crate must not pull in.
+//! The allowed dependencies between crates (the arrows), and what a crate must not pull in.
 //!
 //! ```text
 //! kino_codec ← kino_format ← kino_dataset ← kino_loader ← kino_advisor ← kino_cli ← kino_py
 //!                                         ↖ kino_import ↗
 //! ```
 //!
-//! The arrows keep the lower crates usable alone: a reader of one shard in another program wants the codecs, not an
-//! object store and a thread pool. A compiler cannot see a dependency that merely should not be there; this can.
+//! The arrows keep the lower crates usable alone: a program that reads one shard needs the codecs, not an
+//! object store and a thread pool. A compiler cannot detect an unwanted dependency; this check can.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use anyhow::Result;
 use crate::Findings;
 use crate::metadata::Graph;
 
-/// Each crate, and the crates of this workspace that it may depend on, in any way. Those at the end of the line do not see
-/// the bytes of a shard: what they need of it, the dataset gives them.
+/// Each crate, and the crates of this workspace that it may depend on, in any way. Those at the end of the line do
+/// not see the bytes of a shard: the dataset provides what they need of it.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("kino_codec", &[]),
     ("kino_format", &["kino_codec"]),
@@ -57,7 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Something that certain crates must not link, however indirectly.
+/// Something that certain crates must not link, not even indirectly.
 struct NotLinked {
     by: &'static [&'static str],
     dependencies: &'static [&'static str],
@@ -87,7 +87,7 @@ const NOT_LINKED: &[NotLinked] = &[
             "memmap2",
             "tempfile",
         ],
-        because: "a shard is bytes: its reader asks for ranges and never opens a file",
+        because: "a shard is bytes: its reader requests ranges and never opens a file",
     },
     NotLinked {
         by: &[
@@ -100,7 +100,7 @@ const NOT_LINKED: &[NotLinked] = &[
             "kino_cli",
         ],
         dependencies: &["pyo3", "numpy"],
-        because: "only kino_py may know Python",
+        because: "only kino_py may use Python",
     },
     NotLinked {
         by: &[
@@ -116,15 +116,15 @@ const NOT_LINKED: &[NotLinked] = &[
     },
 ];
 
-/// What a dependency links and does not use as we call it. rav1e brings rayon for a search for changes of scene,
+/// What a dependency links but does not use the way we call it. rav1e brings rayon for its scene-change detection,
 /// which is switched off; `crates/kino_codec/tests/threads.rs` checks that no thread is started.
 const LINKED_IDLE: &[(&str, &str)] = &[("rav1e", "rayon")];
 
-/// Something that only certain crates may name in their `Cargo.toml`; others may link it without knowing.
+/// Something that only certain crates may list in their `Cargo.toml`; others may link it indirectly.
 const DECLARED_ONLY_BY: &[(&str, &[&str], &str)] = &[(
     "anyhow",
     &["kino_cli", "xtask"],
-    "a library's errors are an enum that a caller can match",
+    "a library's errors must be an enum that a caller can match",
 )];
 
 /// Everything in the workspace that breaks a rule above.
@@ -148,7 +148,7 @@ fn wrong_arrows(graph: &Graph) -> Findings {
     for package in graph.members() {
         let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name) else {
             findings.push(format!(
-                "`{}` has no row in the table of arrows; give it one in xtask/src/arrows.rs",
+                "`{}` has no row in the table of arrows; add one in xtask/src/arrows.rs",
                 package.name
             ));
             continue;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_that_nobody_placed_is_found() {
+    fn a_crate_without_a_row_is_found() {
         let found = findings(&graph(&[("kino_attic", "MIT", &[])]));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("`kino_attic` has no row"), "{found:?}");
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_linked_and_idle_is_no_finding_by_that_way_alone() {
+    fn a_linked_but_unused_crate_is_allowed_only_by_that_path() {
         let rows: &[(&str, &str, &[&str])] = &[
             ("kino_codec", "MIT", &["rav1e", "pco"]),
             ("rav1e", "MIT", &["rayon"]),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn anyhow_in_a_library_is_found_but_may_be_linked_unseen() {
+    fn anyhow_in_a_library_is_found_but_may_be_linked_indirectly() {
         let rows: &[(&str, &str, &[&str])] = &[
             ("kino_dataset", "MIT", &["anyhow"]),
             ("kino_cli", "MIT", &["anyhow"]),

@@ -1,4 +1,4 @@
-//! `cargo xtask check`: every lint that CI runs, with its time. It goes on after a failure, so that one run names all.
+//! `cargo xtask check`: every lint that CI runs, with its time. It continues after a failure: one run reports all.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,10 +8,10 @@ use anyhow::{Result, ensure};
 
 use crate::{arrows, deny, links, report, versions};
 
-/// Runs the checks of this program, then the tools; `flags` go to the cargo commands that compile.
+/// Runs the checks of this program, then the tools; `flags` are passed to the cargo commands that compile.
 pub(crate) fn run(root: &Path, flags: &[String]) -> Result<bool> {
     let python = root.join(".venv/bin/python");
-    ensure!(python.exists(), "there is no .venv; run `make build` first");
+    ensure!(python.exists(), ".venv is missing; run `make build` first");
 
     let mut failed: Vec<&str> = Vec::new();
     for (name, findings) in [

@@ -1,7 +1,7 @@
-//! What we may depend on, by `deny.toml`: licences, sources, one version of each crate, nothing unmaintained.
+//! What we may depend on, according to `deny.toml`: licences, sources, one version of each crate, nothing unmaintained.
 //!
-//! `cargo deny` reads the same file. It takes minutes to compile and its advisory database has to be fetched, so what can be
-//! said without the database is said here, always; where `cargo-deny` is installed, it is asked too.
+//! `cargo deny` reads the same file. It takes minutes to compile and must fetch its advisory database, so every check
+//! that works without the database is done here, always; if `cargo-deny` is installed, it runs too.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,14 +52,14 @@ struct Advisories {
     ignore: Vec<Ignored>,
 }
 
-/// An advisory that is accepted; the reason begins with the name of the crate and a colon.
+/// An accepted advisory; the reason begins with the name of the crate and a colon.
 #[derive(Debug, Deserialize)]
 struct Ignored {
     id: String,
     reason: String,
 }
 
-/// Everything in the dependency graph that `deny.toml` does not allow, and every exception in it that is needed no longer.
+/// Everything in the dependency graph that `deny.toml` does not allow, and every exception that is no longer needed.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let path = root.join("deny.toml");
     let text = std::fs::read_to_string(&path)
@@ -91,7 +91,7 @@ fn findings(graph: &Graph, rules: &Rules) -> Findings {
         let name = entry.reason.split(':').next().unwrap_or("");
         if !is_linked(name) {
             findings.push(format!(
-                "deny.toml accepts {} of `{name}`, which nothing depends on any more; remove it",
+                "deny.toml accepts {} of `{name}`, but nothing depends on it any more; remove the entry",
                 entry.id
             ));
         }
@@ -118,7 +118,7 @@ fn foreign_sources(graph: &Graph, registries: &[String]) -> Findings {
         .collect()
 }
 
-/// Crates of several versions beyond those that are skipped, and skips that skip nothing.
+/// Crates with several versions that are not skipped, and skips that skip nothing.
 fn versions(graph: &Graph, skip: &[Entry]) -> Findings {
     let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in graph.packages() {
@@ -140,7 +140,7 @@ fn versions(graph: &Graph, skip: &[Entry]) -> Findings {
             .count();
         if left > 1 {
             findings.push(format!(
-                "`{name}` is there in versions {}; update what wants the old ones, or name them in `skip` of deny.toml with the reason",
+                "`{name}` has several versions: {}; update what needs the old ones, or list them in `skip` of deny.toml with the reason",
                 versions.join(", ")
             ));
         }
@@ -151,7 +151,7 @@ fn versions(graph: &Graph, skip: &[Entry]) -> Findings {
         });
         if !is_used {
             findings.push(format!(
-                "deny.toml skips `{}` ({}), which is not there twice any more; remove it",
+                "deny.toml skips `{}` ({}), which no longer has several versions; remove the entry",
                 entry.spec, entry.reason
             ));
         }
@@ -159,7 +159,8 @@ fn versions(graph: &Graph, skip: &[Entry]) -> Findings {
     findings
 }
 
-/// Asks `cargo deny` too, if it is installed; says so if it or its database cannot be had. False if it found something.
+/// Also runs `cargo deny`, if installed; prints a notice if it or its database is unavailable.
+/// False if it found something.
 pub(crate) fn ask_cargo_deny(root: &Path) -> Result<bool> {
     let deny = |arguments: &[&str]| {
         let mut command = Command::new("cargo-deny");
@@ -254,7 +255,11 @@ mod tests {
         assert_eq!(all.len(), 4, "{text}");
         let mut elsewhere = rules(&[], &[], &[]);
         elsewhere.sources.allow_registry = vec!["https://example.org/other".to_owned()];
-        assert_eq!(found(&elsewhere).len(), 3, "a and b, and the licence of a");
+        assert_eq!(
+            found(&elsewhere).len(),
+            3,
+            "both sources, and the licence of a"
+        );
     }
 
     #[test]
@@ -280,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn this_workspace_keeps_its_rules() {
+    fn this_workspace_follows_its_rules() {
         assert_eq!(check(&crate::root().unwrap()).unwrap(), Findings::new());
     }
 }

@@ -1,4 +1,4 @@
-//! The licences of everything we link: none may oblige a user of the wheel to more than naming its authors.
+//! The licences of everything we link: none may require more of a user of the wheel than attribution.
 //!
 //! A licence is an SPDX expression, and a choice (`OR`) passes when one side does:
 //!
@@ -34,49 +34,49 @@ pub(crate) fn findings(graph: &Graph, allowed: &[String]) -> Findings {
     findings
 }
 
-/// An expression as SPDX writes it: before it, cargo used a slash for "or".
+/// An expression in SPDX syntax: cargo used to write a slash for "or".
 pub(crate) fn to_spdx(expression: &str) -> String {
     expression.replace('/', " OR ")
 }
 
-/// Whether one can take the package under allowed licences alone; `None` if that is not an SPDX expression.
+/// Whether the package can be used under allowed licences alone; `None` if the text is not an SPDX expression.
 fn is_permitted(expression: &str, allowed: &[String]) -> Option<bool> {
     let spaced = to_spdx(expression).replace('(', " ( ").replace(')', " ) ");
-    let mut words = spaced.split_whitespace().peekable();
-    let permitted = choice(&mut words, allowed)?;
-    words.next().is_none().then_some(permitted)
+    let mut tokens = spaced.split_whitespace().peekable();
+    let permitted = choice(&mut tokens, allowed)?;
+    tokens.next().is_none().then_some(permitted)
 }
 
-type Words<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
+type Tokens<'a> = std::iter::Peekable<std::str::SplitWhitespace<'a>>;
 
-fn choice(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
-    let mut permitted = all(words, allowed)?;
-    while words.next_if_eq(&"OR").is_some() {
-        permitted |= all(words, allowed)?;
+fn choice(tokens: &mut Tokens<'_>, allowed: &[String]) -> Option<bool> {
+    let mut permitted = all(tokens, allowed)?;
+    while tokens.next_if_eq(&"OR").is_some() {
+        permitted |= all(tokens, allowed)?;
     }
     Some(permitted)
 }
 
-fn all(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
-    let mut permitted = one(words, allowed)?;
-    while words.next_if_eq(&"AND").is_some() {
-        permitted &= one(words, allowed)?;
+fn all(tokens: &mut Tokens<'_>, allowed: &[String]) -> Option<bool> {
+    let mut permitted = one(tokens, allowed)?;
+    while tokens.next_if_eq(&"AND").is_some() {
+        permitted &= one(tokens, allowed)?;
     }
     Some(permitted)
 }
 
-fn one(words: &mut Words<'_>, allowed: &[String]) -> Option<bool> {
-    let word = words.next()?;
-    if word == "(" {
-        let permitted = choice(words, allowed)?;
-        return (words.next()? == ")").then_some(permitted);
+fn one(tokens: &mut Tokens<'_>, allowed: &[String]) -> Option<bool> {
+    let token = tokens.next()?;
+    if token == "(" {
+        let permitted = choice(tokens, allowed)?;
+        return (tokens.next()? == ")").then_some(permitted);
     }
-    if [")", "OR", "AND", "WITH"].contains(&word) {
+    if [")", "OR", "AND", "WITH"].contains(&token) {
         return None;
     }
-    let mut licence = word.to_owned();
-    if words.next_if_eq(&"WITH").is_some() {
-        licence = format!("{licence} WITH {}", words.next()?);
+    let mut licence = token.to_owned();
+    if tokens.next_if_eq(&"WITH").is_some() {
+        licence = format!("{licence} WITH {}", tokens.next()?);
     }
     Some(allowed.contains(&licence))
 }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_not_permitted() {
+    fn unlisted_licences_are_not_permitted() {
         for text in [
             "GPL-3.0-only",
             "AGPL-3.0-or-later",
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_not_guessed_at() {
+    fn text_that_is_not_an_expression_is_an_error() {
         for text in [
             "",
             "(MIT",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn each_package_is_looked_at() {
+    fn each_package_is_checked() {
         let graph = graph(&[
             ("kino_codec", "MIT", &["a", "b"]),
             ("a", "GPL-3.0-only", &[]),

@@ -1,6 +1,6 @@
-//! Relative links in Markdown files: the file must be there, and so must the heading after `#`.
+//! Relative links in Markdown files: the file must exist, and so must the heading after `#`.
 //!
-//! Addresses with a scheme (`https:`) are not followed: a check that needs the network fails for other people's reasons.
+//! Addresses with a scheme (`https:`) are not followed: a check that needs the network fails for unrelated reasons.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::Findings;
 use crate::metadata::stdout_of;
 
-/// Every relative link that leads nowhere, in all Markdown files that git knows or would add.
+/// Every broken relative link in all Markdown files that git tracks or would add.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let names = stdout_of(Command::new("git").current_dir(root).args([
         "ls-files",
@@ -30,14 +30,14 @@ pub(crate) fn check(root: &Path) -> Result<Findings> {
             findings.extend(
                 broken(&path, &text)
                     .into_iter()
-                    .map(|link| format!("{name}: `{link}` leads nowhere")),
+                    .map(|link| format!("{name}: `{link}` is a broken link")),
             );
         }
     }
     Ok(findings)
 }
 
-/// The links of one file that lead nowhere.
+/// The broken links of one file.
 fn broken(path: &Path, text: &str) -> Vec<String> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let leads_somewhere = |link: &str| {
@@ -90,7 +90,7 @@ fn links(text: &str) -> Vec<&str> {
     found
 }
 
-/// The anchors that a renderer makes of the headings.
+/// The anchors that a renderer generates from the headings.
 fn headings(text: &str) -> BTreeSet<String> {
     prose(text)
         .filter(|line| line.starts_with('#'))
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_there_passes() {
+    fn an_existing_file_passes() {
         assert!(
             broken_here(
                 "see [main](src/main.rs) and [the sources](src), or [web](https://example.org/x)"
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_found() {
+    fn a_missing_file_is_found() {
         assert_eq!(
             broken_here("see [it](src/attic.rs) and [main](src/main.rs)"),
             ["src/attic.rs"]

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //! arrows    which crate may depend on which, and what each must not pull in
-//! deny      licences, sources, versions and unmaintained crates, by deny.toml
+//! deny      licences, sources, versions and unmaintained crates, as in deny.toml
 //! versions  one version number for all crates and the wheel, and a changelog entry for it
-//! links     no relative link in a Markdown file leads nowhere
-//! sbom      writes what is in the wheel to a file, as CycloneDX
-//! check     all of these but the last, and the formatters, linters, docs, types and stubs
+//! links     every relative link in a Markdown file resolves
+//! sbom      writes the contents of the wheel to a file, as CycloneDX
+//! check     all of these except the last, plus formatters, linters, docs, types and stubs
 //! ```
 //!
-//! A step that finds something prints every finding and the command fails; it never stops at the first.
+//! A step that finds something prints every finding, and the command fails; it never stops at the first.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -33,7 +33,7 @@ use anyhow::{Context, Result};
 const USAGE: &str =
     "usage: cargo xtask arrows | deny | versions | links | check [CARGO-FLAG…] | sbom FILE";
 
-/// What a check found wrong, one sentence each; empty is success.
+/// What a check found, one sentence each; empty means success.
 type Findings = Vec<String>;
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether the command passed; `None` if there is no such command.
+/// Whether the command passed; `None` if the command is unknown.
 fn run(command: &str, flags: &[String]) -> Result<Option<bool>> {
     let root = root()?;
     let passed = match command {
@@ -85,7 +85,7 @@ fn report(name: &str, findings: &Findings) -> bool {
     findings.is_empty()
 }
 
-/// The folder of the workspace, wherever the command was started.
+/// The folder of the workspace, regardless of the current directory.
 fn root() -> Result<PathBuf> {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()

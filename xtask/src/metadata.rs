@@ -1,4 +1,4 @@
-//! The part of `cargo metadata` that the checks ask about: packages, what they declare, what they pull in.
+//! The part of `cargo metadata` that the checks use: packages, what they declare, what they pull in.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ pub(crate) struct Package {
     pub(crate) manifest: PathBuf,
     /// Whether it lives in this workspace.
     pub(crate) is_member: bool,
-    /// Names it declares as dependencies of any kind, for tests and build scripts too.
+    /// Names it declares as dependencies of any kind, including those of tests and build scripts.
     pub(crate) declared: Vec<String>,
-    /// Ids of what is linked into it. Build scripts and tests are left out: their dependencies do not reach a user.
+    /// Ids of what is linked into it. Build scripts and tests are excluded: their dependencies do not reach a user.
     linked: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Asks cargo, for this platform only, so that nothing has to be downloaded that was not built.
+    /// Runs cargo for this platform only, so that nothing needs to be downloaded that was not built.
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let text = stdout_of(Command::new(env!("CARGO")).current_dir(root).args([
             "metadata",
@@ -48,7 +48,7 @@ impl Graph {
         Self::parse(&metadata)
     }
 
-    /// Reads the JSON that `cargo metadata --format-version 1` prints.
+    /// Parses the JSON that `cargo metadata --format-version 1` prints.
     pub(crate) fn parse(metadata: &Value) -> Result<Self> {
         let members: Vec<&str> = strings(&metadata["workspace_members"])?;
         let mut packages = BTreeMap::new();
@@ -93,7 +93,7 @@ impl Graph {
         self.packages.values()
     }
 
-    /// The package of this name, what it links, and so on to the end: each with what it links itself.
+    /// The package of this name and everything it links, transitively: each with its own links.
     pub(crate) fn linked_by(&self, name: &str) -> Vec<(&Package, Vec<&Package>)> {
         let is_root = |(_, package): &(&String, &Package)| package.name == name;
         let mut waiting: Vec<&str> = self
@@ -130,7 +130,7 @@ impl Graph {
         self.packages().filter(|package| package.is_member)
     }
 
-    /// The shortest way along which package `from` links package `to`, both ends included, around those in `closed`.
+    /// The shortest path along which package `from` links package `to`, both ends included, avoiding those in `closed`.
     pub(crate) fn path(&self, from: &str, to: &str, closed: &[&str]) -> Option<Vec<&str>> {
         let (start, _) = self
             .packages
@@ -176,7 +176,7 @@ fn host(root: &Path) -> Result<String> {
     Ok(line.context("`rustc -vV` names no host")?.to_owned())
 }
 
-/// Runs a command to its end and gives what it printed; its own complaints go to stderr.
+/// Runs a command to completion and returns its stdout; its stderr is passed through.
 pub(crate) fn stdout_of(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(std::process::Stdio::inherit())

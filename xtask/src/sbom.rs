@@ -1,11 +1,11 @@
-//! What is in the wheel: a bill of materials in CycloneDX 1.5, of `cargo metadata`, `Cargo.lock` and the C libraries.
+//! The contents of the wheel: a CycloneDX 1.5 bill of materials of `cargo metadata`, `Cargo.lock` and C libraries.
 //!
 //! ```text
 //! kinograph (wheel) ─▶ kino_py ─▶ crates, each with purl, licence and the checksum of Cargo.lock
 //!                                   turbojpeg-sys ─▶ libjpeg-turbo        zstd-sys ─▶ zstd
 //! ```
 //!
-//! It has neither a time nor a random number: the same lock file gives the same bytes.
+//! It contains neither a time nor a random number: the same lock file gives the same bytes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::deny::checksums;
 use crate::licences::to_spdx;
 use crate::metadata::{Graph, Package};
 
-/// The crate whose library is the wheel's.
+/// The crate that becomes the wheel's library.
 const ROOT: &str = "kino_py";
 
 /// A C library that a crate compiles in from its own folder.
@@ -120,7 +120,7 @@ fn purl(package: &Package) -> String {
     )
 }
 
-/// libjpeg-turbo's version, as its build file says it.
+/// libjpeg-turbo's version, from its build file.
 fn version_in_cmake(package: &Package) -> Result<String> {
     let file = package
         .manifest
@@ -132,11 +132,11 @@ fn version_in_cmake(package: &Package) -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix("set(VERSION ")?.strip_suffix(')'));
     Ok(version
-        .with_context(|| format!("{} says no version", file.display()))?
+        .with_context(|| format!("{} does not state a version", file.display()))?
         .to_owned())
 }
 
-/// zstd's version, as the crate's own says it: `2.1.2+zstd.1.5.7`.
+/// zstd's version, from the crate's own: `2.1.2+zstd.1.5.7`.
 fn version_in_version(package: &Package) -> Result<String> {
     let version = package
         .version
@@ -144,7 +144,7 @@ fn version_in_version(package: &Package) -> Result<String> {
         .map(|(_, version)| version.to_owned());
     version.with_context(|| {
         format!(
-            "version {} of {} names no zstd",
+            "version {} of {} does not contain the zstd version",
             package.version, package.name
         )
     })
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_component_is_named_once_with_its_licence_and_whence_it_came() {
+    fn every_component_is_listed_once_with_its_licence_and_origin() {
         let bill = bill();
         assert_eq!(
             (text(&bill, "bomFormat"), text(&bill, "specVersion")),
@@ -179,7 +179,7 @@ mod tests {
         for component in components {
             assert!(
                 refs.insert(text(component, "bom-ref")),
-                "{component} is there twice"
+                "{component} is listed twice"
             );
             assert!(text(component, "purl").starts_with("pkg:"));
             assert_ne!(text(&component["licenses"][0], "expression"), "NOASSERTION");
@@ -199,7 +199,10 @@ mod tests {
         assert_eq!(from.len(), edges.len());
         for edge in edges {
             for to in edge["dependsOn"].as_array().unwrap() {
-                assert!(refs.contains(to.as_str().unwrap()), "{to} is no component");
+                assert!(
+                    refs.contains(to.as_str().unwrap()),
+                    "{to} is not a component"
+                );
             }
         }
     }

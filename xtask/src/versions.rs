@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use crate::Findings;
 use crate::metadata::Graph;
 
-/// What disagrees about the version.
+/// Everything that disagrees about the version.
 pub(crate) fn check(root: &Path) -> Result<Findings> {
     let read = |name: &str| {
         std::fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name}"))
@@ -47,7 +47,7 @@ fn findings(graph: &Graph, pyproject: &str, changelog: &str) -> Findings {
         .lines()
         .any(|line| line.replace(' ', "").starts_with("version="))
     {
-        findings.push("pyproject.toml has a version of its own; remove it".to_owned());
+        findings.push("pyproject.toml has its own version; remove it".to_owned());
     }
     let heading = format!("## [{}]", first.version);
     if !changelog.lines().any(|line| line.starts_with(&heading)) {

@@ -1,10 +1,10 @@
-"""The compared systems, one module each; `find` knows them by name."""
+"""The compared systems, one module each; `find` returns them by name."""
 
 import importlib
 
 from systems.base import System
 
-# Name in the tables → module and what it is told.
+# Name in the tables → module and its variant.
 SYSTEMS = {
     "kinograph lossless, a tenth": ("ours", "lossless 0.1"),
     "kinograph lossless, all": ("ours", "lossless 1"),
@@ -43,7 +43,7 @@ SYSTEMS = {
 
 
 def find(name: str) -> System:
-    """Give a system by its name."""
+    """Return a system by its name."""
     module, variant = SYSTEMS[name]
     made: System = importlib.import_module(f"systems.{module}").Made(name, variant)
     return made

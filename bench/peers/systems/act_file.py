@@ -1,6 +1,6 @@
-"""ACT's way: one uncompressed HDF5 per episode, opened and closed for every sample, in a DataLoader.
+"""ACT's loader: one uncompressed HDF5 file per episode, opened and closed for every sample, in a DataLoader.
 
-Its `EpisodicDataset` written anew, with the action chunk of the workload; as ACT does, floats are made per sample.
+Its `EpisodicDataset` reimplemented, with the action chunk of the workload; as in ACT, floats are made per sample.
 """
 
 import pathlib
@@ -58,7 +58,7 @@ class Made(System):
     packages = ("h5py",)
 
     def refuse(self, recording: Recording, workload: Workload) -> str | None:
-        """Take ACT's files only."""
+        """Accept ACT's files only."""
         return None if recording.layout == "act" else "reads ACT's layout only"
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
@@ -86,5 +86,5 @@ class Made(System):
 
 
 def _stack_floats(samples: list[dict[str, Values]]) -> Batch:
-    """Stack what is in its final form already."""
+    """Stack samples that already have their final form."""
     return torch.utils.data.default_collate(samples)

@@ -1,4 +1,4 @@
-"""What a system is to the comparison: how its files are made, and how batches come out of them."""
+"""The interface of a system: how its files are built, and how it yields batches."""
 
 import pathlib
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from contract import WORK, Recording, Workload
 
 
 class System:
-    """A loader with its files. Modules here have one subclass each, `Made`."""
+    """A loader with its files. Each module here has one subclass, `Made`."""
 
-    #: Gives exactly the samples of `contract.index_batches`; otherwise batches have `ep` and `t`.
+    #: Yields exactly the samples of `contract.index_batches`; otherwise batches have `ep` and `t`.
     follows_index: ClassVar[bool] = True
     #: Packages whose versions are reported.
     packages: ClassVar[tuple[str, ...]] = ()
@@ -19,15 +19,15 @@ class System:
         self.name, self.variant = name, variant
 
     def refuse(self, recording: Recording, workload: Workload) -> str | None:
-        """Say why this system cannot do a workload."""
+        """Return why this system cannot run a workload."""
         return None
 
     def files(self, workload: Workload) -> str:
-        """Name the files; systems that read the same ones give the same name."""
+        """Name the files; systems that read the same files return the same name."""
         return type(self).__module__.rpartition(".")[2]
 
     def path(self, recording: Recording, workload: Workload) -> pathlib.Path:
-        """Tell where the files lie."""
+        """Return the path of the files."""
         return WORK / "built" / recording.name / self.files(workload)
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
@@ -35,7 +35,7 @@ class System:
         raise NotImplementedError
 
     def disk_bytes(self, recording: Recording, path: pathlib.Path) -> int:
-        """Count what the files take."""
+        """Return the size of the files."""
         if path.is_file():
             return path.stat().st_size
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
@@ -43,16 +43,16 @@ class System:
     def batches(
         self, recording: Recording, workload: Workload, path: pathlib.Path, workers: int
     ) -> Iterator[dict[str, Any]]:
-        """Give batches for ever, made by this many threads or processes."""
+        """Yield batches forever, made by this many threads or processes."""
         raise NotImplementedError
 
     def warm_batches(self, recording: Recording, workload: Workload) -> int:
-        """Say after how many batches the steady state begins."""
+        """Return after how many batches the steady state begins."""
         return 6
 
     def mark(self) -> None:
-        """Be told that the timed part begins."""
+        """Note that the timed part begins."""
 
     def figures(self) -> dict[str, Any]:
-        """Tell more about the timed part."""
+        """Return more figures about the timed part."""
         return {}

@@ -1,4 +1,4 @@
-"""NVIDIA DALI, its CPU pipeline (no GPU): the files of the JPEG store through `external_source` and `decoders.image`.
+"""NVIDIA DALI, CPU pipeline (no GPU): the files of the JPEG store through `external_source` and `decoders.image`.
 
 Vectors are gathered in Python. DALI has no windows: every frame of every window is decoded.
 """
@@ -33,7 +33,7 @@ class Made(System):
     def batches(
         self, recording: Recording, workload: Workload, path: pathlib.Path, workers: int
     ) -> Iterator[Batch]:
-        """Run the pipeline, batch after batch."""
+        """Run the pipeline batch by batch."""
         store = Store(recording, workload, path)
         store.open()
         rest: deque[Any] = deque()
@@ -44,7 +44,7 @@ class Made(System):
             for camera, output in zip(recording.cameras, outputs, strict=True):
                 images = torch.from_dlpack(output.as_tensor())
                 if workload.kind != "episode":
-                    # DALI uses its buffers again.
+                    # DALI reuses its buffers.
                     shape = (len(rows), len(rows[0]), *images.shape[1:])
                     batch[camera] = images.reshape(shape).clone()
                     continue
@@ -54,7 +54,7 @@ class Made(System):
 
 
 def _pipeline(store: Store, rest: deque[Any], threads: int) -> Any:  # noqa: ANN401 (DALI has no types)
-    from nvidia.dali import fn, pipeline_def, types  # noqa: PLC0415 (as all compared packages)
+    from nvidia.dali import fn, pipeline_def, types  # noqa: PLC0415 (like all compared packages)
 
     recording, workload = store.recording, store.workload
 

@@ -1,11 +1,11 @@
-"""FFCV: one file of rows, read through the page cache by compiled pipelines in threads. The variant is what a row is.
+"""FFCV: one file of rows, read through the page cache by compiled pipelines in threads. The variant is the content of a row.
 
-    jpeg frames    one step; a window is ten rows, by a list of rows that FFCV walks in order; as small as its JPEG
-    raw windows    one sample of the workload, cut beforehand and not compressed: every frame of W1 is stored ten times
+    jpeg frames    one step; a window is ten rows, from a list of rows that FFCV reads in order; as small as its JPEG
+    raw windows    one sample of the workload, cut in advance and uncompressed: every frame of W1 is stored ten times
 
-FFCV has no windows: rows have one shape, and a batch a fixed number of them, so W3 cannot be asked for. Its list of rows
-may name a row again and is replaced between epochs, which makes windows of frames; its own examples use it for subsets.
-FFCV decodes JPEG by libjpeg-turbo's fast, less exact transform, and keeps 16 letters of a name, hence `c0` and `v0`.
+FFCV has no windows: rows have one shape, and a batch a fixed number of them, so W3 is not possible. Its list of rows
+may repeat a row and is replaced between epochs, which makes windows of frames; its own examples use it for subsets.
+FFCV decodes JPEG with libjpeg-turbo's fast, less exact transform, and keeps 16 characters of a name, hence `c0` and `v0`.
 """
 
 import itertools
@@ -34,11 +34,11 @@ class Made(System):
         return self.variant == "raw windows"
 
     def refuse(self, recording: Recording, workload: Workload) -> str | None:
-        """Give batches of one shape only."""
+        """Accept batches of one shape only."""
         return "rows of one shape only" if workload.kind == "episode" else None
 
     def files(self, workload: Workload) -> str:
-        """Name the file by what was cut beforehand."""
+        """Name the file by what was cut in advance."""
         name = f"ffcv-{self.variant.replace(' ', '-')}"
         if workload.kind == "chunk":
             name += f"-f{workload.frames}" * self._whole + f"-c{workload.actions}"
@@ -62,7 +62,7 @@ class Made(System):
     def batches(
         self, recording: Recording, workload: Workload, path: pathlib.Path, workers: int
     ) -> Iterator[Batch]:
-        """Walk the rows of the samples in order, as many batches at a time as an epoch has."""
+        """Read the rows of the samples in order, one epoch at a time."""
         from ffcv.fields.decoders import NDArrayDecoder, SimpleRGBImageDecoder  # noqa: PLC0415 (as all compared packages)
         from ffcv.loader import Loader, OrderOption  # noqa: PLC0415
         from ffcv.transforms import ToTensor  # noqa: PLC0415
@@ -93,7 +93,7 @@ class Made(System):
             loader.traversal_order.indices = next(wanted)
 
     def _walk(self, recording: Recording, workload: Workload) -> Iterator[Whole]:
-        """Give the rows of an epoch after the other."""
+        """Yield the rows of one epoch after the other."""
         indices = index_batches(recording, workload)
         while True:
             epoch = itertools.islice(indices, recording.steps // workload.batch)
@@ -114,7 +114,7 @@ def _names(recording: Recording, workload: Workload) -> list[str]:
 
 
 class _Rows:
-    """What FFCV's writer asks for: a tuple per row."""
+    """The input of FFCV's writer: a tuple per row."""
 
     def __init__(self, recording: Recording, workload: Workload, *, whole: bool) -> None:
         self._recording, self._workload, self._whole = recording, workload, whole
@@ -144,7 +144,7 @@ class _Rows:
 def _to_batch(
     found: dict[str, torch.Tensor], recording: Recording, workload: Workload, rows: int
 ) -> Batch:
-    """Put samples together: the rows of one follow each other, the newest last; no rows: each is a sample already."""
+    """Assemble samples: the rows of one are consecutive, the newest last; without rows, each is already a sample."""
     if rows:
         found = {name: values.unflatten(0, (-1, rows)) for name, values in found.items()}
     batch: Batch = {camera: found[f"c{number}"] for number, camera in enumerate(recording.cameras)}

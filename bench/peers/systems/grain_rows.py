@@ -21,11 +21,11 @@ class Made(System):
     follows_index = False
 
     def files(self, workload: Workload) -> str:
-        """Name the files by what was cut beforehand."""
+        """Name the files by what was cut in advance."""
         return files_of("grain", workload)
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
-        """Write one file, in the way that Grain advises for random access."""
+        """Write one file, as Grain recommends for random access."""
         from array_record.python.array_record_module import ArrayRecordWriter  # noqa: PLC0415 (as all compared packages)
 
         path.mkdir(parents=True)

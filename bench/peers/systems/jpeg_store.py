@@ -1,4 +1,4 @@
-"""A JPEG store as one writes it by hand: all images of a camera in one file, an array of offsets, vectors in memory.
+"""A hand-written JPEG store: all images of a camera in one file, an array of offsets, vectors in memory.
 
 libjpeg-turbo decodes straight into the batch. `threads`: in this process. `workers`: in the processes of a DataLoader. DALI and
 SPDL read the same files.
@@ -38,7 +38,7 @@ def write_store(recording: Recording, path: pathlib.Path) -> None:
 
 
 class Store:
-    """The files, opened: encoded images by row, and everything of a batch that is no image."""
+    """The open files: encoded images by row, and everything else in a batch."""
 
     def __init__(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
         self.recording, self.workload, self._path = recording, workload, path
@@ -58,12 +58,12 @@ class Store:
                 self._files[camera] = memoryview(mapped)
 
     def encoded(self, camera: str, row: int) -> memoryview:
-        """Give one encoded image."""
+        """Return one encoded image."""
         offsets = self._offsets[camera]
         return self._files[camera][offsets[row] : offsets[row + 1]]
 
     def rows(self, indices: list[int]) -> tuple[list[Whole], Batch]:
-        """Give the rows of each sample's images, and its vectors."""
+        """Return the rows of each sample's images, and its vectors."""
         workload, starts = self.workload, self.recording.starts
         if workload.kind == "episode":
             return self._episodes(indices)
@@ -94,13 +94,13 @@ class Store:
 
 
 class Decoder(Store):
-    """Batches out of the store, by libjpeg-turbo."""
+    """Batches from the store, decoded with libjpeg-turbo."""
 
     def __len__(self) -> int:
         return self.recording.steps
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Make a batch; a DataLoader asks for it in this way."""
+        """Make a batch; this is the method that a DataLoader calls."""
         import simplejpeg  # noqa: PLC0415 (DALI and SPDL use this module without it)
 
         self.open()

@@ -18,7 +18,7 @@ class Made(System):
     packages = ("pylance", "pyarrow")
 
     def files(self, workload: Workload) -> str:
-        """Name the files by what was cut beforehand."""
+        """Name the files by what was cut in advance."""
         return files_of("lance", workload)
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:

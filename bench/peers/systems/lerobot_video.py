@@ -1,6 +1,6 @@
 """LeRobot's own dataset (v3: parquet and mp4), decoded by torchcodec, in a DataLoader. The variant is the video codec.
 
-Images come out as float32 of 0 to 1 and in no other form. Whole episodes are read by its own column access and video queries.
+Images are always float32 from 0 to 1. Whole episodes are read with its own column access and video queries.
 """
 
 import pathlib
@@ -23,15 +23,15 @@ class Made(System):
     packages = ("lerobot", "torchcodec", "datasets")
 
     def refuse(self, recording: Recording, workload: Workload) -> str | None:
-        """Give floats only."""
-        return "gives float32 only" if workload.output == "u8" else None
+        """Accept float output only."""
+        return "returns float32 only" if workload.output == "u8" else None
 
     def files(self, workload: Workload) -> str:
         """Name the files by codec."""
         return f"lerobot-{self.variant}"
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
-        """Record episode after episode, with LeRobot's own settings of the codec."""
+        """Record episode by episode, with LeRobot's own codec settings."""
         from lerobot.datasets.lerobot_dataset import LeRobotDataset  # noqa: PLC0415 (as all compared packages)
 
         shutil.rmtree(path, ignore_errors=True)
@@ -72,7 +72,7 @@ class Made(System):
     def batches(
         self, recording: Recording, workload: Workload, path: pathlib.Path, workers: int
     ) -> Iterator[Batch]:
-        """Read by LeRobotDataset in a DataLoader."""
+        """Read with LeRobotDataset in a DataLoader."""
         from lerobot.datasets.lerobot_dataset import LeRobotDataset  # noqa: PLC0415 (as all compared packages)
 
         dataset = LeRobotDataset(
@@ -101,7 +101,7 @@ def _deltas(recording: Recording, workload: Workload) -> dict[str, list[float]] 
 
 
 class _Collate:
-    """LeRobot's keys into those of the comparison, after torch's own collate."""
+    """Converts LeRobot's keys to those of the comparison, after torch's own collate."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -120,7 +120,7 @@ class _Collate:
 
 
 class _Episodes:
-    """Whole episodes, which LeRobot has no call for."""
+    """Whole episodes, for which LeRobot has no API."""
 
     def __init__(self, dataset: Any, recording: Recording) -> None:  # noqa: ANN401 (LeRobot's types are not here)
         self._dataset, self._recording = dataset, recording

@@ -1,6 +1,6 @@
 """LitData from a local folder, one item per step, JPEG decoded by libjpeg-turbo in a DataLoader.
 
-LitData has no windows: they are put together out of `StreamingDataset[i]`, uniformly at random, which is not what it is made for.
+LitData has no windows: they are assembled from `StreamingDataset[i]`, uniformly at random, which it is not designed for.
 """
 
 import functools
@@ -16,7 +16,7 @@ from systems.rows import Samples, files_of, to_rows
 
 
 def give_rows(episode: int, workload: Workload) -> Iterator[dict[str, Any]]:
-    """Give an episode's rows in the process that writes them."""
+    """Yield an episode's rows in the process that writes them."""
     yield from to_rows(load_recording(workload.recording), workload, episode)
 
 
@@ -26,7 +26,7 @@ class Made(System):
     packages = ("litdata",)
 
     def files(self, workload: Workload) -> str:
-        """Name the files by what was cut beforehand."""
+        """Name the files by what was cut in advance."""
         return files_of("litdata", workload)
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
@@ -53,7 +53,7 @@ class Made(System):
 
 
 class _Items:
-    """The stored items, opened where they are first needed."""
+    """The stored items, opened on first use."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path, self._stored = path, None

@@ -1,6 +1,6 @@
 """MosaicML Streaming (MDS) from a local folder, one sample per step, JPEG decoded by libjpeg-turbo in a DataLoader.
 
-MDS has no windows: they are put together out of `StreamingDataset[i]`, uniformly at random.
+MDS has no windows: they are assembled from `StreamingDataset[i]`, uniformly at random.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ class Made(System):
     packages = ("mosaicml-streaming",)
 
     def files(self, workload: Workload) -> str:
-        """Name the files by what was cut beforehand."""
+        """Name the files by what was cut in advance."""
         return files_of("mds", workload)
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""np.memmap on raw pixels: what reading costs if nothing is stored small.
+"""np.memmap on raw pixels: the cost of reading if nothing is compressed.
 
 `threads`: in this process, one `index_select` per key and batch, the practical upper bound. `workers`: the same in the
 processes of a DataLoader.
@@ -17,7 +17,7 @@ from systems.base import System
 
 
 class Rows:
-    """Arrays of all episodes in one row, and the batches out of them."""
+    """Concatenated arrays of all episodes, and batches from them."""
 
     def __init__(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
         self._recording, self._workload, self._path = recording, workload, path
@@ -27,7 +27,7 @@ class Rows:
     def open(self) -> dict[str, torch.Tensor]:
         """Map the files, once per process."""
         if not self._tensors:
-            warnings.simplefilter("ignore")  # the tensors cannot be written to, and nobody does
+            warnings.simplefilter("ignore")  # the tensors are read-only, and never written
             for key in self._recording.cameras + self._recording.vector_keys:
                 array = np.load(self._path / f"{key}.npy", mmap_mode="r")
                 self._tensors[key] = torch.from_numpy(array)
@@ -37,7 +37,7 @@ class Rows:
         return self._recording.steps
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        """Make a batch; a DataLoader asks for it in this way."""
+        """Make a batch; this is the method that a DataLoader calls."""
         self.open()
         recording, workload = self._recording, self._workload
         if workload.kind == "episode":

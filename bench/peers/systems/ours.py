@@ -1,9 +1,9 @@
 """Kinograph. The variant is the plan and the pool.
 
-`jpeg 0.1` shuffles in groups of a tenth of the decoded dataset and holds two of them, the one in use and the one that comes; `jpeg 1`
-holds everything. The order is the loader's own, not the comparison's; which samples came is asked of it afterwards, where they are checked.
-With everything in the pool the first epoch decodes and the later ones do not: it is timed from the second one on, and what the
-first one took is kept beside it (`warm_cpu_ms`).
+`jpeg 0.1` shuffles in groups of a tenth of the decoded dataset and holds two of them, the current and the next; `jpeg 1`
+holds everything. The order is the loader's own, not the comparison's; for the check, the loader reports which samples it returned.
+With everything in the pool, only the first epoch decodes: timing starts with the second epoch, and the cost of the
+first is recorded separately (`warm_cpu_ms`).
 """
 
 import pathlib
@@ -18,7 +18,7 @@ from systems.base import System
 
 PLANS = {
     "lossless": None,
-    # Each group of eight frames stored as what changed, also without loss: smaller, and dearer for one frame alone.
+    # Groups of eight frames stored as changes, also lossless: smaller, but more expensive for a single frame.
     "groups": {"stream": [{"kind": "image", "codec": "camera:level=3,group=8"}]},
     "jpeg": {"stream": [{"kind": "image", "codec": f"jpeg:q={JPEG_QUALITY},sub=420"}]},
     "av1": {"stream": [{"kind": "image", "codec": "av1"}]},
@@ -43,7 +43,7 @@ class Made(System):
         return f"{self._plan}.kino"
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
-        """Write episodes, vectors as 32-bit floats as the other systems do."""
+        """Write episodes, with vectors as float32 like the other systems."""
         import kinograph  # noqa: PLC0415 (as all compared packages)
 
         with kinograph.Writer(path, plan=PLANS[self._plan]) as writer:
@@ -77,7 +77,7 @@ class Made(System):
         return self._forever()
 
     def _memory(self, recording: Recording) -> int:
-        """Give room for all, or for two groups: the one in use, and the one that comes."""
+        """Return memory for everything, or for two groups: the current and the next."""
         episode = recording.decoded_bytes // recording.steps * int(recording.lengths.max())
         budget = recording.decoded_bytes * min(2.1 * self._pool, 1.1)
         return int(budget) + 2 * episode
@@ -92,7 +92,7 @@ class Made(System):
                 yield batch
 
     def places(self, number: int) -> dict[str, list[int]]:
-        """Tell episodes and steps of a batch."""
+        """Return episodes and steps of a batch."""
         windows = self._loader.order.sources[0].windows
         found = [windows.locate(one) for one in self._loader.order.batch(number)["sample"]]
         ids = [windows.dataset[place.episode].id for place in found]
@@ -102,7 +102,7 @@ class Made(System):
         }
 
     def warm_batches(self, recording: Recording, workload: Workload) -> int:
-        """Leave the first epoch out if the later ones have nothing to decode."""
+        """Skip the first epoch if later ones have nothing to decode."""
         return len(self._loader) if self._pool >= 1 else 6
 
     def mark(self) -> None:
@@ -110,7 +110,7 @@ class Made(System):
         self._before = self._loader.report()
 
     def figures(self) -> dict[str, Any]:
-        """Tell how often frames were decoded, what the pool held, and how well the order mixes."""
+        """Return how often frames were decoded, how much the pool held, and how well the order mixes."""
         after, samples = self._loader.report(), self._loader.order.sources[0].windows
         return {
             "frames_decoded": after.frames_decoded - self._before.frames_decoded,

@@ -1,7 +1,7 @@
 """robodm: one Matroska file per episode, images as video, vectors pickled a step at a time, in a DataLoader. The variant is the video codec.
 
-A sample decodes its whole episode. Its `load(data_slice=…)` would not, but gives another number of frames than was asked for where a
-stream is video: it drops what the decoder holds back and starts between key frames. Its own loader decodes whole episodes too.
+A sample decodes its whole episode. Its `load(data_slice=…)` would not, but returns a wrong number of frames for video
+streams: it drops frames that the decoder buffers and starts between key frames. Its own loader decodes whole episodes too.
 """
 
 import logging
@@ -15,7 +15,7 @@ from contract import WORK, Recording, Values, Workload
 
 from systems.base import System
 
-# Before the environment's own PyAV: see requirements-robodm.txt.
+# Takes precedence over the environment's PyAV: see requirements-robodm.txt.
 sys.path.insert(0, str(WORK / "robodm"))
 
 
@@ -29,7 +29,7 @@ class Made(System):
         return f"robodm-{self.variant}"
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
-        """Write an episode after the other, with robodm's own settings of the codec."""
+        """Write episode by episode, with robodm's own codec settings."""
         import robodm  # noqa: PLC0415 (as all compared packages)
 
         logging.getLogger("robodm").setLevel(logging.ERROR)

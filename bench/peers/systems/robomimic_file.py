@@ -1,6 +1,6 @@
 """robomimic's own SequenceDataset on its HDF5, as its training script uses it. The variant is `hdf5_cache_mode`.
 
-Vectors stay the 64-bit floats that they are stored as; images become floats later, on the GPU.
+Vectors stay float64, as stored; images become floats later, on the GPU.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ class Made(System):
     packages = ("robomimic", "h5py")
 
     def refuse(self, recording: Recording, workload: Workload) -> str | None:
-        """Take windows and episodes of robomimic files only."""
+        """Accept windows and episodes of robomimic files only."""
         if recording.layout != "robomimic" or workload.kind == "chunk":
             return "robomimic's windows have one length for observations and actions"
         if workload.kind == "episode" and self.variant == "all":
-            return "with everything cached robomimic gives no whole episodes"
+            return "robomimic cannot return whole episodes if everything is cached"
         return None
 
     def build(self, recording: Recording, workload: Workload, path: pathlib.Path) -> None:
@@ -40,7 +40,7 @@ class Made(System):
     def batches(
         self, recording: Recording, workload: Workload, path: pathlib.Path, workers: int
     ) -> Iterator[Batch]:
-        """Read by SequenceDataset in a DataLoader."""
+        """Read with SequenceDataset in a DataLoader."""
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             dataset = _open(recording, workload, self.variant)
         collate = _Collate(recording, workload)
@@ -74,7 +74,7 @@ def _open(recording: Recording, workload: Workload, cache: str) -> Any:  # noqa:
 
 
 class _Collate:
-    """robomimic's nesting into one level, by torch's own collate."""
+    """Flattens robomimic's nesting, with torch's own collate."""
 
     def __init__(self, recording: Recording, workload: Workload) -> None:
         self._args = recording, workload
@@ -87,7 +87,7 @@ class _Collate:
 
 
 class _Episodes:
-    """Whole episodes by robomimic's own method."""
+    """Whole episodes, with robomimic's own method."""
 
     def __init__(self, dataset: Any) -> None:  # noqa: ANN401 (robomimic has no types)
         self._dataset = dataset

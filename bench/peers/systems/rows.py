@@ -1,4 +1,4 @@
-"""Samples out of a store that has one row per step, which is how MDS, LitData, Lance and Grain keep theirs.
+"""Samples from a store with one row per step, as in MDS, LitData, Lance and Grain.
 
 A system here is a function from row numbers to rows: dicts with encoded images and vectors.
 """
@@ -23,7 +23,7 @@ class Samples:
         whole = self._workload.kind == "episode"
         return len(self._recording.lengths) if whole else self._recording.steps
 
-    def __getitem__(self, index: Any) -> dict[str, Values]:  # noqa: ANN401 (any whole number)
+    def __getitem__(self, index: Any) -> dict[str, Values]:  # noqa: ANN401 (any integer type)
         recording, workload = self._recording, self._workload
         whole = workload.kind == "episode"
         episode, step = (int(index), 0) if whole else recording.place(int(index))
@@ -45,7 +45,7 @@ class Samples:
 
 
 def to_rows(recording: Recording, workload: Workload, episode: int) -> list[dict[str, Any]]:
-    """Give the rows of an episode; those of W2 have their action chunk cut beforehand."""
+    """Return the rows of an episode; those of W2 have their action chunk cut in advance."""
     vectors, images = read_as_jpeg(recording, episode)
     last = int(recording.lengths[episode]) - 1
     rows = []
@@ -61,5 +61,5 @@ def to_rows(recording: Recording, workload: Workload, episode: int) -> list[dict
 
 
 def files_of(name: str, workload: Workload) -> str:
-    """Name the files by what was cut beforehand."""
+    """Name the files by what was cut in advance."""
     return f"{name}-c{workload.actions}" if workload.kind == "chunk" else name

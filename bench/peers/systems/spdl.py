@@ -1,4 +1,4 @@
-"""SPDL: a pipeline of threads that decodes the images of the JPEG store by FFmpeg's libraries, a batch at a time."""
+"""SPDL: a pipeline of threads that decodes the images of the JPEG store with FFmpeg's libraries, a batch at a time."""
 
 import pathlib
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ class Made(System):
     packages = ("spdl-core", "spdl-io")
 
     def refuse(self, recording: Recording, workload: Workload) -> str | None:
-        """Take windows of one length only; padding is not written here."""
-        return "written for windows of one length" if workload.kind == "episode" else None
+        """Accept windows of one length only; padding is not implemented here."""
+        return "implemented for windows of one length" if workload.kind == "episode" else None
 
     def files(self, workload: Workload) -> str:
         """Share the files of the JPEG store."""

@@ -1,8 +1,8 @@
 """WebDataset: tar files of JPEG and .npy, shuffled by shard and through a buffer.
 
-W2 stores one sample per step, its action chunk cut beforehand (and its earlier frames again). W1 and W3 store one sample per episode; W1
-decodes it once and gives all its windows into a buffer of 2,000, so decoding is paid once here too, and the shuffle is only as good as
-the buffer. Images are decoded by libjpeg-turbo, not by Pillow as WebDataset would: that is 1.5 times as fast.
+W2 stores one sample per step, with its action chunk cut in advance (and earlier frames repeated). W1 and W3 store one sample per episode; W1
+decodes it once and puts all its windows into a buffer of 2,000, so decoding is paid once here too, and the shuffle is only as good as
+the buffer. Images are decoded with libjpeg-turbo, not with Pillow as in WebDataset itself: that is 1.5 times as fast.
 """
 
 import io
@@ -29,7 +29,7 @@ def add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
 
 
 def to_npy(array: Values) -> bytes:
-    """Give the bytes of an .npy file."""
+    """Return the bytes of an .npy file."""
     file = io.BytesIO()
     np.save(file, array)
     return file.getvalue()
@@ -42,7 +42,7 @@ class Made(System):
     follows_index = False
 
     def files(self, workload: Workload) -> str:
-        """Name the files by what was cut beforehand."""
+        """Name the files by what was cut in advance."""
         if workload.kind != "chunk":
             return "webdataset"
         return f"webdataset-f{workload.frames}-c{workload.actions}"
@@ -112,13 +112,13 @@ class Made(System):
 
 
 class _Cut:
-    """Turns what stands in the tar files into samples."""
+    """Turns the contents of the tar files into samples."""
 
     def __init__(self, recording: Recording, workload: Workload) -> None:
         self._recording, self._workload = recording, workload
 
     def step(self, stored: dict[str, Any]) -> dict[str, Values]:
-        """Give the sample of W2."""
+        """Return the sample of W2."""
         frames = range(self._workload.frames)
         sample = {
             camera: np.stack([decode_jpeg(stored[f"{camera}.{frame}.jpg"]) for frame in frames])
@@ -130,7 +130,7 @@ class _Cut:
         return sample | {"ep": np.int64(episode), "t": np.int64(step)}
 
     def episode(self, stored: dict[str, Any]) -> dict[str, Values]:
-        """Give a whole episode."""
+        """Return a whole episode."""
         episode = int(stored["__key__"])
         steps = range(self._recording.lengths[episode])
         sample = {
@@ -142,7 +142,7 @@ class _Cut:
         return sample | {"ep": np.int64(episode), "t": np.int64(0)}
 
     def starts(self, source: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Values], int]]:
-        """Decode each episode once and give the starts of its windows."""
+        """Decode each episode once and yield the starts of its windows."""
         for stored in source:
             episode = self.episode(stored)
             for step in range(len(episode["actions"])):

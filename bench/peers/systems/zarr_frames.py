@@ -1,6 +1,6 @@
-"""zarr as diffusion policies use it: arrays of all episodes in one row, each frame alone under Blosc lz4, vectors in memory, a DataLoader.
+"""zarr as diffusion policies use it: concatenated arrays of all episodes, each frame a Blosc lz4 chunk, vectors in memory, a DataLoader.
 
-Its replay buffer and sampler, written anew.
+Its replay buffer and sampler, reimplemented.
 """
 
 import pathlib

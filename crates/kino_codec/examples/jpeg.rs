@@ -1,17 +1,17 @@
-//! What our JPEG decoding costs next to libjpeg-turbo's own call, on images of your own.
+//! Compares our JPEG decoding with a bare libjpeg-turbo call, on your own images.
 //!
 //! ```text
 //! cargo run --release -p kino_codec --example jpeg -- uint8[480,640,3] frames.bin jpeg:q=90,sub=420
 //! ```
 //!
-//! The file holds packed images (numpy: `array.tofile("frames.bin")`). Each is compressed once, then decoded
-//! in turn by the library's call and by ours, whole, smaller and cut; the best time of each counts, and the
-//! pixels of both must be the same. Times are of one thread.
+//! The file holds packed images (numpy: `array.tofile("frames.bin")`). Each image is compressed once, then decoded
+//! alternately by the library call and by our codec: whole, downscaled and cropped. The best time of each counts,
+//! and both must produce the same pixels. All times are single-threaded.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 #![allow(
     unsafe_code,
-    reason = "the library's own call is what is measured, without any wrapper"
+    reason = "measures the bare library call, without a wrapper"
 )]
 
 use std::error::Error;
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     let sides = ty
         .strip_prefix("uint8[")
         .and_then(|text| text.strip_suffix(']'))
-        .ok_or("a type looks like uint8[480,640,3]")?;
+        .ok_or("cannot parse the frame type; expected for example uint8[480,640,3]")?;
     let shape: Vec<usize> = sides
         .split(',')
         .map(str::parse)
@@ -48,7 +48,11 @@ fn main() -> Result<()> {
     let pages = codec.page_frames(&frame);
     codec.encode(&frames, pages, &mut encoded, &mut Scratch::new())?;
     let decoder = codec.decoder(&frame, &[])?;
-    let whole = View::new(frame.as_values().ok_or("images only")?)?;
+    let whole = View::new(
+        frame
+            .as_values()
+            .ok_or("the frame type must be an image, not text")?,
+    )?;
     println!("{} images of {frame} as {spec}; µs per image", frames.len());
     println!(
         "{:<12} {:>10} {:>10} {:>7} {:>10} {:>7}",
@@ -66,7 +70,7 @@ fn main() -> Result<()> {
         ("1/2", whole.clone().scaled(Scale::Half)?),
         ("1/4", whole.clone().scaled(Scale::Quarter)?),
         ("1/8", whole.clone().scaled(Scale::Eighth)?),
-        ("half cut", whole.cropped(middle)?),
+        ("half crop", whole.cropped(middle)?),
     ];
     for (name, view) in views {
         row(name, &view, &*decoder, &encoded)?;
@@ -74,7 +78,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Measures one view of every page by the three ways in turn and prints the sums of the best times.
+/// Measures one view of every page in all three ways, alternately, and prints the sums of the best times.
 fn row(name: &str, view: &View, decoder: &dyn Decoder, encoded: &Encoded) -> Result<()> {
     let planar = view.clone().laid_out(Layout::Chw);
     let mut scratch = Scratch::new();
@@ -112,7 +116,7 @@ fn row(name: &str, view: &View, decoder: &dyn Decoder, encoded: &Encoded) -> Res
     Ok(())
 }
 
-/// The same pixels in both, whatever the order of channels; a cut may differ where the library smooths its edge.
+/// Checks that both hold the same pixels in either layout; a crop may differ where the library smooths its edge.
 fn check(theirs: &[u8], ours: &[u8], view: &View) -> Result<()> {
     let (height, width) = (view.crop().height, view.crop().width);
     let channels = view.stored_size().2;
@@ -129,7 +133,7 @@ fn check(theirs: &[u8], ours: &[u8], view: &View) -> Result<()> {
                     Layout::Chw => (c * height + y) * width + x,
                 };
                 if theirs[(y * width + x) * channels + c] != ours[at] {
-                    return Err(format!("other pixels at {y}, {x} of {view:?}").into());
+                    return Err(format!("pixels differ at row {y}, column {x} of {view:?}").into());
                 }
             }
         }
@@ -142,19 +146,23 @@ struct Library(sys::tjhandle);
 
 impl Library {
     fn new() -> Result<Self> {
-        // SAFETY: takes a number, returns an owned instance or null.
+        // SAFETY: takes an integer, returns an owned instance or null.
         let handle = unsafe { sys::tj3Init(c_int::try_from(sys::TJINIT_TJINIT_DECOMPRESS)?) };
         if handle.is_null() {
-            return Err("no memory for a JPEG context".into());
+            return Err("out of memory for a JPEG context".into());
         }
         Ok(Self(handle))
     }
 
-    /// The calls that a C program would make, and no others.
+    /// Exactly the calls that a C program would make.
     fn decode(&mut self, file: &[u8], view: &View, pixels: &mut [u8]) -> Result<()> {
         let crop = view.crop();
         let (width, len) = (c_int::try_from(crop.width)?, file.len().try_into()?);
-        assert_eq!(pixels.len(), view.frame_bytes(), "the buffer is one image");
+        assert_eq!(
+            pixels.len(),
+            view.frame_bytes(),
+            "the buffer must hold exactly one image"
+        );
         let factor = sys::tjscalingfactor {
             num: 1,
             denom: c_int::try_from(view.scale().divisor())?,
@@ -167,7 +175,7 @@ impl Library {
             h: c_int::try_from(crop.height)?,
         };
         // SAFETY: the handle is live, `file` is readable for `len` bytes and was made by our own encoder
-        // for the view's image, and `pixels` holds exactly the scaled and cut image, packed.
+        // for the view's image, and `pixels` holds exactly the scaled and cropped image, packed.
         let failed = unsafe {
             let mut failed = sys::tj3DecompressHeader(self.0, file.as_ptr(), len);
             failed |= sys::tj3SetScalingFactor(self.0, factor);

@@ -1,14 +1,15 @@
-//! Measures codecs on vectors of your own, as a loader reads them: short runs, short pages, windows of 100 frames.
+//! Measures codecs on your own vectors, as a loader reads them: short runs, short pages, windows of 100 frames.
 //!
 //! ```text
 //! cargo run --release -p kino_codec --example measure_vectors -- float32[26] state.bin 256 vector pco vector:abs=1e-4
 //! cargo run --release -p kino_codec --example measure_vectors -- float32[26] state.bin 256@297,302,348 vector
 //! ```
 //!
-//! The file holds packed little-endian frames (numpy: `array.tofile("state.bin")`); behind the page length
-//! may stand how many frames each run has. Every value is compared with the original: the largest error is
-//! in the table, and a bound that is broken ends the program. Times are of one thread, the best of several
-//! passes. `window` is a window of 100 frames, per number of the vector; `straddling` one that lies in two pages.
+//! The file holds packed little-endian frames (numpy: `array.tofile("state.bin")`). The page length may be
+//! followed by `@` and the number of frames of each run. Every value is compared with the original: the table
+//! shows the largest error, and the program fails if a bound is broken. Times are single-threaded, the best of
+//! several passes. `window` is a window of 100 frames, in time per vector element; `straddling` is a window that
+//! spans two pages.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
@@ -61,13 +62,13 @@ fn parse_type(text: &str) -> Done<ValueType> {
     let (dtype, shape) = text
         .strip_suffix(']')
         .and_then(|text| text.split_once('['))
-        .ok_or("a type looks like float32[26]")?;
+        .ok_or("cannot parse the frame type; expected for example float32[26]")?;
     let sides = shape.split(',').filter(|side| !side.is_empty());
     let shape: Vec<usize> = sides.map(str::parse).collect::<Result<_, _>>()?;
     Ok(ValueType::new(dtype.parse()?, &shape)?)
 }
 
-/// What is measured with.
+/// What to measure with.
 struct Measured<'a> {
     codec: &'a dyn Codec,
     ty: &'a ValueType,
@@ -100,7 +101,7 @@ impl<'a> Measured<'a> {
             let len = length * self.ty.frame_bytes();
             let (original, after) = rest
                 .split_at_checked(len)
-                .ok_or("runs are longer than the file")?;
+                .ok_or("the runs are longer than the file")?;
             rest = after;
             let mut encoded = Encoded::default();
             let frames = Frames::values(&self.frame, original)?;
@@ -150,7 +151,7 @@ impl<'a> Measured<'a> {
         run.encoded.pages[page].frames
     }
 
-    /// Windows of 100 frames that start at this part of a page, in every page but the last.
+    /// Windows of 100 frames that start at this fraction of a page, in every page but the last.
     fn windows(&self, run: &Run<'_>, part: f64) -> Vec<(usize, Range<usize>)> {
         let mut ranges = Vec::new();
         let page_frames = self.page_frames.get();
@@ -172,7 +173,7 @@ impl<'a> Measured<'a> {
         ranges
     }
 
-    /// Seconds to decode parts of pages, each the best of several passes, and how many frames they are.
+    /// Seconds to decode sub-ranges of pages, each the best of several passes, and the number of frames in them.
     fn time(
         &self,
         runs: &[Run<'_>],
@@ -204,7 +205,7 @@ impl<'a> Measured<'a> {
         Ok((seconds, frames))
     }
 
-    /// The largest error of a run; an error if it is over the codec's bound.
+    /// The largest error of a run; fails if it exceeds the codec's bound.
     fn check(&self, run: &Run<'_>) -> Done<f64> {
         let mut scratch = Scratch::new();
         let mut decoded = Vec::new();
@@ -223,7 +224,7 @@ impl<'a> Measured<'a> {
             return Ok(0.0);
         }
         let Bound::Abs(bound) = self.codec.bound() else {
-            return Err("values that are not the original ones".into());
+            return Err("decoded values differ from the original".into());
         };
         let size = self.ty.dtype().size();
         let mut max = 0.0;
@@ -235,7 +236,7 @@ impl<'a> Measured<'a> {
             let error = (number(self.ty.dtype(), a)? - number(self.ty.dtype(), b)?).abs();
             let same = a == b || error <= bound.eps(idx % self.ty.elements());
             if !same {
-                return Err(format!("value {idx} moved by {error}").into());
+                return Err(format!("value {idx} is off by {error}, more than the bound").into());
             }
             if a != b {
                 max = error.max(max);
@@ -245,13 +246,13 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// One number.
+/// One value.
 fn number(dtype: Dtype, bytes: &[u8]) -> Done<f64> {
     Ok(match dtype {
         Dtype::F32 => f32::from_le_bytes(bytes.try_into()?).into(),
         Dtype::F64 => f64::from_le_bytes(bytes.try_into()?),
         Dtype::I64 => i64::from_le_bytes(bytes.try_into()?) as f64,
         Dtype::I32 => i32::from_le_bytes(bytes.try_into()?).into(),
-        other => return Err(format!("bounded {} is not measured", other.name()).into()),
+        other => return Err(format!("cannot measure a bound on {}", other.name()).into()),
     })
 }

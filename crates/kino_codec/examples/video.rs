@@ -1,4 +1,4 @@
-//! Times a codec on frames of a camera, pass by pass, at the pace of whoever drives it (`bench/codecs/video.py`).
+//! Times a codec on camera frames, one pass per command read from stdin (driven by `bench/codecs/video.py`).
 //!
 //! ```text
 //! cargo run --release -p kino_codec --example video -- uint8[480,640,3] frames.bin av1:q=80,group=30
@@ -59,7 +59,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                 std::fs::write(path, bench.stream()?)?;
                 println!("done");
             }
-            _ => return Err(format!("`{line}` is not understood").into()),
+            _ => {
+                return Err(format!(
+                    "unknown command `{line}`; use sequence, random, write or stream"
+                )
+                .into());
+            }
         }
     }
     Ok(())
@@ -70,7 +75,7 @@ fn parse_type(text: &str) -> Result<ValueType, Box<dyn Error>> {
     let (dtype, shape) = text
         .strip_suffix(']')
         .and_then(|text| text.split_once('['))
-        .ok_or("a type looks like uint8[84,84,3]")?;
+        .ok_or("cannot parse the frame type; expected for example uint8[84,84,3]")?;
     let sides = shape.split(',').filter(|side| !side.is_empty());
     let shape: Vec<usize> = sides.map(str::parse).collect::<Result<_, _>>()?;
     Ok(ValueType::new(dtype.parse()?, &shape)?)
@@ -86,7 +91,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Decodes everything in order; seconds per frame.
+    /// Decodes everything in order; returns seconds per frame.
     fn sequence(&mut self) -> Result<f64, Box<dyn Error>> {
         let start = Instant::now();
         let mut rest = self.out.as_mut_slice();
@@ -103,7 +108,7 @@ impl Bench {
         Ok(start.elapsed().as_secs_f64() / frames as f64)
     }
 
-    /// Decodes single frames all over; seconds per frame.
+    /// Decodes single frames in random order; returns seconds per frame.
     fn random(&mut self, seed: u64) -> Result<f64, Box<dyn Error>> {
         let frames: usize = self.pages.iter().map(|page| page.frames).sum();
         let mut state = seed;
@@ -123,15 +128,17 @@ impl Bench {
         Ok(start.elapsed().as_secs_f64() / RANDOM_FRAMES as f64)
     }
 
-    /// The units of all pages behind each other: pages of `av1` without their sizes (spec/codecs/av1.md).
+    /// The units of all pages, concatenated: pages of `av1` without their sizes (spec/codecs/av1.md).
     fn stream(&self) -> Result<Vec<u8>, Box<dyn Error>> {
         let mut stream = Vec::new();
         for page in &self.pages {
             let (mut rest, mut len) = (page.bytes.as_slice(), 0);
             for _ in 0..page.frames {
-                let size = take_varint(&mut rest).ok_or("a page is cut")?;
+                let size = take_varint(&mut rest).ok_or("a page is truncated")?;
                 if size % 2 == 1 {
-                    return Err("a page has exact frames".into());
+                    return Err(
+                        "a page has exact frames, which cannot be part of an AV1 stream".into(),
+                    );
                 }
                 len += size / 2;
             }

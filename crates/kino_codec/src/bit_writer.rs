@@ -1,10 +1,10 @@
-//! Numbers in as few bits as they need, packed: lowest bit first, from the lowest bit of the first byte on.
+//! Integers packed into as few bits as they need: lowest bit first, starting at the lowest bit of the first byte.
 
 /// Packs bits.
 #[derive(Debug, Default)]
 pub(crate) struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that do not fill a word of eight bytes yet, and how many there are.
+    /// Bits that do not fill an eight-byte word yet, and how many there are.
     held: u128,
     used: u32,
 }
@@ -23,12 +23,12 @@ impl BitWriter {
         }
     }
 
-    /// Fills the last byte up with zeros.
+    /// Pads the last byte with zeros.
     pub(crate) fn finish_byte(&mut self) {
         self.put(0, self.used.next_multiple_of(8) - self.used);
     }
 
-    /// The bytes, the last one filled up with zeros.
+    /// The bytes, the last one padded with zeros.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let left = self.used.div_ceil(8) as usize;
         self.bytes
@@ -44,7 +44,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_one_bit_after_the_other(numbers: Vec<(u64, u8)>) {
+        fn agrees_with_writing_one_bit_at_a_time(numbers: Vec<(u64, u8)>) {
             let mut writer = BitWriter::default();
             let mut bits = Vec::new();
             for (value, width) in numbers {

@@ -1,21 +1,21 @@
-//! What a codec promises about decoded values, and how far each number may move.
+//! What a codec guarantees about decoded values, and the error allowed for each element.
 
 use std::fmt;
 
-/// What a codec promises about decoded values.
+/// What a codec guarantees about decoded values.
 ///
-/// A codec keeps its promise inside `encode`: it checks what it wrote and writes it again, tighter, where it
-/// missed. Whoever packs a dataset decodes every page once more and refuses one that breaks the promise.
+/// A codec enforces its guarantee inside `encode`: it checks what it wrote and writes it again, more precisely,
+/// where it missed. The dataset writer decodes every page once more and rejects one that breaks the guarantee.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Bound {
     /// Every bit comes back.
     Lossless,
-    /// No number moves by more than this; NaN, infinities and −0 come back bit for bit.
+    /// No value is off by more than this; NaN, infinities and −0 come back bit for bit.
     Abs(AbsBound),
     /// The peak signal-to-noise ratio of every page, in dB, is at least this.
     Psnr(f64),
-    /// Close, without a number: the error is measured and recorded when a page is packed.
+    /// Close, without a fixed bound: the error is measured and recorded when a page is packed.
     Unbounded,
 }
 
@@ -30,11 +30,11 @@ impl fmt::Display for Bound {
     }
 }
 
-/// How far each number of a frame may move, in the stream's unit.
+/// The absolute error allowed for each element of a frame, in the stream's unit.
 ///
 /// ```text
-/// 1e-4           every number by 0.0001
-/// 1e-4x7/0x3     seven numbers by 0.0001, then three not at all
+/// 1e-4           every element within 0.0001
+/// 1e-4x7/0x3     seven elements within 0.0001, then three exact
 /// ```
 ///
 /// ```
@@ -44,15 +44,15 @@ impl fmt::Display for Bound {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct AbsBound {
-    /// Tolerances and where the run of elements that they hold for ends.
+    /// Tolerances, each with the end of the run of elements it applies to.
     runs: Vec<(f64, usize)>,
 }
 
-/// More numbers than any frame has: the end of a bound that holds for every element.
+/// More elements than any frame has: the end of a bound that applies to every element.
 const EVERY: usize = usize::MAX;
 
 impl AbsBound {
-    /// The same tolerance for every number; `None` if it is negative or no number.
+    /// The same tolerance for every element; `None` if it is negative or not finite.
     pub fn uniform(eps: f64) -> Option<Self> {
         let allowed = eps.is_finite() && eps.is_sign_positive();
         allowed.then(|| Self {
@@ -60,7 +60,7 @@ impl AbsBound {
         })
     }
 
-    /// Reads the text of a codec's parameter; `None` if it is not of the form above.
+    /// Parses a codec parameter; `None` if it does not have the form above.
     pub fn parse(text: &str) -> Option<Self> {
         if !text.contains(['x', '/']) {
             return parse_eps(text).and_then(Self::uniform);
@@ -81,19 +81,19 @@ impl AbsBound {
         Some(Self { runs })
     }
 
-    /// How far element `element` of a frame may move; beyond the last, not at all.
+    /// The tolerance of element `element` of a frame; 0 beyond the last.
     pub fn eps(&self, element: usize) -> f64 {
         let run = self.runs.iter().find(|(_, end)| element < *end);
         run.map_or(0.0, |(eps, _)| *eps)
     }
 
-    /// How many numbers a frame must have, or `None` if any number will do.
+    /// How many elements a frame must have, or `None` if any number will do.
     pub fn len(&self) -> Option<usize> {
         let end = self.runs.last().map_or(0, |(_, end)| *end);
         (end != EVERY).then_some(end)
     }
 
-    /// Whether the bound is for frames of no numbers, which [`parse`](Self::parse) never makes.
+    /// Whether the bound is for frames without elements, which [`parse`](Self::parse) never returns.
     pub fn is_empty(&self) -> bool {
         self.len() == Some(0)
     }
@@ -105,7 +105,7 @@ impl AbsBound {
 }
 
 fn parse_eps(text: &str) -> Option<f64> {
-    // `f64::from_str` also takes words such as `inf`: a tolerance is digits.
+    // `f64::from_str` also accepts `inf` and `nan`: a tolerance is digits.
     let plain = |byte: u8| byte.is_ascii_digit() || b".e-+".contains(&byte);
     let digits = text.as_bytes().first()?.is_ascii_digit() && text.bytes().all(plain);
     let eps: f64 = text.parse().ok().filter(|_| digits)?;
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tolerance_is_refused() {
+    fn text_that_is_not_a_tolerance_is_refused() {
         for text in [
             "",
             "x",

@@ -1,4 +1,4 @@
-//! The contract of every codec: encode frames to pages, decode a sub-range of a page.
+//! The interface of every codec: encode frames to pages, decode a sub-range of a page.
 
 use std::fmt::Debug;
 use std::num::NonZeroUsize;
@@ -12,16 +12,16 @@ use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::view::ImagesMut;
 
-/// How much of a run a codec has to see at once.
+/// How much of a run a codec must see at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Pages are independent: a run may be encoded page by page, in any order, on many threads.
     Page,
-    /// Pages share what was learnt from the whole run (all frames of one stream of one episode).
+    /// Pages share parameters learned from the whole run (all frames of one stream of one episode).
     Run,
 }
 
-/// The encoded form of frames: what the pages share, and the pages.
+/// Encoded frames: what the pages share, and the pages.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Encoded {
     /// Needed to decode any of the pages; empty for codecs of [`Scope::Page`].
@@ -33,42 +33,42 @@ pub struct Encoded {
 /// One encoded page.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct EncodedPage {
-    /// How many frames it holds, at least one.
+    /// Number of frames, at least one.
     pub frames: usize,
     /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A page to decode: its bytes and the number of frames the index says it holds.
+/// A page to decode: its bytes and the frame count from the index.
 #[derive(Debug, Clone, Copy)]
 pub struct Page<'a> {
     /// The bytes, whose checksum the caller has verified.
     pub bytes: &'a [u8],
-    /// How many frames they hold.
+    /// Number of frames they hold.
     pub frames: usize,
 }
 
-/// A way to turn frames into bytes. Made by [`codec`](crate::codec) from its text.
+/// Encodes frames to bytes and back. Created by [`codec`](crate::codec) from a codec string.
 pub trait Codec: Debug + Send + Sync {
     /// Name and parameters, complete and in canonical order, as stored in the schema.
     fn spec(&self) -> &CodecSpec;
 
-    /// How much of a run [`encode`](Self::encode) has to see at once.
+    /// How much of a run [`encode`](Self::encode) must see at once.
     fn scope(&self) -> Scope;
 
-    /// What the codec promises about decoded values.
+    /// What the codec guarantees about decoded values.
     fn bound(&self) -> Bound;
 
     /// The page length, in frames, that suits this codec and frame type best.
     fn page_frames(&self, frame: &FrameType) -> NonZeroUsize;
 
-    /// Refuses frame types that the codec cannot store, and says why.
+    /// Rejects frame types that the codec cannot store, with the reason.
     fn check(&self, frame: &FrameType) -> Result<()>;
 
     /// Appends pages of `page_frames` frames (the last may be shorter) to `out`.
     ///
     /// With [`Scope::Run`], `frames` is the whole run and `out` starts empty; with [`Scope::Page`]
-    /// it may be any part of the run that starts at a page border.
+    /// it may be any range of the run that starts at a page boundary.
     fn encode(
         &self,
         frames: &Frames<'_>,
@@ -77,9 +77,9 @@ pub trait Codec: Debug + Send + Sync {
         scratch: &mut Scratch,
     ) -> Result<()>;
 
-    /// Learns from a sample of a run what its pages will share, so that they can be encoded without the rest.
+    /// Learns what the pages of a run will share from a sample, so that they can be encoded without the full run.
     ///
-    /// The sample is made of pieces of `piece_frames` frames, each of consecutive frames of the run: pages, or the
+    /// The sample consists of pieces of `piece_frames` consecutive frames of the run: pages, or the
     /// starts of long ones. The run has `run_frames` frames. Only for [`Scope::Run`].
     fn learn(
         &self,
@@ -90,18 +90,18 @@ pub trait Codec: Debug + Send + Sync {
         Err(buffer(format!("pages of `{}` share nothing", self.spec())))
     }
 
-    /// Prepares to decode pages of one run from what they share (untrusted bytes).
+    /// Prepares to decode pages of one run from their shared part (untrusted bytes).
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>>;
 }
 
-/// Encodes the pages of a run that is too long to be seen at once, in any order, on many threads.
+/// Encodes the pages of a run that is too long to be held at once, in any order, on many threads.
 ///
-/// What the pages share is fixed, so frames that the sample did not show take more bytes; they come back all the same.
+/// The shared part is fixed, so frames unlike the sample take more bytes; they still round-trip.
 pub trait RunEncoder: Debug + Send + Sync {
     /// What the pages share.
     fn shared(&self) -> &[u8];
 
-    /// Appends the pages of frames that start at a page border to `out`, and leaves its shared part alone.
+    /// Appends the pages of frames that start at a page boundary to `out`; does not touch its shared part.
     fn encode(
         &self,
         frames: &Frames<'_>,
@@ -110,11 +110,11 @@ pub trait RunEncoder: Debug + Send + Sync {
     ) -> Result<()>;
 }
 
-/// Decodes the pages of one run. Kept for as long as the run is read: making it may cost, using it may not.
+/// Decodes the pages of one run. Keep it while the run is read: it may be expensive to create but is cheap to use.
 pub trait Decoder: Debug + Send + Sync {
-    /// Decodes frames `range` of `page` (untrusted bytes) into the first `range.len()` places of `dest`.
+    /// Decodes frames `range` of `page` (untrusted bytes) into the first `range.len()` slots of `dest`.
     ///
-    /// An error leaves `dest` with unspecified values, never out of bounds.
+    /// After an error, the values in `dest` are unspecified; nothing is ever written out of bounds.
     fn decode(
         &self,
         page: Page<'_>,
@@ -123,11 +123,11 @@ pub trait Decoder: Debug + Send + Sync {
         scratch: &mut Scratch,
     ) -> Result<()>;
 
-    /// Decodes images `range` of `page` (untrusted bytes), scaled, cut and laid out as the view of `dest` says,
-    /// into its first places.
+    /// Decodes images `range` of `page` (untrusted bytes) into the first slots of `dest`, scaled, cropped and laid
+    /// out as its view specifies.
     ///
-    /// As long as nothing better is known of a codec, whole frames are decoded and the wanted part is copied; a
-    /// scaled pixel is then the mean of those it stands for. JPEG scales while it decodes, with its own filter.
+    /// By default, whole frames are decoded and the requested region is copied; each scaled pixel is the mean of the
+    /// pixels it covers. JPEG scales while it decodes, with its own filter.
     fn decode_images(
         &self,
         page: Page<'_>,
@@ -152,7 +152,7 @@ pub trait Decoder: Debug + Send + Sync {
         result
     }
 
-    /// Appends the text frames `range` of `page` to `out`; an error for streams of numbers.
+    /// Appends the text frames `range` of `page` to `out`; an error for numeric streams.
     fn decode_text(
         &self,
         _page: Page<'_>,
@@ -161,22 +161,22 @@ pub trait Decoder: Debug + Send + Sync {
         _scratch: &mut Scratch,
     ) -> Result<()> {
         Err(CodecError::Buffer {
-            what: "this stream holds numbers, not text".to_owned(),
+            what: "this stream holds numeric values, not text".to_owned(),
         })
     }
 
-    /// The bitstream of frame `idx` as a file of its own (a JPEG file), where the codec stores one.
+    /// The bitstream of frame `idx` as a standalone file (a JPEG file), if the codec stores one.
     fn bitstream<'p>(&self, _page: Page<'p>, _idx: usize) -> Option<&'p [u8]> {
         None
     }
 }
 
-/// The check that every decoder starts with: `range` lies in the page and fits the destination.
+/// The check that every decoder starts with: `range` is inside the page and fits the destination.
 pub(crate) fn check_range(page: Page<'_>, range: &Range<usize>, places: usize) -> Result<()> {
     if range.start > range.end || range.end > page.frames || range.len() > places {
         return Err(CodecError::Buffer {
             what: format!(
-                "frames {range:?} of a page of {} frames do not fit {places} places",
+                "frames {range:?} of a page of {} frames do not fit a destination of {places} frames",
                 page.frames
             ),
         });
@@ -184,20 +184,20 @@ pub(crate) fn check_range(page: Page<'_>, range: &Range<usize>, places: usize) -
     Ok(())
 }
 
-/// Refuses a destination that was made for frames of another size.
+/// Rejects a destination for frames of another size.
 pub(crate) fn check_dest(dest: &FramesMut<'_>, frame_bytes: usize) -> Result<()> {
     let places = dest.rows() * dest.row_bytes();
     if places == frame_bytes {
         return Ok(());
     }
     Err(buffer(format!(
-        "frames of {frame_bytes} bytes do not fit places of {places}"
+        "frames of {frame_bytes} bytes do not fit a destination with {places} bytes per frame"
     )))
 }
 
 /// Bytes from row to row of an image of `height` rows of `row_bytes` in `dest`.
 ///
-/// A packed destination may have been made for another shape of the same size: its rows do not matter.
+/// A packed destination may have another shape of the same size: its rows do not matter.
 pub(crate) fn image_row_stride(
     dest: &FramesMut<'_>,
     height: usize,
@@ -210,16 +210,16 @@ pub(crate) fn image_row_stride(
         Ok(dest.row_stride())
     } else {
         Err(buffer(format!(
-            "an image of {height} rows does not fit places of {}",
+            "an image of {height} rows does not fit a destination with {} rows per frame",
             dest.rows()
         )))
     }
 }
 
-/// No decoded page is larger than the largest frame: a number of frames above it is damage, not data.
+/// No decoded page is larger than the largest frame: a larger frame count means damage.
 pub(crate) const MAX_PAGE_BYTES: usize = MAX_FRAME_BYTES;
 
-/// The decoded size of a page that the index says has `frames` frames: callers allocate no more than this.
+/// The decoded size of a page that has `frames` frames according to the index: callers allocate no more than this.
 pub(crate) fn page_bytes(codec: &'static str, frames: usize, frame_bytes: usize) -> Result<usize> {
     frames
         .checked_mul(frame_bytes)
@@ -227,27 +227,27 @@ pub(crate) fn page_bytes(codec: &'static str, frames: usize, frame_bytes: usize)
         .ok_or_else(|| {
             corrupt(
                 codec,
-                format!("{frames} frames of {frame_bytes} bytes in one page"),
+                format!("{frames} frames of {frame_bytes} bytes are too many for one page"),
             )
         })
 }
 
-/// The frames that a new page may have: what was asked for, if a reader will take it.
+/// The frames of a new page: as requested, if readers accept that many.
 pub(crate) fn check_page_frames(page_frames: usize, frame_bytes: usize) -> Result<()> {
     if page_bytes("", page_frames, frame_bytes).is_ok() {
         return Ok(());
     }
     Err(buffer(format!(
-        "{page_frames} frames of {frame_bytes} bytes are over {MAX_PAGE_BYTES} bytes in one page; use smaller pages"
+        "a page of {page_frames} frames of {frame_bytes} bytes exceeds {MAX_PAGE_BYTES} bytes; use smaller pages"
     )))
 }
 
-/// Refuses to encode pages of several frames, in the name of a codec whose pages hold one.
+/// Rejects several frames per page on behalf of a codec whose pages hold one.
 pub(crate) fn one_frame_per_page(codec: &'static str, page_frames: NonZeroUsize) -> Result<()> {
     match page_frames.get() {
         1 => Ok(()),
         more => Err(buffer(format!(
-            "`{codec}` stores one frame per page, {more} were asked for"
+            "`{codec}` stores one frame per page, but {more} were requested"
         ))),
     }
 }

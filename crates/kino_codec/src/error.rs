@@ -1,6 +1,6 @@
 //! What can go wrong between frames and bytes.
 
-/// The result of a codec's work.
+/// The result type of this crate.
 pub type Result<T, E = CodecError> = std::result::Result<T, E>;
 
 /// An error of a codec: damaged bytes, or a request the codec cannot serve.
@@ -17,20 +17,20 @@ pub enum CodecError {
     },
     /// The codec's name is not in the registry.
     #[error(
-        "codec `{name}` is unknown; this library has {known}; upgrade `kinograph` to read newer datasets"
+        "unknown codec `{name}`; this library has {known}; upgrade `kinograph` to read newer datasets"
     )]
     Unknown {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The names there are, for the message.
+        /// The known names, for the message.
         known: String,
     },
-    /// A parameter of the codec's text is missing, misspelt or out of range.
+    /// A codec parameter is missing, misspelled or out of range.
     #[error("codec `{spec}`: {what}")]
     Parameter {
-        /// The text that was given.
+        /// The codec string as passed.
         spec: String,
-        /// What is wrong with it and what would be right.
+        /// What is wrong with it and what is valid.
         what: String,
     },
     /// The codec cannot store frames of this type.
@@ -40,11 +40,11 @@ pub enum CodecError {
         codec: &'static str,
         /// The type of the frames.
         frame: String,
-        /// Why not, and what to use instead.
+        /// Why not, and which codec to use instead.
         what: String,
     },
     /// A frame type that the format does not allow.
-    #[error("frame type is not allowed: {what}")]
+    #[error("invalid frame type: {what}")]
     FrameType {
         /// Which limit it breaks.
         what: String,

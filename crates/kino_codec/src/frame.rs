@@ -1,4 +1,4 @@
-//! What one frame of a stream is: a small array of numbers, or a piece of text.
+//! What one frame of a stream is: a small array of values, or a text.
 //!
 //! ```text
 //! joint vector   f32[7]            camera   u8[480,640,3]  (height, width, channel)
@@ -12,13 +12,13 @@ use std::str::FromStr;
 
 use crate::error::{CodecError, Result};
 
-/// No frame is larger than this (256 MiB): a size above it in a file is damage, not data.
+/// The largest frame (256 MiB): a larger size in a file means damage.
 pub const MAX_FRAME_BYTES: usize = 1 << 28;
 
-/// No frame has more dimensions than this.
+/// The most dimensions of a frame.
 pub const MAX_RANK: usize = 8;
 
-/// The type of one number.
+/// The dtype of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dtype {
     /// One byte, 0 or 1.
@@ -64,7 +64,7 @@ impl Dtype {
         Self::F64,
     ];
 
-    /// Bytes per number.
+    /// Bytes per value.
     pub const fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -74,7 +74,7 @@ impl Dtype {
         }
     }
 
-    /// The name used in schemas, the same as numpy's.
+    /// The name in schemas, identical to numpy's.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -92,7 +92,7 @@ impl Dtype {
         }
     }
 
-    /// Whether the numbers are floating point.
+    /// Whether this is a floating-point dtype.
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::F32 | Self::F64)
     }
@@ -106,12 +106,12 @@ impl FromStr for Dtype {
             .into_iter()
             .find(|dtype| dtype.name() == name)
             .ok_or_else(|| CodecError::FrameType {
-                what: format!("dtype `{name}` is unknown"),
+                what: format!("unknown dtype `{name}`"),
             })
     }
 }
 
-/// The type of a frame that is an array of numbers.
+/// The type of a frame that is an array of values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ValueType {
     dtype: Dtype,
@@ -120,11 +120,14 @@ pub struct ValueType {
 }
 
 impl ValueType {
-    /// A frame of `shape`; refuses more than [`MAX_RANK`] dimensions or [`MAX_FRAME_BYTES`].
+    /// A frame of `shape`; rejects more than [`MAX_RANK`] dimensions or [`MAX_FRAME_BYTES`].
     pub fn new(dtype: Dtype, shape: &[usize]) -> Result<Self> {
         if shape.len() > MAX_RANK {
             return Err(CodecError::FrameType {
-                what: format!("{} dimensions, at most {MAX_RANK} are allowed", shape.len()),
+                what: format!(
+                    "it has {} dimensions, at most {MAX_RANK} are allowed",
+                    shape.len()
+                ),
             });
         }
         // An empty dimension must not hide an absurd one beside it, so zero counts as one here.
@@ -135,7 +138,7 @@ impl ValueType {
         if bytes.is_none() {
             return Err(CodecError::FrameType {
                 what: format!(
-                    "shape {shape:?} of {} is over {MAX_FRAME_BYTES} bytes per frame",
+                    "shape {shape:?} of {} exceeds {MAX_FRAME_BYTES} bytes per frame",
                     dtype.name()
                 ),
             });
@@ -147,7 +150,7 @@ impl ValueType {
         })
     }
 
-    /// The type of the numbers.
+    /// The dtype of the values.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
@@ -157,7 +160,7 @@ impl ValueType {
         &self.shape
     }
 
-    /// Numbers per frame.
+    /// Values per frame.
     pub fn elements(&self) -> usize {
         self.elements
     }
@@ -167,7 +170,7 @@ impl ValueType {
         self.elements * self.dtype.size()
     }
 
-    /// Rows per frame: the height of an image, 1 for anything of fewer than two dimensions.
+    /// Rows per frame: the height of an image, 1 for fewer than two dimensions.
     pub fn rows(&self) -> usize {
         if self.shape.len() >= 2 {
             self.shape[0]
@@ -200,19 +203,19 @@ impl fmt::Display for ValueType {
 /// The type of one frame of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum FrameType {
-    /// An array of numbers, the same shape in every frame.
+    /// An array of values, with the same shape in every frame.
     Values(ValueType),
     /// UTF-8 text of any length.
     Text,
 }
 
 impl FrameType {
-    /// A frame of numbers; see [`ValueType::new`].
+    /// A frame of values; see [`ValueType::new`].
     pub fn values(dtype: Dtype, shape: &[usize]) -> Result<Self> {
         ValueType::new(dtype, shape).map(Self::Values)
     }
 
-    /// The number type, or `None` for text.
+    /// The value type, or `None` for text.
     pub fn as_values(&self) -> Option<&ValueType> {
         match self {
             Self::Values(ty) => Some(ty),

@@ -8,15 +8,15 @@
 //!    ◀──── row_stride ──▶
 //! ```
 //!
-//! Strides let a decoder write straight into a slot of a batch, or into a part of a larger
-//! image, without a copy. Bounds are checked once, when the view is made.
+//! Strides let a decoder write straight into a slot of a batch, or into a region of a larger
+//! image, without a copy. Bounds are checked once, when the view is created.
 
 use std::ops::Range;
 
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{FrameType, ValueType};
 
-/// Frames to be encoded, with their type.
+/// Frames to encode, with their type.
 #[derive(Debug, Clone, Copy)]
 pub struct Frames<'a> {
     frame: &'a FrameType,
@@ -27,21 +27,21 @@ pub struct Frames<'a> {
 /// The frames themselves.
 #[derive(Debug, Clone, Copy)]
 pub enum FrameData<'a> {
-    /// Packed little-endian numbers, frame after frame.
+    /// Packed little-endian values, frame after frame.
     Values(&'a [u8]),
-    /// One byte string per frame: UTF-8 text, or a bitstream that is carried as it is.
+    /// One byte string per frame: UTF-8 text, or a bitstream carried unchanged.
     Bytes(&'a [&'a [u8]]),
 }
 
 impl<'a> Frames<'a> {
-    /// Packed numbers: `bytes` must be a whole number of frames of type `frame`.
+    /// Packed values: `bytes` must be a whole number of frames of type `frame`.
     ///
-    /// Frames of zero bytes have no countable number and are refused; give their count to the
+    /// Frames of zero bytes cannot be counted and are rejected; pass their count to the
     /// writer instead, which stores no pages for them.
     pub fn values(frame: &'a FrameType, bytes: &'a [u8]) -> Result<Self> {
         let ty = frame
             .as_values()
-            .ok_or_else(|| buffer("numbers given for a text stream"))?;
+            .ok_or_else(|| buffer("numeric values passed for a text stream"))?;
         let size = ty.frame_bytes();
         if size == 0 || !bytes.len().is_multiple_of(size) {
             return Err(buffer(format!(
@@ -65,15 +65,18 @@ impl<'a> Frames<'a> {
         }
     }
 
-    /// The same frames, of which those in `ranges` must come back bit for bit whatever the codec's bound.
+    /// The same frames; those in `ranges` must come back bit for bit whatever the codec's bound.
     ///
-    /// The ranges are in order, do not touch each other and lie inside the frames.
+    /// The ranges must be in order, not adjacent to each other, and inside the frames.
     pub fn protect(self, ranges: &'a [Range<usize>]) -> Result<Self> {
         let mut end = None;
         for range in ranges {
             let apart = end.is_none_or(|end| range.start > end);
             if range.is_empty() || range.end > self.len() || !apart {
-                let what = format!("protected frames {range:?} of {} frames", self.len());
+                let what = format!(
+                    "protected frames {range:?} are out of order or outside the {} frames",
+                    self.len()
+                );
                 return Err(buffer(what));
             }
             end = Some(range.end);
@@ -99,7 +102,7 @@ impl<'a> Frames<'a> {
         self.data
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         match (self.data, self.frame) {
             (FrameData::Values(bytes), FrameType::Values(ty)) => bytes.len() / ty.frame_bytes(),
@@ -113,20 +116,20 @@ impl<'a> Frames<'a> {
         self.len() == 0
     }
 
-    /// The number type and packed bytes, or an error in the name of `codec` if these are not numbers.
+    /// The value type and packed bytes, or an error on behalf of `codec` if these are not values.
     pub fn as_values(&self, codec: &'static str) -> Result<(&'a ValueType, &'a [u8])> {
         match (self.frame, self.data) {
             (FrameType::Values(ty), FrameData::Values(bytes)) => Ok((ty, bytes)),
             (frame, _) => Err(CodecError::Unsuited {
                 codec,
                 frame: frame.to_string(),
-                what: "it takes packed numbers, not byte strings".to_owned(),
+                what: "it takes packed values, not byte strings".to_owned(),
             }),
         }
     }
 }
 
-/// A strided destination for decoded frames of numbers.
+/// A strided destination for decoded frames of values.
 #[derive(Debug)]
 pub struct FramesMut<'a> {
     bytes: &'a mut [u8],
@@ -142,7 +145,7 @@ impl<'a> FramesMut<'a> {
     pub fn packed(ty: &ValueType, len: usize, bytes: &'a mut [u8]) -> Result<Self> {
         if len.checked_mul(ty.frame_bytes()) != Some(bytes.len()) {
             return Err(buffer(format!(
-                "{} bytes given for {len} frames of {} bytes each",
+                "{} bytes passed for {len} frames of {} bytes each",
                 bytes.len(),
                 ty.frame_bytes()
             )));
@@ -152,7 +155,7 @@ impl<'a> FramesMut<'a> {
 
     /// A destination with `(frame_stride, row_stride)` in bytes.
     ///
-    /// Rows may not overlap: `row_stride` is at least a row, `frame_stride` at least all rows.
+    /// Rows must not overlap: `row_stride` is at least a row, `frame_stride` at least all rows.
     pub fn strided(
         ty: &ValueType,
         len: usize,
@@ -161,7 +164,7 @@ impl<'a> FramesMut<'a> {
     ) -> Result<Self> {
         let (frame_stride, row_stride) = strides;
         let (rows, row_bytes) = (ty.rows(), ty.row_bytes());
-        // Bytes from a frame's first to its last, and from the first frame's to the last frame's.
+        // Bytes from the first to the last byte of a frame, and from the first to the last frame.
         let extent = match rows {
             0 => Some(0),
             rows => row_stride
@@ -217,7 +220,7 @@ impl<'a> FramesMut<'a> {
         self.row_stride
     }
 
-    /// Whether the rows of a frame follow each other without a gap.
+    /// Whether the rows of a frame are contiguous.
     pub fn has_packed_frames(&self) -> bool {
         self.row_stride == self.row_bytes || self.rows <= 1
     }
@@ -236,9 +239,12 @@ impl<'a> FramesMut<'a> {
         &mut self.bytes[start..start + extent]
     }
 
-    /// The bytes of frames `places` in turn, as [`frame_mut`](Self::frame_mut) gives them.
+    /// The bytes of each frame in `places`, as returned by [`frame_mut`](Self::frame_mut).
     pub(crate) fn frames_mut(&mut self, places: Range<usize>) -> impl Iterator<Item = &mut [u8]> {
-        assert!(places.end <= self.len, "places are in the destination");
+        assert!(
+            places.end <= self.len,
+            "the range is inside the destination"
+        );
         let extent = self.extent();
         self.bytes[places.start * self.frame_stride..]
             .chunks_mut(self.frame_stride.max(1))
@@ -246,7 +252,7 @@ impl<'a> FramesMut<'a> {
             .take(places.len())
     }
 
-    /// Bytes from the first of a frame's first row to the last of its last row.
+    /// Bytes from the start of a frame's first row to the end of its last row.
     fn extent(&self) -> usize {
         match self.rows {
             0 => 0,
@@ -254,7 +260,7 @@ impl<'a> FramesMut<'a> {
         }
     }
 
-    /// All frames as one slice, if there is no gap anywhere.
+    /// All frames as one slice, if there are no gaps.
     pub fn as_packed(&mut self) -> Option<&mut [u8]> {
         let frame_bytes = self.rows * self.row_bytes;
         let packed =
@@ -262,7 +268,7 @@ impl<'a> FramesMut<'a> {
         packed.then(|| &mut self.bytes[..frame_bytes * self.len])
     }
 
-    /// Copies one packed frame into place `idx`.
+    /// Copies one packed frame into slot `idx`.
     ///
     /// # Panics
     /// If `idx` is not below [`len`](Self::len), or `packed` is not one frame.
@@ -333,8 +339,11 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
-    fn protected_frames_are_in_order_apart_and_inside() {
+    #[expect(
+        clippy::single_range_in_vec_init,
+        reason = "a list of one range is intended"
+    )]
+    fn protected_frames_must_be_ordered_separate_and_in_range() {
         let frame = FrameType::values(Dtype::U8, &[]).unwrap();
         let frames = Frames::values(&frame, &[0; 9]).unwrap();
         assert_eq!(frames.protect(&[0..2, 3..9]).unwrap().protected().len(), 2);

@@ -1,4 +1,4 @@
-//! Frames ↔ bytes: how the values of one stream become pages and come back.
+//! Frames ↔ bytes: how the values of one stream become pages and are decoded again.
 //!
 //! ```text
 //!   one stream of one episode ("run")                    what is stored
@@ -9,12 +9,12 @@
 //!          └──────────── decode(shared, page, sub-range) ─┴────────┘
 //! ```
 //!
-//! A [`Codec`] is chosen by its text name and parameters (`jpeg:q=95,sub=444`; see [`codec`]).
+//! A [`Codec`] is chosen by a string of name and parameters (`jpeg:q=95,sub=444`; see [`codec`]).
 //! It encodes frames to pages, and its [`Decoder`] decodes any sub-range of one page straight into
 //! the caller's strided buffer ([`FramesMut`]) without allocating per frame.
 //!
-//! Everything here is a pure function: no files, no threads, no clocks. Bytes given to a decoder
-//! are untrusted: a wrong byte is an error, never a panic, and no size that the bytes claim is
+//! Everything here is a pure function: no files, no threads, no clocks. Bytes passed to a decoder
+//! are untrusted: a wrong byte is an error, never a panic, and no size read from the bytes is
 //! allocated before it has been compared with what the caller expects.
 
 mod av1;
@@ -28,7 +28,6 @@ mod frame;
 mod frames;
 mod general;
 mod jpeg;
-mod number;
 mod pco;
 mod pco_table;
 mod predict;
@@ -41,6 +40,7 @@ mod text;
 mod varint;
 mod vector;
 mod view;
+mod with_dtype;
 mod zstd_frame;
 
 #[cfg(test)]

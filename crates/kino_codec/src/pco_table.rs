@@ -1,14 +1,14 @@
-//! Tables of pcodec that were learnt from a sample of a run, and the pages that are written with them.
+//! pcodec tables learned from a sample of a run, and the pages that are written with them.
 //!
 //! ```text
 //! metadata  mode, delta encoding │ size_log │ bins │ ( weight − 1 │ lower │ offset bits ) × bins │ …
 //!           4 + 4 bits and more    4 bits     15
-//! page      delta state, four ANS states │ to a byte │ per 256 numbers: ANS bits × 256 │ offsets × 256 │ …
+//! page      delta state, four ANS states │ to a byte │ per 256 values: ANS bits × 256 │ offsets × 256 │ …
 //! ```
 //!
-//! The library writes only those numbers that it learnt from, so a run would have to be in memory whole. Here its
-//! bins are those of a sample, and *escapes* are added: bins of the least weight and of growing width, the last of
-//! which holds every number. A number that the sample did not show costs some bits more, not an error. Every
+//! The library only writes values that it learned from, so a whole run would have to be in memory. Here its
+//! bins are those of a sample, and *escapes* are added: bins of minimal weight and increasing width, the last of
+//! which holds every value. A value that is not in the sample costs a few more bits; it is not an error. Every
 //! reader of pcodec's format 4 reads what is written here.
 
 use ::pco::FULL_BATCH_N;
@@ -17,25 +17,25 @@ use ::pco::metadata::{ChunkLatentVarMeta, DynBins};
 
 use crate::bit_writer::BitWriter;
 
-/// The states of a table, as a power of two: so many that the weight of the escapes does not matter.
+/// The log2 of the number of states of a table: large enough that the weight of the escapes does not matter.
 const SIZE_LOG: u32 = 11;
 
-/// Higher levels of the library make more bins than a table of this size has room for.
+/// Higher levels of the library produce more bins than a table of this size can hold.
 pub(crate) const MAX_LEVEL: usize = 9;
 
-/// Offset bits of the escapes, of which those are used that are below what the last one needs.
+/// Offset bits of the escapes; only those below what the last one needs are used.
 const ESCAPES: [u32; 7] = [4, 8, 12, 16, 24, 32, 44];
 
-/// Where all numbers are one, as far as anyone saw, and no other needs many bits, a smaller table with a single escape
-/// costs less: its size, as a power of two …
+/// Where the whole sample is one value and no other value needs many bits, a smaller table with a single escape
+/// costs less: the log2 of its size …
 const PLAIN_SIZE_LOG: u32 = 6;
 /// … and the offset bits of that escape.
 const PLAIN_BITS: u32 = 16;
 
-/// Every fourth number has the same ANS state.
+/// Every fourth value has the same ANS state.
 const STATES: usize = 4;
 
-/// A range of numbers.
+/// A range of values.
 #[derive(Debug, Clone, Copy)]
 struct Bin {
     weight: u32,
@@ -43,28 +43,28 @@ struct Bin {
     offset_bits: u32,
 }
 
-/// Where the escapes lie.
+/// Where the escapes are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Escapes {
-    /// The number in their middle.
+    /// The value at their centre.
     pub(crate) middle: u64,
     /// Offset bits of the widest.
     pub(crate) widest: u32,
 }
 
-/// The bins of one kind of numbers (a *latent variable*), and how to write them.
+/// The bins of one *latent variable*, and how to write its values.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// Bits of a number.
+    /// Bits of a value.
     bits: u32,
     size_log: u32,
-    /// Those that were learnt, in order, then the escapes, from narrow to wide.
+    /// The learned bins, in order, then the escapes, from narrow to wide.
     bins: Vec<Bin>,
-    learnt: usize,
+    learned: usize,
     symbols: Vec<Symbol>,
 }
 
-/// How the ANS state changes when a number of a bin is written.
+/// How the ANS state changes when a value of a bin is written.
 #[derive(Debug, Clone)]
 struct Symbol {
     cutoff: u32,
@@ -74,9 +74,9 @@ struct Symbol {
 }
 
 impl Table {
-    /// The table of numbers of `bits` bits, as the library learnt it; `None` if it saw no number.
-    pub(crate) fn new(bits: u32, learnt: Option<&ChunkLatentVarMeta>, escapes: Escapes) -> Self {
-        let (mut bins, log) = learnt.map_or_else(
+    /// The table of values of `bits` bits, as the library learned it; `None` if it saw no value.
+    pub(crate) fn new(bits: u32, learned: Option<&ChunkLatentVarMeta>, escapes: Escapes) -> Self {
+        let (mut bins, log) = learned.map_or_else(
             || (Vec::new(), 0),
             |meta| (bins_of(&meta.bins), meta.ans_size_log),
         );
@@ -90,7 +90,7 @@ impl Table {
         for bin in &mut bins {
             bin.weight <<= size_log - log;
         }
-        let learnt = bins.len();
+        let learned = bins.len();
         let is_used = |width: &u32| !is_plain && *width < escapes.widest;
         let widths = ESCAPES.into_iter().filter(is_used);
         bins.extend(
@@ -98,13 +98,13 @@ impl Table {
                 .chain([escapes.widest])
                 .map(|width| escape(bits, escapes.middle, width)),
         );
-        balance(&mut bins, learnt, 1 << size_log);
+        balance(&mut bins, learned, 1 << size_log);
         let symbols = symbols(&bins, size_log);
         Self {
             bits,
             size_log,
             bins,
-            learnt,
+            learned,
             symbols,
         }
     }
@@ -123,35 +123,35 @@ impl Table {
         }
     }
 
-    /// The bin of a number: the one that was learnt for it, or the narrowest escape.
-    fn bin(&self, number: u64) -> usize {
+    /// The bin of a value: the learned one, or the narrowest escape.
+    fn bin(&self, value: u64) -> usize {
         let holds = |bin: &Bin| {
-            let offset = number.wrapping_sub(bin.lower);
-            number >= bin.lower && offset.checked_shr(bin.offset_bits).unwrap_or(0) == 0
+            let offset = value.wrapping_sub(bin.lower);
+            value >= bin.lower && offset.checked_shr(bin.offset_bits).unwrap_or(0) == 0
         };
-        let (learnt, escapes) = self.bins.split_at(self.learnt);
-        let after = learnt.partition_point(|bin| bin.lower <= number);
-        if let Some(idx) = after.checked_sub(1).filter(|idx| holds(&learnt[*idx])) {
+        let (learned, escapes) = self.bins.split_at(self.learned);
+        let after = learned.partition_point(|bin| bin.lower <= value);
+        if let Some(idx) = after.checked_sub(1).filter(|idx| holds(&learned[*idx])) {
             return idx;
         }
         let widest = escapes.len() - 1;
-        self.learnt + escapes.iter().position(holds).unwrap_or(widest)
+        self.learned + escapes.iter().position(holds).unwrap_or(widest)
     }
 
-    /// Numbers as they stand in a page.
-    fn dissect(&self, numbers: &[u64]) -> Dissected {
+    /// Values as stored in a page.
+    fn dissect(&self, values: &[u64]) -> Dissected {
         let mut states = [1 << self.size_log; STATES];
-        let mut parts = vec![Part::default(); numbers.len()];
-        // A state is written from the last number to the first, and read from the first to the last.
-        for (idx, (part, &number)) in parts.iter_mut().zip(numbers).enumerate().rev() {
-            let which = self.bin(number);
+        let mut parts = vec![Part::default(); values.len()];
+        // States are written from the last value to the first, and read from the first to the last.
+        for (idx, (part, &value)) in parts.iter_mut().zip(values).enumerate().rev() {
+            let which = self.bin(value);
             let (bin, symbol) = (&self.bins[which], &self.symbols[which]);
             let state = &mut states[idx % STATES];
             let state_bits = symbol.min_bits + u32::from(*state >= symbol.cutoff);
             *part = Part {
                 state: *state,
                 state_bits,
-                offset: number.wrapping_sub(bin.lower),
+                offset: value.wrapping_sub(bin.lower),
                 offset_bits: bin.offset_bits,
             };
             *state = symbol.next[((*state >> state_bits) - symbol.weight) as usize];
@@ -164,16 +164,16 @@ impl Table {
     }
 }
 
-/// The numbers of one table in a page.
+/// The values of one table in a page.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Numbers<'a> {
+pub(crate) struct Latents<'a> {
     pub(crate) table: &'a Table,
-    /// Where delta encoding starts.
+    /// The initial state of delta encoding.
     pub(crate) moments: &'a [u64],
-    pub(crate) numbers: &'a [u64],
+    pub(crate) values: &'a [u64],
 }
 
-/// A number, taken apart; of state and offset the low bits count.
+/// A value, split; only the low bits of state and offset count.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     state: u32,
@@ -188,17 +188,17 @@ struct Dissected {
     parts: Vec<Part>,
 }
 
-/// Appends a page: the numbers of all tables of a chunk, in turns of a batch.
-pub(crate) fn put_page(tables: &[Numbers<'_>], out: &mut Vec<u8>) {
+/// Appends a page: the values of all tables of a chunk, interleaved by batch.
+pub(crate) fn put_page(tables: &[Latents<'_>], out: &mut Vec<u8>) {
     let mut bits = BitWriter::default();
     let mut all = Vec::with_capacity(tables.len());
-    for numbers in tables {
-        let dissected = numbers.table.dissect(numbers.numbers);
-        for moment in numbers.moments {
-            bits.put(*moment, numbers.table.bits);
+    for values in tables {
+        let dissected = values.table.dissect(values.values);
+        for moment in values.moments {
+            bits.put(*moment, values.table.bits);
         }
         for state in dissected.states {
-            bits.put(state.into(), numbers.table.size_log);
+            bits.put(state.into(), values.table.size_log);
         }
         all.push(dissected.parts);
     }
@@ -219,7 +219,7 @@ pub(crate) fn put_page(tables: &[Numbers<'_>], out: &mut Vec<u8>) {
     out.append(&mut bits.finish());
 }
 
-/// The library's bins, whatever the width of their numbers.
+/// The library's bins, for any value width.
 fn bins_of(bins: &DynBins) -> Vec<Bin> {
     fn collect<L: Latent + Into<u64>>(bins: &[::pco::metadata::Bin<L>]) -> Vec<Bin> {
         let bin = |bin: &::pco::metadata::Bin<L>| Bin {
@@ -234,12 +234,12 @@ fn bins_of(bins: &DynBins) -> Vec<Bin> {
         DynBins::U16(bins) => collect(bins),
         DynBins::U32(bins) => collect(bins),
         DynBins::U64(bins) => collect(bins),
-        // There is no other; if there were, the escapes would hold its numbers.
+        // No other type exists; if one did, the escapes would hold its values.
         _ => Vec::new(),
     }
 }
 
-/// The bin of `width` offset bits around `middle`, among numbers of `bits` bits.
+/// The bin of `width` offset bits around `middle`, among values of `bits` bits.
 fn escape(bits: u32, middle: u64, width: u32) -> Bin {
     let half = 1_u64.checked_shl(width.saturating_sub(1)).unwrap_or(0);
     let largest = u64::MAX >> (64 - bits);
@@ -251,15 +251,15 @@ fn escape(bits: u32, middle: u64, width: u32) -> Bin {
     }
 }
 
-/// Makes the weights of all bins `total`: the escapes' is taken from the heaviest of those that were learnt.
-fn balance(bins: &mut [Bin], learnt: usize, total: u32) {
-    let escapes = u32::try_from(bins.len() - learnt).unwrap_or(0);
-    if learnt == 0 {
+/// Makes the weights of all bins add up to `total`: the escapes' weight is taken from the heaviest learned bin.
+fn balance(bins: &mut [Bin], learned: usize, total: u32) {
+    let escapes = u32::try_from(bins.len() - learned).unwrap_or(0);
+    if learned == 0 {
         bins[0].weight += total - escapes;
         return;
     }
     for _ in 0..escapes {
-        if let Some(heaviest) = bins[..learnt].iter_mut().max_by_key(|bin| bin.weight) {
+        if let Some(heaviest) = bins[..learned].iter_mut().max_by_key(|bin| bin.weight) {
             heaviest.weight -= 1;
         }
     }
@@ -304,37 +304,37 @@ mod tests {
 
     const MIDDLE: u64 = 1 << 63;
 
-    /// What the library learns from whole numbers.
-    fn learn(numbers: &[i64]) -> Option<ChunkLatentVarMeta> {
+    /// What the library learns from integers.
+    fn learn(values: &[i64]) -> Option<ChunkLatentVarMeta> {
         let config = ChunkConfig::default()
             .with_mode_spec(ModeSpec::Classic)
             .with_delta_spec(DeltaSpec::NoOp);
-        let compressor = FileCompressor::default().chunk_compressor(numbers, &config);
+        let compressor = FileCompressor::default().chunk_compressor(values, &config);
         Some(compressor.ok()?.meta().per_latent_var.primary.clone())
     }
 
-    /// Writes a page with a table of a sample, and reads it with the library.
-    fn there_and_back(sample: &[i64], numbers: &[i64]) -> (usize, Vec<i64>) {
-        let learnt = learn(sample);
+    /// Writes a page with a table learned from a sample, and reads it with the library.
+    fn there_and_back(sample: &[i64], values: &[i64]) -> (usize, Vec<i64>) {
+        let learned = learn(sample);
         let escapes = Escapes {
             middle: MIDDLE,
             widest: 64,
         };
-        let table = Table::new(64, learnt.as_ref(), escapes);
+        let table = Table::new(64, learned.as_ref(), escapes);
         let mut meta = BitWriter::default();
         meta.put(0, 8);
         table.put(&mut meta);
         let mut file = Vec::new();
         FileCompressor::default().write_header(&mut file).unwrap();
         file.extend(meta.finish());
-        let latents: Vec<u64> = numbers.iter().map(|k| k.cast_unsigned() ^ MIDDLE).collect();
+        let latents: Vec<u64> = values.iter().map(|k| k.cast_unsigned() ^ MIDDLE).collect();
         let mut page = Vec::new();
-        let numbers = Numbers {
+        let values = Latents {
             table: &table,
             moments: &[],
-            numbers: &latents,
+            values: &latents,
         };
-        put_page(&[numbers], &mut page);
+        put_page(&[values], &mut page);
         let (reader, rest) = FileDecompressor::new(file.as_slice()).unwrap();
         let (mut chunk, rest) = reader.chunk_decompressor::<i64, _>(rest).unwrap();
         assert!(rest.is_empty());
@@ -349,36 +349,36 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sample_shows_costs_what_the_library_s_own_page_costs() {
-        let numbers: Vec<i64> = (0..4096).map(|i| i * 7919 % 1013 - 500).collect();
-        let (len, back) = there_and_back(&numbers, &numbers);
-        assert_eq!(back, numbers);
+    fn values_in_the_sample_cost_what_they_cost_in_the_library_s_own_page() {
+        let values: Vec<i64> = (0..4096).map(|i| i * 7919 % 1013 - 500).collect();
+        let (len, back) = there_and_back(&values, &values);
+        assert_eq!(back, values);
         let config = ChunkConfig::default()
             .with_mode_spec(ModeSpec::Classic)
             .with_delta_spec(DeltaSpec::NoOp);
         let mut compressor = FileCompressor::default()
-            .chunk_compressor(&numbers, &config)
+            .chunk_compressor(&values, &config)
             .unwrap();
         let own = compressor.write_page(0, Vec::new()).unwrap().len();
         assert!(len <= own + own / 50, "{len} {own}");
     }
 
     #[test]
-    fn what_the_sample_did_not_show_costs_some_bits_more() {
+    fn values_outside_the_sample_cost_a_few_more_bits() {
         let sample: Vec<i64> = (0..4096).map(|i| i % 5).collect();
-        let numbers: Vec<i64> = (0..1000).map(|i| 1000 + i).collect();
-        let (len, back) = there_and_back(&sample, &numbers);
-        assert_eq!(back, numbers);
+        let values: Vec<i64> = (0..1000).map(|i| 1000 + i).collect();
+        let (len, back) = there_and_back(&sample, &values);
+        assert_eq!(back, values);
         assert!(len < 1000 * 28 / 8, "{len}");
     }
 
     proptest! {
         #[test]
-        fn any_numbers_come_back_whatever_the_sample(
+        fn any_values_round_trip_whatever_the_sample(
             sample in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64], 0..600),
-            numbers in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64, -9999..9999_i64], 1..600),
+            values in prop::collection::vec(prop_oneof![any::<i64>(), -9..9_i64, -9999..9999_i64], 1..600),
         ) {
-            prop_assert_eq!(there_and_back(&sample, &numbers).1, numbers);
+            prop_assert_eq!(there_and_back(&sample, &values).1, values);
         }
     }
 }

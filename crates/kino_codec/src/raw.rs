@@ -1,10 +1,10 @@
-//! `raw`: the values as they are.
+//! `raw`: the values unchanged.
 //!
 //! ```text
 //! page = frame 0 | frame 1 | … | frame n−1      each `frame_bytes`, little-endian, row-major
 //! ```
 //!
-//! The naive twin of every lossless codec, and the right choice where nothing can be gained.
+//! The naive twin of every lossless codec, and the right choice for data that does not compress.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -43,12 +43,12 @@ pub(crate) fn frames_per_page(ty: &ValueType, target: usize) -> NonZeroUsize {
     NonZeroUsize::new(frames.clamp(1, 256)).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The number type of `frame`, or the error that `codec` stores no text.
+/// The value type of `frame`, or an error that `codec` cannot store text.
 pub(crate) fn values_only<'a>(codec: &'static str, frame: &'a FrameType) -> Result<&'a ValueType> {
     frame.as_values().ok_or_else(|| CodecError::Unsuited {
         codec,
         frame: frame.to_string(),
-        what: "it stores numbers; use `text`".to_owned(),
+        what: "it stores numeric values; use `text`".to_owned(),
     })
 }
 
@@ -121,20 +121,20 @@ impl Decoder for RawDecoder {
             return Err(corrupt(
                 NAME,
                 format!(
-                    "{} bytes for {} frames of {}",
+                    "it has {} bytes for {} frames of {}",
                     page.bytes.len(),
                     page.frames,
                     self.frame_bytes
                 ),
             ));
         }
-        let wanted = &page.bytes[range.start * self.frame_bytes..range.end * self.frame_bytes];
+        let requested = &page.bytes[range.start * self.frame_bytes..range.end * self.frame_bytes];
         if let Some(packed) = dest.as_packed() {
-            // One copy: many frames are smaller than the call that copies them.
-            packed[..wanted.len()].copy_from_slice(wanted);
+            // One copy: many frames are smaller than the cost of a copy call.
+            packed[..requested.len()].copy_from_slice(requested);
             return Ok(());
         }
-        for (place, frame) in wanted.chunks_exact(self.frame_bytes.max(1)).enumerate() {
+        for (place, frame) in requested.chunks_exact(self.frame_bytes.max(1)).enumerate() {
             dest.put(place, frame);
         }
         Ok(())
@@ -147,7 +147,7 @@ mod tests {
     use crate::frame::Dtype;
 
     #[test]
-    fn any_sub_range_of_any_page_comes_back() {
+    fn any_sub_range_of_any_page_round_trips() {
         let frame = FrameType::values(Dtype::U16, &[3]).unwrap();
         let bytes: Vec<u8> = (0..42).collect();
         let codec = crate::codec("raw").unwrap();

@@ -1,4 +1,4 @@
-//! Which codecs there are: the one table from names to code.
+//! The registry of codecs: the one table from names to code.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::vector::Vector;
 /// One row of the registry.
 #[derive(Debug, Clone, Copy)]
 pub struct CodecEntry {
-    /// The name in the codec's text.
+    /// The name in a codec string.
     pub name: &'static str,
     /// What it is for, in one line.
     pub summary: &'static str,
-    /// Makes the codec from its parsed text.
+    /// Creates the codec from its parsed string.
     make: fn(&CodecSpec) -> Result<Arc<dyn Codec>>,
 }
 
-/// Every codec of this library. A name, once here, keeps its meaning for ever (spec/compatibility.md).
+/// Every codec of this library. Once registered, a name keeps its meaning forever (spec/compatibility.md).
 const CODECS: &[CodecEntry] = &[
     CodecEntry {
         name: "raw",
-        summary: "the values as they are",
+        summary: "values unchanged",
         make: |spec| Ok(Arc::new(Raw::new(spec)?)),
     },
     CodecEntry {
@@ -41,7 +41,7 @@ const CODECS: &[CodecEntry] = &[
     },
     CodecEntry {
         name: "lz4",
-        summary: "general lossless: the fastest to decode, the least small",
+        summary: "general lossless: fastest to decode, lowest ratio",
         make: |spec| Ok(Arc::new(General::<Lz4>::new(spec)?)),
     },
     CodecEntry {
@@ -66,22 +66,22 @@ const CODECS: &[CodecEntry] = &[
     },
     CodecEntry {
         name: "camera",
-        summary: "lossless for 8-bit images in short groups, each from the one before",
+        summary: "lossless for 8-bit images in short groups, each predicted from the previous one",
         make: |spec| Ok(Arc::new(Camera::new(spec)?)),
     },
     CodecEntry {
         name: "depth",
-        summary: "lossless or bounded for images of distances, 16-bit or floating point",
+        summary: "lossless or bounded for depth images, 16-bit or floating point",
         make: |spec| Ok(Arc::new(Depth::new(spec)?)),
     },
     CodecEntry {
         name: "jpeg",
-        summary: "lossy for 8-bit images, or JPEG files carried as they are",
+        summary: "lossy for 8-bit images, or JPEG files carried unchanged",
         make: |spec| Ok(Arc::new(Jpeg::new(spec)?)),
     },
     CodecEntry {
         name: "av1",
-        summary: "lossy for 8-bit images in sequence: the smallest",
+        summary: "lossy for 8-bit image sequences: the smallest",
         make: |spec| Ok(Arc::new(Av1::new(spec)?)),
     },
     CodecEntry {
@@ -96,7 +96,7 @@ pub fn codecs() -> &'static [CodecEntry] {
     CODECS
 }
 
-/// The codec that `text` names.
+/// The codec specified by `text`.
 ///
 /// ```
 /// let codec = kino_codec::codec("raw")?;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
+    fn the_error_for_an_unknown_name_lists_the_known_ones() {
         let error = codec("webp").unwrap_err().to_string();
         assert!(
             error.contains("pco, vector, predict, camera, depth, jpeg, av1, text"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn every_codec_suits_the_page_length_it_asks_for() {
+    fn every_codec_supports_its_preferred_page_length() {
         let frame = crate::FrameType::values(crate::Dtype::U8, &[480, 640, 3]).unwrap();
         for name in ["predict", "jpeg"] {
             assert_eq!(codec(name).unwrap().page_frames(&frame).get(), 1);
@@ -174,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_grows_beyond_what_a_reader_takes_is_refused() {
+    fn a_text_whose_canonical_form_is_too_long_is_refused() {
         let many: Vec<String> = (1..60).map(|nr| format!("{nr}")).collect();
         let text = format!("vector:abs={}", many.join("/"));
-        assert!(text.len() < 256, "short enough as it is given");
+        assert!(text.len() < 256, "the given text is short enough");
         let error = codec(&text).unwrap_err().to_string();
         assert!(error.contains("256 characters"), "{error}");
     }

@@ -9,38 +9,38 @@ use crate::zstd_frame::ZstdContexts;
 
 /// Buffers and library contexts that codecs keep between calls, so that decoding a frame allocates nothing.
 ///
-/// Make one per thread and hand it to every call; it grows to the largest page it has seen.
+/// Create one per thread and pass it to every call; it grows to the largest page it has seen.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// A general byte buffer; its contents mean nothing between calls.
+    /// A general byte buffer; its contents are meaningless between calls.
     pub(crate) bytes: Vec<u8>,
     /// A second one, for codecs with two stages.
     pub(crate) more_bytes: Vec<u8>,
-    /// A third one, for codecs that also need the frame before.
+    /// A third one, for codecs that also need the previous frame.
     pub(crate) content: Vec<u8>,
-    /// A whole image of which a part is wanted; kept apart, because decoding it uses the buffers above.
+    /// A whole image to be cropped; separate, because decoding it uses the buffers above.
     pub(crate) image: Vec<u8>,
-    /// Rows of whole numbers; their contents mean nothing between calls.
+    /// Rows of integers; their contents are meaningless between calls.
     pub(crate) words: Vec<u64>,
-    /// Rows of ranks; their contents mean nothing between calls.
+    /// Rows of ranks; their contents are meaningless between calls.
     pub(crate) ranks: Vec<u16>,
-    /// What restoring an image of depths works in.
+    /// Buffers for restoring depth images.
     pub(crate) depth_room: Room,
-    /// Positions inside a page; their contents mean nothing between calls.
+    /// Positions inside a page; their contents are meaningless between calls.
     pub(crate) offsets: Vec<usize>,
     /// For vectors: the parts of a page.
     pub(crate) vector: VectorScratch,
     /// The zstd library's contexts.
     pub(crate) zstd: ZstdContexts,
-    /// The state of decoding deflate.
+    /// The state of the deflate decoder.
     pub(crate) inflater: Inflater,
-    /// The JPEG library's instance for encoding, once one was needed.
+    /// The JPEG library's instance for encoding, once needed.
     pub(crate) jpeg_compressor: Option<Compressor>,
-    /// The JPEG library's instance for decoding, once one was needed.
+    /// The JPEG library's instance for decoding, once needed.
     pub(crate) jpeg_decompressor: Option<Decompressor>,
-    /// The AV1 decoder, once one was needed.
+    /// The AV1 decoder, once needed.
     pub(crate) av1: Option<Instance>,
-    /// Where the parts of an AV1 page lie.
+    /// Where the parts of an AV1 page are.
     pub(crate) av1_index: Index,
 }
 
@@ -51,7 +51,7 @@ impl Scratch {
     }
 }
 
-/// The first `len` bytes of `buffer`, grown where needed; their values are whatever was there before.
+/// The first `len` bytes of `buffer`, grown if needed; their values are unspecified.
 pub(crate) fn at_least(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
     if buffer.len() < len {
         buffer.resize(len, 0);
@@ -65,7 +65,7 @@ mod tests {
     use crate::{Codec, Decoder};
 
     #[test]
-    fn what_threads_hold_may_move_between_them() {
+    fn scratch_may_move_between_threads() {
         fn moves<T: Send + ?Sized>() {}
         fn is_shared<T: Sync + ?Sized>() {}
         moves::<Scratch>();

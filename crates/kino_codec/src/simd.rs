@@ -1,10 +1,10 @@
-//! The best vector instructions of the machine that runs, not of the one that compiled.
+//! The best SIMD instructions of the CPU the code runs on, not of the one that compiled it.
 
-/// Runs `work` as compiled for this CPU (AVX2 where it has it).
+/// Runs `work` as compiled for this CPU (with AVX2 if available).
 ///
 /// The loops in `work` stay plain Rust that the compiler vectorises: mark the closure, and what it calls in its
-/// hot loop, `#[inline(always)]`, or it is compiled for the oldest CPU. Choosing costs a few nanoseconds,
-/// so give it a row or an image, not a pixel.
+/// hot loop, `#[inline(always)]`, or it is compiled for the baseline CPU. Dispatch costs a few nanoseconds,
+/// so pass a row or an image, not a pixel.
 pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)
 }

@@ -5,18 +5,18 @@
 //! param = key [ "=" value ]
 //! ```
 //!
-//! Names, keys and values are made of `a–z 0–9 . + -`, values also of `/`; keys do not repeat. The schema stores the canonical
-//! form, in which the codec has filled in its defaults, so that a file never depends on them.
+//! Names, keys and values consist of `a–z 0–9 . + -`, values also of `/`; keys do not repeat. The schema stores the
+//! canonical form, in which the codec has filled in its defaults, so that a file never depends on them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{CodecError, Result};
 
-/// No codec text is longer than this.
+/// The longest codec string.
 const MAX_LEN: usize = 256;
 
-/// A codec's name and parameters, parsed but not yet understood.
+/// A codec's name and parameters, parsed but not yet interpreted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CodecSpec {
     name: String,
@@ -41,7 +41,7 @@ impl CodecSpec {
         &self.name
     }
 
-    /// The value of parameter `key`: empty for a key without a value, `None` if it is not given.
+    /// The value of parameter `key`: empty for a key without a value, `None` if absent.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.params
             .iter()
@@ -49,7 +49,7 @@ impl CodecSpec {
             .map(|(_, v)| v.as_str())
     }
 
-    /// The value of `key` as a number in `range`, or `default`.
+    /// The value of `key` as an integer in `range`, or `default`.
     pub(crate) fn integer(
         &self,
         key: &str,
@@ -64,24 +64,24 @@ impl CodecSpec {
             .filter(|value| range.contains(value))
             .ok_or_else(|| {
                 self.error(format!(
-                    "`{key}` must be a whole number from {} to {}",
+                    "`{key}` must be an integer from {} to {}",
                     range.start(),
                     range.end()
                 ))
             })
     }
 
-    /// The value of `key` as a signal-to-noise ratio: from 10 to 90 dB.
+    /// The value of `key` as a PSNR: from 10 to 90 dB.
     pub(crate) fn decibels(&self, key: &str) -> Result<f64> {
         let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let text = self.get(key).filter(|text| digits(text));
         let value: Option<f64> = text.and_then(|text| text.parse().ok());
         value
             .filter(|db| (10.0..=90.0).contains(db))
-            .ok_or_else(|| self.error(format!("`{key}` must be a number of dB from 10 to 90")))
+            .ok_or_else(|| self.error(format!("`{key}` must be a PSNR from 10 to 90 (dB)")))
     }
 
-    /// Refuses parameters other than `known`.
+    /// Rejects parameters other than `known`.
     pub(crate) fn allow(&self, known: &[&str]) -> Result<()> {
         match self
             .params
@@ -90,21 +90,21 @@ impl CodecSpec {
         {
             None => Ok(()),
             Some((key, _)) if known.is_empty() => {
-                Err(self.error(format!("`{key}`: there are no parameters")))
+                Err(self.error(format!("`{key}` is not a parameter; this codec has none")))
             }
             Some((key, _)) => Err(self.error(format!(
-                "`{key}` is not a parameter; known are {}",
+                "`{key}` is not a parameter; use one of {}",
                 known.join(", ")
             ))),
         }
     }
 
-    /// Refuses a canonical text that a reader would refuse: filled in, it may be longer than what was given.
+    /// Rejects a canonical text that a reader would reject: with defaults filled in, it may be longer than the input.
     pub(crate) fn check_len(&self) -> Result<()> {
         if self.to_string().len() <= MAX_LEN {
             return Ok(());
         }
-        let what = "with all its parameters it is over 256 characters; give fewer different values";
+        let what = "with all its parameters it exceeds 256 characters; use fewer distinct values";
         Err(CodecError::Parameter {
             spec: self.to_string().chars().take(MAX_LEN).collect(),
             what: what.to_owned(),
@@ -125,7 +125,7 @@ impl FromStr for CodecSpec {
 
     fn from_str(text: &str) -> Result<Self> {
         let error = |what: &str| {
-            // A hostile manifest could hold anything here: quote only its beginning.
+            // A hostile manifest could contain anything here: quote only its beginning.
             let spec = text.chars().take(MAX_LEN).collect();
             CodecError::Parameter {
                 spec,
@@ -133,7 +133,7 @@ impl FromStr for CodecSpec {
             }
         };
         if text.len() > MAX_LEN {
-            return Err(error("over 256 characters"));
+            return Err(error("it exceeds 256 characters"));
         }
         let is_made_of = |word: &str, more: &[u8]| {
             let known = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'+' | b'-');
@@ -153,7 +153,7 @@ impl FromStr for CodecSpec {
                 return Err(error("expected `key=value` or `key`, separated by commas"));
             }
             if params.iter().any(|(known, _)| known == key) {
-                return Err(error("a parameter is given twice"));
+                return Err(error("a parameter is repeated"));
             }
             params.push((key.to_owned(), value.to_owned()));
         }

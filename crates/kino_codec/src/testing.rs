@@ -1,4 +1,4 @@
-//! What every codec promises, checked the same way for all; used by the tests beside each codec.
+//! What every codec guarantees, checked the same way for all; used by the tests next to each codec.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub(crate) fn encode_frames(spec: &str, frames: &Frames<'_>, page_frames: usize)
     out
 }
 
-/// Encodes packed values as a long run of which `sample` was seen before.
+/// Encodes packed values as a long run from which `sample` was drawn.
 pub(crate) fn encode_long(
     spec: &str,
     frame: &FrameType,
@@ -47,7 +47,7 @@ pub(crate) fn encode_long(
     out
 }
 
-/// Checks that all pages of a lossless codec together are `bytes`.
+/// Checks that all pages of a lossless codec together decode to `bytes`.
 pub(crate) fn assert_decodes_to(spec: &str, frame: &FrameType, encoded: &Encoded, bytes: &[u8]) {
     let (ty, made) = (frame.as_values().unwrap(), codec(spec).unwrap());
     let decoder = made.decoder(frame, &encoded.shared).unwrap();
@@ -151,7 +151,7 @@ pub(crate) fn assert_same_views(spec: &str, frame: &FrameType, bytes: &[u8], pag
     }
 }
 
-/// Decodes into a buffer with gaps after every row and frame, checks that the gaps stay, and packs the rest.
+/// Decodes into a buffer with gaps after every row and frame, checks that the gaps are untouched, and packs the rest.
 fn decode_strided(
     decoder: &dyn Decoder,
     ty: &ValueType,
@@ -182,7 +182,7 @@ fn decode_strided(
     packed
 }
 
-/// Cuts every page everywhere and flips its bits: an error or other values, but no panic and no byte outside.
+/// Truncates every page everywhere and flips its bits: an error or other values, but no panic and no byte outside.
 pub(crate) fn assert_survives_damage(spec: &str, frame: &FrameType, encoded: &Encoded) {
     let ty = frame.as_values().unwrap();
     let codec = codec(spec).unwrap();
@@ -204,7 +204,7 @@ pub(crate) fn assert_survives_damage(spec: &str, frame: &FrameType, encoded: &En
             };
             assert!(
                 decode(&*decoder, ty, page, 0..page.frames).is_err(),
-                "cut at {}",
+                "truncated at {}",
                 cut.len()
             );
         }
@@ -237,7 +237,7 @@ pub(crate) fn assert_survives_damage(spec: &str, frame: &FrameType, encoded: &En
     }
 }
 
-/// Checks that frames without a single number, which have no pages, are an error or nothing at all.
+/// Checks that frames without any values, which have no pages, give an error or nothing.
 pub(crate) fn assert_survives_empty_frames(spec: &str) {
     for shape in [&[0][..], &[0, 3], &[3, 0]] {
         let frame = FrameType::values(Dtype::F32, shape).unwrap();
@@ -299,7 +299,7 @@ pub(crate) fn arbitrary_bytes(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(&mut next).take(len).collect()
 }
 
-/// An image with edges, slopes and a little noise.
+/// An image with edges, gradients and a little noise.
 pub(crate) fn image(height: usize, width: usize, channels: usize, seed: u64) -> Vec<u8> {
     let noise = arbitrary_bytes(seed, height * width * channels);
     let pixel = |idx: usize| {

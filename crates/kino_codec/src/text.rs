@@ -7,7 +7,7 @@
 //! ```
 //!
 //! An instruction is the same string in every frame of an episode: it becomes one string and one run.
-//! The runs add up to the page's number of frames; `which` counts from 0.
+//! The runs add up to the page's frame count; `which` counts from 0.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -27,19 +27,19 @@ use crate::zstd_frame::{Effort, LEVELS, content_size};
 
 const NAME: &str = "text";
 
-/// Text is a vanishing part of a recording: spend a little to make it small.
+/// Text is a vanishing share of a recording: spend a little time to make it small.
 const DEFAULT_LEVEL: i32 = 9;
 
-/// One text is at most 1 MiB: a larger one is a document, not a label of a frame.
+/// A text is at most 1 MiB: anything larger is a document, not a frame label.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// The content of a page is at most this, before zstd.
+/// The largest content of a page, before zstd.
 const MAX_CONTENT_BYTES: usize = 64 << 20;
 
-/// An episode at 30 Hz fits one page for more than two minutes, at a label per second for an hour.
+/// One page holds more than two minutes of an episode at 30 Hz, or more than an hour at one label per second.
 const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// A page has at most this many frames, so that a short page cannot ask for a long list of empty strings.
+/// The most frames in a page, so that a short page cannot request a long list of empty strings.
 const MAX_PAGE_FRAMES: usize = 1 << 20;
 
 /// The `text` codec.
@@ -83,7 +83,7 @@ impl Codec for Text {
             FrameType::Values(_) => Err(CodecError::Unsuited {
                 codec: NAME,
                 frame: frame.to_string(),
-                what: "it stores strings; use `pco` or `zstd` for numbers".to_owned(),
+                what: "it stores strings; use `pco` or `zstd` for numeric values".to_owned(),
             }),
         }
     }
@@ -97,7 +97,7 @@ impl Codec for Text {
     ) -> Result<()> {
         self.check(frames.frame())?;
         let FrameData::Bytes(texts) = frames.data() else {
-            return Err(buffer("numbers given for a text stream"));
+            return Err(buffer("numeric values passed for a text stream"));
         };
         for (nr, page) in texts.chunks(page_frames.get()).enumerate() {
             check_texts(page, nr * page_frames.get())?;
@@ -125,11 +125,11 @@ impl Codec for Text {
     }
 }
 
-/// Refuses what a reader would refuse; `first` is the first frame's number in what was given to encode.
+/// Rejects what a reader would reject; `first` is the index of the first frame in the input.
 fn check_texts(texts: &[&[u8]], first: usize) -> Result<()> {
     if texts.len() > MAX_PAGE_FRAMES {
         return Err(buffer(format!(
-            "{} texts in a page, at most {MAX_PAGE_FRAMES} are allowed",
+            "a page has {} texts, at most {MAX_PAGE_FRAMES} are allowed",
             texts.len()
         )));
     }
@@ -137,7 +137,7 @@ fn check_texts(texts: &[&[u8]], first: usize) -> Result<()> {
     for (idx, text) in texts.iter().enumerate() {
         if text.len() > MAX_TEXT_BYTES {
             return Err(buffer(format!(
-                "text of frame {} has {} bytes, at most {MAX_TEXT_BYTES} are allowed; keep long documents beside the dataset",
+                "text of frame {} has {} bytes, at most {MAX_TEXT_BYTES} are allowed; store long documents outside the dataset",
                 first + idx,
                 text.len()
             )));
@@ -152,7 +152,7 @@ fn check_texts(texts: &[&[u8]], first: usize) -> Result<()> {
     }
     if total > MAX_PAGE_BYTES {
         return Err(buffer(format!(
-            "{} texts of {total} bytes together are over {MAX_PAGE_BYTES} in a page; use smaller pages",
+            "{} texts of {total} bytes in total exceed {MAX_PAGE_BYTES} bytes per page; use smaller pages",
             texts.len()
         )));
     }
@@ -187,7 +187,7 @@ fn put_content(texts: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
     }
     if out.len() > MAX_CONTENT_BYTES {
         return Err(buffer(format!(
-            "{} bytes of distinct text are over {MAX_CONTENT_BYTES} in a page; use smaller pages",
+            "{} bytes of distinct text exceed {MAX_CONTENT_BYTES} per page; use smaller pages",
             out.len()
         )));
     }
@@ -205,7 +205,7 @@ impl Decoder for TextDecoder {
         _dest: &mut FramesMut<'_>,
         _scratch: &mut Scratch,
     ) -> Result<()> {
-        Err(buffer("this stream holds text, not numbers"))
+        Err(buffer("this stream holds text, not numeric values"))
     }
 
     fn decode_text(
@@ -217,11 +217,17 @@ impl Decoder for TextDecoder {
     ) -> Result<()> {
         check_range(page, &range, usize::MAX)?;
         if page.frames > MAX_PAGE_FRAMES {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+            return Err(corrupt(
+                NAME,
+                format!("a page cannot have {} frames", page.frames),
+            ));
         }
         let size = content_size(NAME, page.bytes)?;
         if size > MAX_CONTENT_BYTES {
-            return Err(corrupt(NAME, format!("{size} bytes of content")));
+            return Err(corrupt(
+                NAME,
+                format!("content of {size} bytes is too large"),
+            ));
         }
         let content = at_least(&mut scratch.bytes, size);
         scratch.zstd.decompress(NAME, page.bytes, content)?;
@@ -230,7 +236,7 @@ impl Decoder for TextDecoder {
     }
 }
 
-/// A page's content, its lengths checked.
+/// A page's content, with lengths checked.
 struct Content<'a> {
     /// Where distinct string `i` ends in `strings`; it starts where the one before it ends.
     ends: &'a [usize],
@@ -242,14 +248,14 @@ impl<'a> Content<'a> {
     fn parse(mut bytes: &'a [u8], frames: usize, ends: &'a mut Vec<usize>) -> Result<Self> {
         let distinct = varint::take(NAME, &mut bytes)?;
         if distinct > frames {
-            return Err(corrupt(NAME, "more distinct texts than frames"));
+            return Err(corrupt(NAME, "it has more distinct texts than frames"));
         }
         ends.clear();
         let mut end = 0;
         for _ in 0..distinct {
             let len = varint::take(NAME, &mut bytes)?;
             if len > MAX_TEXT_BYTES {
-                return Err(corrupt(NAME, format!("a text of {len} bytes")));
+                return Err(corrupt(NAME, format!("a text of {len} bytes is too long")));
             }
             end = len.saturating_add(end);
             ends.push(end);
@@ -261,19 +267,25 @@ impl<'a> Content<'a> {
             let run = varint::take(NAME, &mut bytes)?;
             let text = text_range(ends, which)?;
             if run == 0 || run > frames - covered {
-                return Err(corrupt(NAME, format!("a run of {run} frames")));
+                return Err(corrupt(
+                    NAME,
+                    format!("a run of {run} frames does not fit the page"),
+                ));
             }
             covered += run;
-            // Both factors are bounded above, so only the sum over runs can grow: it stops here.
+            // Both factors are bounded above, so only the sum over runs can grow: it is capped here.
             total = total.saturating_add(text.len().saturating_mul(run));
             if total > MAX_PAGE_BYTES {
-                return Err(corrupt(NAME, "its texts are too long together"));
+                return Err(corrupt(NAME, "its texts exceed the page limit in total"));
             }
         }
         if bytes.len() != end {
             return Err(corrupt(
                 NAME,
-                format!("{} bytes of text, lengths add up to {end}", bytes.len()),
+                format!(
+                    "it has {} bytes of text, but the lengths add up to {end}",
+                    bytes.len()
+                ),
             ));
         }
         Ok(Self {
@@ -290,24 +302,24 @@ impl<'a> Content<'a> {
         while start < range.end {
             let which = varint::take(NAME, &mut runs)?;
             let run = varint::take(NAME, &mut runs)?;
-            let wanted = start.max(range.start)..(start + run).min(range.end);
+            let requested = start.max(range.start)..(start + run).min(range.end);
             start += run;
-            if wanted.is_empty() {
+            if requested.is_empty() {
                 continue;
             }
             let text = std::str::from_utf8(&self.strings[text_range(self.ends, which)?])
                 .map_err(|_| corrupt(NAME, "a text is not UTF-8"))?;
-            out.extend(wanted.map(|_| text.to_owned()));
+            out.extend(requested.map(|_| text.to_owned()));
         }
         Ok(())
     }
 }
 
-/// Where distinct string `which` lies.
+/// The byte range of distinct string `which`.
 fn text_range(ends: &[usize], which: usize) -> Result<Range<usize>> {
     let end = *ends
         .get(which)
-        .ok_or_else(|| corrupt(NAME, format!("text number {which} is not there")))?;
+        .ok_or_else(|| corrupt(NAME, format!("text {which} does not exist")))?;
     let start = which.checked_sub(1).map_or(0, |before| ends[before]);
     Ok(start..end)
 }
@@ -395,9 +407,9 @@ mod tests {
             (&[1, 1, 0, 3, b'a'], "too few frames"),
             (&[1, 1, 0, 5, b'a'], "too many frames"),
             (&[1, 1, 0, 0, 0, 4, b'a'], "an empty run"),
-            (&[1, 1, 1, 4, b'a'], "a string that is not there"),
-            (&[1, 2, 0, 4, b'a'], "a string cut short"),
-            (&[1, 0, 0, 4, b'a'], "bytes left over"),
+            (&[1, 1, 1, 4, b'a'], "a string that does not exist"),
+            (&[1, 2, 0, 4, b'a'], "a truncated string"),
+            (&[1, 0, 0, 4, b'a'], "trailing bytes"),
             (
                 &[5, 1, 1, 1, 1, 1, 0, 4, 1, 1, 1, 1, 1],
                 "more strings than frames",
@@ -413,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_page_cannot_ask_for_gigabytes() {
+    fn a_short_page_cannot_request_gigabytes() {
         let mut content = vec![1];
         varint::put(MAX_TEXT_BYTES, &mut content);
         varint::put(0, &mut content);
@@ -439,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_back_in_any_range(
+        fn any_text_round_trips_in_any_range(
             texts in prop::collection::vec(prop_oneof![Just("same".to_owned()), ".{0,9}"], 1..50),
             page_frames in 1_usize..20,
         ) {

@@ -1,4 +1,4 @@
-//! Whole numbers in as few bytes as they need: seven bits per byte, lowest first, the top bit says "more follow".
+//! Integers in as few bytes as they need: seven bits per byte, lowest first; a set top bit means more bytes follow.
 //!
 //! ```text
 //! 0..=127 → 0xxxxxxx        128..=16383 → 1xxxxxxx 0xxxxxxx        … at most 5 bytes, so below 2³⁵
@@ -6,10 +6,10 @@
 
 use crate::error::{Result, corrupt};
 
-/// A number takes at most this many bytes.
+/// The most bytes of a varint.
 const MAX_LEN: usize = 5;
 
-/// Appends `value`; values of 2³⁵ and more are not written by any codec.
+/// Appends `value`; no codec writes values of 2³⁵ or more.
 pub(crate) fn put(mut value: usize, out: &mut Vec<u8>) {
     debug_assert!(
         value < 1 << 35,
@@ -22,20 +22,20 @@ pub(crate) fn put(mut value: usize, out: &mut Vec<u8>) {
     out.push(low_bits(value));
 }
 
-/// Takes a number off the front of `bytes`.
+/// Takes a varint off the front of `bytes`.
 pub(crate) fn take(codec: &'static str, bytes: &mut &[u8]) -> Result<usize> {
     let mut value = 0;
     for idx in 0..MAX_LEN {
         let byte = *bytes
             .get(idx)
-            .ok_or_else(|| corrupt(codec, "it ends inside a number"))?;
+            .ok_or_else(|| corrupt(codec, "it ends inside a varint"))?;
         value |= usize::from(byte & 0x7f) << (7 * idx);
         if byte < 0x80 {
             *bytes = &bytes[idx + 1..];
             return Ok(value);
         }
     }
-    Err(corrupt(codec, "a number is longer than five bytes"))
+    Err(corrupt(codec, "a varint is longer than five bytes"))
 }
 
 /// The lowest seven bits.
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_round_trip_in_the_fewest_bytes() {
+    fn integers_round_trip_in_the_fewest_bytes() {
         for (value, len) in [
             (0, 1),
             (127, 1),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_endless_numbers_are_refused() {
+    fn truncated_and_endless_varints_are_refused() {
         assert!(take("text", &mut [].as_slice()).is_err());
         assert!(take("text", &mut [0x80].as_slice()).is_err());
         assert!(take("text", &mut [0xff; 9].as_slice()).is_err());

@@ -1,19 +1,19 @@
-//! Which part of an image a reader wants, how small, and in which order of channels.
+//! What to read of an image: scale, crop and channel layout (HWC or CHW).
 //!
 //! ```text
-//! stored image ──scale──▶ smaller image ──crop──▶ cut-out ──layout──▶ destination
-//!  height × width            1, 1/2, 1/4, 1/8          in its pixels        Hwc  RGBRGBRGB…
-//!                                                                           Chw  RRR…GGG…BBB…
+//! stored image ──scale──▶ scaled image ──crop──▶ cropped image ──layout──▶ destination
+//!  height × width            1, 1/2, 1/4, 1/8         in scaled pixels           Hwc  RGBRGBRGB…
+//!                                                                                 Chw  RRR…GGG…BBB…
 //! ```
 //!
-//! A [`View`] is made once for a stream and used for every frame; [`ImagesMut`] is the place in a batch
+//! A [`View`] is created once per stream and used for every frame; [`ImagesMut`] is the slot in a batch
 //! that the pixels go to. Strides let a decoder write into a slot of a larger buffer without a copy.
 
 use crate::error::{Result, buffer};
 use crate::frame::{Dtype, ValueType};
 use crate::simd::vectorised;
 
-/// How much smaller than the stored image: both sides are divided, and rounded up.
+/// The scale relative to the stored image: both sides are divided, and rounded up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scale {
     /// As stored.
@@ -31,7 +31,7 @@ impl Scale {
     /// Every scale, the largest image first.
     pub const ALL: [Self; 4] = [Self::Full, Self::Half, Self::Quarter, Self::Eighth];
 
-    /// What the sides are divided by.
+    /// The divisor of the sides.
     pub const fn divisor(self) -> usize {
         match self {
             Self::Full => 1,
@@ -55,17 +55,17 @@ pub struct Crop {
     pub width: usize,
 }
 
-/// In which order the channels of an image lie.
+/// The order of the channels in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Layout {
-    /// Pixel after pixel, the channels of each together: as stored.
+    /// Pixel after pixel, channels interleaved: as stored.
     #[default]
     Hwc,
-    /// Channel after channel, a whole image of each.
+    /// Channel after channel, one plane each.
     Chw,
 }
 
-/// What to make of a stored image.
+/// How to transform a stored image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View {
     ty: ValueType,
@@ -78,7 +78,7 @@ pub struct View {
 }
 
 impl View {
-    /// The whole image as it is stored: `[height, width]` or `[height, width, channels]` of any numbers.
+    /// The whole image as stored: `[height, width]` or `[height, width, channels]` of any dtype.
     pub fn new(ty: &ValueType) -> Result<Self> {
         let (height, width, channels) = match *ty.shape() {
             [height, width] => (height, width, 1),
@@ -86,7 +86,7 @@ impl View {
             _ => (0, 0, 0),
         };
         if ty.elements() == 0 || height == 0 {
-            return Err(buffer(format!("frames of {ty} are no images")));
+            return Err(buffer(format!("frames of {ty} are not images")));
         }
         Ok(Self {
             ty: ty.clone(),
@@ -104,7 +104,7 @@ impl View {
         })
     }
 
-    /// The whole image at `scale`; a crop made before is forgotten. Only 8-bit images can be scaled.
+    /// The whole image at `scale`; discards an earlier crop. Only 8-bit images can be scaled.
     pub fn scaled(mut self, scale: Scale) -> Result<Self> {
         if scale != Scale::Full && self.ty.dtype() != Dtype::U8 {
             let what = format!("frames of {} cannot be scaled, only uint8 can", self.ty);
@@ -128,14 +128,14 @@ impl View {
             len > 0 && start.checked_add(len).is_some_and(|end| end <= side)
         };
         if !inside(crop.top, crop.height, height) || !inside(crop.left, crop.width, width) {
-            let what = format!("{crop:?} does not lie in an image of {height} × {width}");
+            let what = format!("{crop:?} is not inside an image of {height} × {width}");
             return Err(buffer(what));
         }
         self.crop = crop;
         Ok(self)
     }
 
-    /// The same part of the image in another order of channels.
+    /// The same region in another channel layout.
     pub fn laid_out(mut self, layout: Layout) -> Self {
         self.layout = layout;
         self
@@ -157,22 +157,22 @@ impl View {
         (self.height.div_ceil(divisor), self.width.div_ceil(divisor))
     }
 
-    /// How much smaller the image is made.
+    /// The scale.
     pub fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// The rectangle of the scaled image that is wanted; all of it if no crop was asked for.
+    /// The requested rectangle of the scaled image; all of it without a crop.
     pub fn crop(&self) -> Crop {
         self.crop
     }
 
-    /// The order of channels.
+    /// The channel layout.
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The shape of what comes out, in the order of its layout; without a third side if nothing had one.
+    /// The output shape, in the order of its layout; two-dimensional if the stored image is.
     pub fn shape(&self) -> Vec<usize> {
         let Crop { height, width, .. } = self.crop;
         match (self.ty.shape().len(), self.layout) {
@@ -182,12 +182,12 @@ impl View {
         }
     }
 
-    /// Bytes of one image that comes out.
+    /// Bytes of one output image.
     pub fn frame_bytes(&self) -> usize {
         self.crop.height * self.row_bytes()
     }
 
-    /// Bytes of one row that comes out, channels interleaved.
+    /// Bytes of one output row, channels interleaved.
     pub(crate) fn row_bytes(&self) -> usize {
         self.crop.width * self.pixel_bytes()
     }
@@ -197,7 +197,7 @@ impl View {
         self.channels * self.ty.dtype().size()
     }
 
-    /// Writes the wanted part of one packed stored image to place `idx` of `dest`.
+    /// Writes the requested region of one packed stored image to slot `idx` of `dest`.
     pub(crate) fn put(&self, idx: usize, stored: &[u8], dest: &mut ImagesMut<'_>) {
         let Crop {
             top, left, height, ..
@@ -218,7 +218,7 @@ impl View {
         }
     }
 
-    /// Row `y` of the scaled image, from the crop's left on: means of squares, halves rounded up.
+    /// Row `y` of the scaled image, starting at the crop's left edge: means of squares, halves rounded up.
     fn average_row(&self, stored: &[u8], y: usize, row: &mut [u8]) {
         let (divisor, channels) = (self.scale.divisor(), self.channels);
         let rows = y * divisor..self.height.min((y + 1) * divisor);
@@ -239,7 +239,7 @@ impl View {
     }
 }
 
-/// Bytes from place to place in a destination.
+/// Byte strides of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Strides {
     /// From image to image.
@@ -250,7 +250,7 @@ pub struct Strides {
     pub plane: usize,
 }
 
-/// A strided destination for images, as its [`View`] makes them.
+/// A strided destination for images, as produced by its [`View`].
 #[derive(Debug)]
 pub struct ImagesMut<'a> {
     view: &'a View,
@@ -264,7 +264,7 @@ impl<'a> ImagesMut<'a> {
     pub fn packed(view: &'a View, len: usize, bytes: &'a mut [u8]) -> Result<Self> {
         if len.checked_mul(view.frame_bytes()) != Some(bytes.len()) {
             return Err(buffer(format!(
-                "{} bytes given for {len} images of {} bytes each",
+                "{} bytes passed for {len} images of {} bytes each",
                 bytes.len(),
                 view.frame_bytes()
             )));
@@ -281,7 +281,7 @@ impl<'a> ImagesMut<'a> {
         Self::strided(view, len, strides, bytes)
     }
 
-    /// A destination with gaps. Rows, planes and images may not overlap.
+    /// A destination with gaps. Rows, planes and images must not overlap.
     pub fn strided(
         view: &'a View,
         len: usize,
@@ -293,7 +293,7 @@ impl<'a> ImagesMut<'a> {
             Layout::Hwc => (view.row_bytes(), 1),
             Layout::Chw => (view.row_bytes() / view.channels, view.channels),
         };
-        // What `count` things of `extent` bytes take that start `stride` apart.
+        // The extent of `count` items of `extent` bytes that start `stride` apart.
         let span = |count: usize, stride: usize, extent: usize| match count {
             0 => Some(0),
             1 => Some(extent),
@@ -318,7 +318,7 @@ impl<'a> ImagesMut<'a> {
         })
     }
 
-    /// What is wanted of every image.
+    /// The view of every image.
     pub fn view(&self) -> &'a View {
         self.view
     }
@@ -365,11 +365,11 @@ impl<'a> ImagesMut<'a> {
     /// Writes a row, channels interleaved, to row `y` of image `idx`.
     ///
     /// # Panics
-    /// If there is no such place, or the row is not one of this destination's.
+    /// If the slot does not exist, or the row does not have this destination's length.
     pub fn put_row(&mut self, idx: usize, y: usize, row: &[u8]) {
         let view = self.view;
         let is_there = idx < self.len && y < view.crop.height;
-        assert!(is_there, "a place that is there");
+        assert!(is_there, "the slot exists");
         assert_eq!(row.len(), view.row_bytes(), "one whole row");
         if let Some((rows, stride)) = self.rows_mut(idx) {
             rows[y * stride..][..row.len()].copy_from_slice(row);
@@ -393,7 +393,7 @@ impl<'a> ImagesMut<'a> {
     }
 }
 
-/// Sorts red, green and blue of a row into rows of their own.
+/// Splits a row of RGB pixels into one row per channel.
 pub(crate) fn split_channels(row: &[u8], [r, g, b]: [&mut [u8]; 3]) {
     vectorised(
         #[inline(always)]
@@ -435,7 +435,7 @@ mod tests {
             .flat_map(|y| (x * d..width.min(x * d + d)).map(move |x| (y, x)));
         let values: Vec<f64> = of.map(|(y, x)| f64::from(at(y, x)[0])).collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
-        // The nearest whole number, halves up.
+        // The nearest integer, halves up.
         (0..=u8::MAX)
             .filter(|&value| f64::from(value) <= mean + 0.5)
             .max()
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!(half.shape(), [3, 4]);
         assert!(
             half.cropped(crop(0, 0, 4, 4)).is_err(),
-            "larger than the half"
+            "larger than the half-scale image"
         );
         for shape in [&[4][..], &[0, 4], &[4, 0, 3], &[1, 2, 3, 4]] {
             let ty = ValueType::new(Dtype::U8, shape).unwrap();

@@ -1,6 +1,6 @@
 //! One zstd frame whose content size is known: the last stage of several codecs.
 //!
-//! The contexts are kept in [`Scratch`](crate::Scratch), because making one costs more than decoding a
+//! The contexts are kept in [`Scratch`](crate::Scratch), because creating one costs more than decoding a
 //! small page. A frame is accepted only if it states its size, the size is the expected one, and
 //! nothing follows it; all of that is checked before a byte is decoded.
 
@@ -10,13 +10,13 @@ use zstd::zstd_safe::{self, CCtx, CParameter, DCtx};
 
 use crate::error::{CodecError, Result, buffer, corrupt};
 
-/// The zstd levels a codec may name.
+/// The zstd levels a codec accepts.
 pub(crate) const LEVELS: std::ops::RangeInclusive<i32> = 1..=19;
 
 /// A block of at least 4 bytes (3 of header, 1 repeated) holds at most 128 KiB.
 const MAX_RATIO: usize = (128 << 10) / 4;
 
-/// How hard to compress.
+/// The compression effort.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Effort {
     level: i32,
@@ -24,19 +24,19 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// As the level says.
+    /// Just the level.
     pub(crate) const fn level(level: i32) -> Self {
         let min_match = 0;
         Self { level, min_match }
     }
 
-    /// The same, but no less than `level` says.
+    /// The same effort, but at least `level`.
     pub(crate) fn at_least(self, level: i32) -> Self {
         let level = self.level.max(level);
         Self { level, ..self }
     }
 
-    /// The same, but repetitions shorter than `len` (3 to 7) are not used: fewer, so faster to decode.
+    /// The same effort, but matches shorter than `len` (3 to 7) are not used: fewer matches decode faster.
     pub(crate) const fn min_match(self, len: u32) -> Self {
         let min_match = len;
         Self { min_match, ..self }
@@ -69,7 +69,7 @@ impl ZstdContexts {
             empty => empty.insert(CCtx::try_create().ok_or_else(no_memory)?),
         };
         let failed = |code| buffer(format!("zstd: {}", zstd_safe::get_error_name(code)));
-        // Both each time: a context keeps the last ones. 0 is zstd's own choice for the level.
+        // Both each time: a context keeps its last settings. 0 is zstd's own default for the level.
         for parameter in [
             CParameter::CompressionLevel(effort.level),
             CParameter::MinMatch(effort.min_match),
@@ -85,7 +85,7 @@ impl ZstdContexts {
         Ok(())
     }
 
-    /// Decodes `frame` into exactly `dest`, in the name of `codec`.
+    /// Decodes `frame` into exactly `dest`, on behalf of `codec`.
     pub(crate) fn decompress(
         &mut self,
         codec: &'static str,
@@ -105,13 +105,13 @@ impl ZstdContexts {
         } else {
             Err(corrupt(
                 codec,
-                format!("{written} bytes where {} were expected", dest.len()),
+                format!("it holds {written} bytes, expected {}", dest.len()),
             ))
         }
     }
 }
 
-/// Refuses `frame` unless it is one whole zstd frame that states `expected` bytes of content, and could hold them.
+/// Rejects `frame` unless it is one whole zstd frame that states `expected` bytes of content, and could hold them.
 ///
 /// Callers check before they allocate `expected` bytes.
 pub(crate) fn check_frame(codec: &'static str, frame: &[u8], expected: usize) -> Result<()> {
@@ -119,27 +119,27 @@ pub(crate) fn check_frame(codec: &'static str, frame: &[u8], expected: usize) ->
     if stated != expected {
         return Err(corrupt(
             codec,
-            format!("zstd frame of {stated} bytes where {expected} were expected"),
+            format!("its zstd frame states {stated} bytes, expected {expected}"),
         ));
     }
     Ok(())
 }
 
-/// The content size that `frame` states, if `frame` is one whole zstd frame that could hold as much.
+/// The content size stated by `frame`, if `frame` is one whole zstd frame that could hold that much.
 pub(crate) fn content_size(codec: &'static str, frame: &[u8]) -> Result<usize> {
     if zstd_safe::find_frame_compressed_size(frame) != Ok(frame.len()) {
-        return Err(corrupt(codec, "not one whole zstd frame"));
+        return Err(corrupt(codec, "it is not one complete zstd frame"));
     }
     zstd_safe::get_frame_content_size(frame)
         .ok()
         .flatten()
         .and_then(|size| usize::try_from(size).ok())
         .filter(|size| *size / MAX_RATIO <= frame.len())
-        .ok_or_else(|| corrupt(codec, "zstd frame without a possible content size"))
+        .ok_or_else(|| corrupt(codec, "its zstd frame has no plausible content size"))
 }
 
 fn no_memory() -> CodecError {
-    buffer("no memory for a zstd context")
+    buffer("out of memory for a zstd context")
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_comes_back_and_contexts_are_reused() {
+    fn a_frame_round_trips_and_contexts_are_reused() {
         let mut contexts = ZstdContexts::default();
         for len in [0, 1, 1000, 300_000] {
             let content = vec![7; len];
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_size_a_second_frame_and_a_cut_are_refused_before_decoding() {
+    fn a_wrong_size_a_second_frame_and_truncation_are_refused_before_decoding() {
         let good = frame(&[1; 100]);
         assert!(check_frame("zstd", &good, 100).is_ok());
         assert!(check_frame("zstd", &good, 101).is_err());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_the_bytes_could_not_hold_is_refused() {
+    fn a_size_that_the_bytes_cannot_hold_is_refused() {
         // A frame header with an 8-byte content size of 1 TiB, and one empty last block.
         let mut hostile = vec![0x28, 0xb5, 0x2f, 0xfd, 0xc0, 0x58];
         hostile.extend((1_u64 << 40).to_le_bytes());

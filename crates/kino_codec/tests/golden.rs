@@ -1,4 +1,4 @@
-//! Pages written by earlier releases are read for ever: `golden/` grows, its files never change.
+//! Pages written by earlier releases are read forever: `golden/` grows, its files never change.
 //!
 //! ```text
 //! golden/<name>.txt:   codec pco:level=8        shared 0401…   (hexadecimal)
@@ -8,14 +8,14 @@
 //!
 //! A text stream has `dtype text` and a line `text …` per frame in place of `values`.
 //!
-//! Files that `write_missing_golden_files` does not name hold pages of packed recordings (moving pictures, held
-//! columns, half floats), for ways of storing that its samples do not reach.
+//! Files that `write_missing_golden_files` does not create hold pages of packed recordings (camera motion, held
+//! columns, half floats), for storage kinds that its samples do not reach.
 
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a test: a panic is its way to fail, and its samples are small numbers"
+    reason = "a test fails by panicking, and its samples are small"
 )]
 
 use std::fmt::Write as _;
@@ -142,7 +142,7 @@ impl Golden {
         }
         assert_eq!(texts, self.texts, "{name}");
         assert_eq!(values.len(), self.values.len(), "{name}");
-        // Decoders of lossy pictures may differ by rounding; vectors may not.
+        // Decoders of lossy images may differ by rounding; vectors may not.
         let tolerance = u8::from(matches!(codec.bound(), Bound::Unbounded | Bound::Psnr(_)));
         let same = |(a, b): (&u8, &u8)| a.abs_diff(*b) <= tolerance;
         assert!(values.iter().zip(&self.values).all(same), "{name}");
@@ -168,7 +168,7 @@ fn reads_every_golden_file() {
 }
 
 #[test]
-#[ignore = "writes the golden files of new codecs; those that are there stay as they are"]
+#[ignore = "writes golden files for new codecs; existing files are never changed"]
 fn write_missing_golden_files() {
     for (name, codec, frame) in [
         ("raw", "raw", "uint16 2,3"),
@@ -248,7 +248,7 @@ fn write_missing_golden_files() {
     write_if_missing("text", golden);
 }
 
-/// Forty frames (three, where one is a picture or as large) that move, with one element that does not.
+/// Forty frames (three, if they are images or as large) that change, with one element that does not.
 fn sample_values(frame: &FrameType) -> Vec<u8> {
     let ty = frame.as_values().unwrap();
     let is_large = ty.elements() >= 64;
@@ -280,7 +280,7 @@ fn sample_values(frame: &FrameType) -> Vec<u8> {
     values
 }
 
-/// Columns that `vector` stores in different ways: counts of an encoder, decimals, held values, a copy, …
+/// Columns that `vector` stores in different ways: encoder counts, decimals, held values, a copy, …
 fn every_kind_of_column() -> Vec<u8> {
     let mut values = Vec::new();
     for t in 0..200_u32 {
@@ -306,7 +306,7 @@ fn every_kind_of_column() -> Vec<u8> {
     values
 }
 
-/// Decimals as a log prints them, `-0.00` among them.
+/// Decimals as printed in a log, including `-0.00`.
 fn printed() -> Vec<u8> {
     let value = |idx: u32| (f64::from(idx) * 0.3).sin() * 0.04;
     let two_digits = |idx: u32| (value(idx) * 100.0).round() / 100.0;
@@ -316,7 +316,7 @@ fn printed() -> Vec<u8> {
         .collect()
 }
 
-/// A number and a quaternion that turns, with one row of zeros.
+/// A scalar and a rotating quaternion, with one row of zeros.
 fn quaternions() -> Vec<u8> {
     let row = |t: u32| {
         let (a, b) = (f64::from(t) * 0.03, f64::from(t) * 0.01);
@@ -353,7 +353,7 @@ fn write_if_missing(name: &str, mut golden: Golden) {
     made.encode(&frames, page_frames, &mut golden.encoded, &mut scratch)
         .unwrap();
     if made.bound() != Bound::Lossless {
-        // What was decoded when the file was made is what later decoders are held to.
+        // Later decoders must reproduce what was decoded when the file was created.
         let ty = golden.frame.as_values().unwrap().clone();
         let shared = &golden.encoded.shared;
         let decoder = made.decoder(&golden.frame, shared).unwrap();

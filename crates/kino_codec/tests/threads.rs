@@ -1,18 +1,18 @@
-//! Codecs work on the caller's thread: encoding and decoding start no others.
+//! Codecs work on the calling thread: encoding and decoding start no others.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::num::NonZeroUsize;
 
 use kino_codec::{Dtype, Encoded, FrameType, Frames, FramesMut, Page, Scratch, codec};
 
-/// The threads of this process. The only test of this file, so that no other test's are among them.
+/// The threads of this process. This file has only one test, so that no other test adds threads.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
 #[test]
 #[cfg_attr(not(target_os = "linux"), ignore = "threads are counted in /proc")]
-fn no_codec_of_images_starts_a_thread() {
+fn no_image_codec_starts_a_thread() {
     let frame = FrameType::values(Dtype::U8, &[64, 80, 3]).unwrap();
     let ty = frame.as_values().unwrap();
     let pixels: Vec<u8> = (0..6 * ty.frame_bytes())
@@ -39,7 +39,7 @@ fn no_codec_of_images_starts_a_thread() {
                 .decode(source, 0..page.frames, &mut dest, &mut scratch)
                 .unwrap();
         }
-        // Contexts are alive still: what they started would be too.
+        // The contexts are still alive: so would be any thread they started.
         assert_eq!(threads(), before, "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! A number of bytes as people write it: `512MB`, `4GB`, `1.5 GiB`. Every option and every report uses this one grammar.
+//! Byte sizes as people write them: `512MB`, `4GB`, `1.5 GiB`. Every option and every report uses this one grammar.
 //!
 //! ```text
 //! B   kB  MB  GB  TB  PB      powers of 1000, upper or lower case
@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// let size: ByteSize = "1.5GB".parse()?;
 /// assert_eq!(size.bytes(), 1_500_000_000);
 /// assert_eq!(size.to_string(), "1.50 GB");
-/// assert!("512".parse::<ByteSize>().is_err()); // of what?
+/// assert!("512".parse::<ByteSize>().is_err()); // the unit is missing
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,12 +28,12 @@ pub struct ByteSize(u64);
 const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 impl ByteSize {
-    /// So many bytes.
+    /// A size of this many bytes.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// As a number.
+    /// The number of bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
@@ -62,14 +62,14 @@ impl FromStr for ByteSize {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "between 0 and 2^63"
+            reason = "the value is between 0 and 2^63"
         )]
         let rounded = ((0.0..9.2e18).contains(&bytes)).then_some(bytes as u64);
         rounded.map(Self).ok_or_else(wrong)
     }
 }
 
-/// What a unit multiplies by.
+/// The factor of a unit.
 fn factor(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_lowercase();
     let (prefix, base) = match unit.strip_suffix("ib") {
@@ -85,7 +85,7 @@ fn factor(unit: &str) -> Option<u64> {
 
 impl fmt::Display for ByteSize {
     /// Three digits: `5.84 MB`.
-    #[expect(clippy::cast_precision_loss, reason = "three digits for people")]
+    #[expect(clippy::cast_precision_loss, reason = "three digits, for display")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 1000 {
             return f.pad(&format!("{} B", self.0));
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_with_their_units() {
+    fn sizes_are_parsed_with_their_units() {
         for (text, bytes) in [
             ("0B", 0),
             ("77B", 77),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused_with_an_example() {
+    fn text_that_is_not_a_size_is_refused_with_an_example() {
         for text in [
             "",
             "512",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_shown_with_three_digits() {
+    fn sizes_are_displayed_with_three_digits() {
         for (bytes, text) in [
             (0, "0 B"),
             (999, "999 B"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_numbers_or_text() {
+    fn json_sizes_are_numbers_or_text() {
         let sizes: Vec<ByteSize> = serde_json::from_str(r#"[1024, "4GB"]"#).unwrap();
         assert_eq!(sizes, [ByteSize(1024), ByteSize(4_000_000_000)]);
         assert!(serde_json::from_str::<ByteSize>("-1").is_err());

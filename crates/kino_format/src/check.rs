@@ -1,14 +1,14 @@
-//! What an episode's index may say: every rule that later code relies on, checked once.
+//! What an episode's index may contain: every rule that later code relies on, checked once.
 //!
 //! ```text
-//! pages       lie end to end from the episode's start and fill it; each is named exactly once
-//! clocks      are a formula or a list of times, never both, and end when they say
+//! pages       are contiguous from the episode's start and fill it; each is referenced exactly once
+//! clocks      are a formula or a list of times, never both, and end at their stated time
 //! streams     have as many frames as their clock, pages for each frame they store, and a base that
 //!             has the frames they share
 //! ```
 //!
-//! The checksum of the bytes was right, which says nothing about who wrote them: every number is
-//! untrusted. The work is linear in the index's bytes, and so is the memory. `spec/format.md` numbers the rules.
+//! A correct checksum does not mean a trustworthy writer: every field is
+//! untrusted. Time and memory are linear in the index's bytes. `spec/format.md` numbers the rules.
 
 use crate::error::{FormatError, Result, invalid};
 use crate::index::{EpisodeIndex, PART, Run, to_u32};
@@ -35,34 +35,38 @@ impl EpisodeIndex {
             let (stream, described) = self.check_stream(idx, schema)?;
             match seen.get_mut(stream.stream as usize) {
                 Some(seen) if !*seen => *seen = true,
-                _ => return Err(wrong("stream", idx, "is in the episode twice")),
+                _ => return Err(wrong("stream", idx, "appears in the episode twice")),
             }
             self.check_run(Run::of_stream(&stream), &mut named)?;
             self.check_sizes(idx, &stream, described)?;
         }
         match named.0.iter().position(|named| !named) {
-            Some(page) => Err(wrong("page", page, "belongs to nothing")),
+            Some(page) => Err(wrong("page", page, "is not referenced by anything")),
             None => Ok(()),
         }
     }
 
-    /// Pages follow each other, each rounded up to 8 bytes, and fill the episode exactly.
+    /// Pages follow each other, each padded to 8 bytes, and fill the episode exactly.
     fn check_tiling(&self, pages_len: u64) -> Result<()> {
         let mut position = 0;
         for idx in 0..self.page_count() {
             let page = self.page(to_u32(idx)?);
             if page.len as usize > MAX_PAGE_BYTES {
-                let what = format!("has {} bytes, at most {MAX_PAGE_BYTES}", page.len);
+                let what = format!(
+                    "has {} bytes, at most {MAX_PAGE_BYTES} are allowed",
+                    page.len
+                );
                 return Err(wrong("page", idx, &what));
             }
             if page.offset() != position {
-                let what = format!("lies at {} instead of {position}", page.offset());
+                let what = format!("is at offset {} instead of {position}", page.offset());
                 return Err(wrong("page", idx, &what));
             }
             position = align_up(position + u64::from(page.len)).unwrap_or(u64::MAX);
         }
         if position != pages_len {
-            let what = format!("its pages end at {position}, the episode's at {pages_len}");
+            let what =
+                format!("its pages end at {position}, but the episode's pages end at {pages_len}");
             return Err(invalid(PART, what));
         }
         Ok(())
@@ -78,9 +82,9 @@ impl EpisodeIndex {
             return Err(error("has too many frames"));
         }
         if (clock.period_num == 0) != (clock.period_den == 0) {
-            return Err(error("has half a period"));
+            return Err(error("has only one half of a period"));
         }
-        // A caller may subtract without a thought: the duration fits an i64.
+        // Callers may subtract freely: the duration fits an i64.
         let duration = clock.end_ns.checked_sub(clock.start_ns);
         let ends_well = match duration {
             Some(0) => true,
@@ -88,7 +92,7 @@ impl EpisodeIndex {
             None => false,
         };
         if !ends_well {
-            return Err(error("ends before it starts, or later than it can"));
+            return Err(error("ends before it starts, or has an invalid duration"));
         }
         let has_pages = clock.page_count > 0;
         let Some(regular) = clock.regular() else {
@@ -99,10 +103,10 @@ impl EpisodeIndex {
             };
         };
         if has_pages {
-            return Err(error("has both a period and pages of times"));
+            return Err(error("has both a period and pages with times"));
         }
         if regular.checked_time_ns(clock.frames.saturating_sub(1)) != Some(clock.end_ns) {
-            return Err(error("does not end when its period says"));
+            return Err(error("has an end time that does not match its period"));
         }
         Ok(clock)
     }
@@ -122,32 +126,32 @@ impl EpisodeIndex {
         }
         let clock = stream.clock as usize;
         if clock >= self.clock_count() || self.clock(clock).frames != stream.frames {
-            return Err(error("has another number of frames than its clock"));
+            return Err(error("has a different number of frames than its clock"));
         }
         if stream.own_start > stream.frames {
             return Err(error("shares more frames than it has"));
         }
         let errors = [stream.max_abs_error, stream.sum_squared_error];
         if !errors.iter().all(|error| (0.0..=f64::MAX).contains(error)) {
-            return Err(error("has an error that is below zero or not a number"));
+            return Err(error("has an error value that is negative or not a number"));
         }
         self.check_base(idx, &stream, schema)?;
         Ok((stream, described))
     }
 
-    /// Shared frames exist in the base, are of the same type, and are stored there and not shared in turn.
+    /// Shared frames exist in the base, have the same type, and are stored there rather than shared in turn.
     fn check_base(&self, idx: usize, stream: &StreamRecord, schema: &Schema) -> Result<()> {
         let error = |what: &str| wrong("stream", idx, what);
         if stream.base == NONE {
             return if stream.own_start == 0 && stream.base_first == 0 {
                 Ok(())
             } else {
-                Err(error("shares frames with nothing"))
+                Err(error("shares frames but has no base"))
             };
         }
-        // A stream that is its own base has a base that has a base: the next check refuses it.
+        // A stream that is its own base has a base that has a base: the next check rejects it.
         if stream.base as usize >= self.stream_count() {
-            return Err(error("shares frames with a stream that is not there"));
+            return Err(error("shares frames with a stream that does not exist"));
         }
         let base = self.stream(stream.base as usize);
         let end = stream.base_first.checked_add(stream.own_start);
@@ -164,11 +168,11 @@ impl EpisodeIndex {
         Ok(())
     }
 
-    /// The pages of a run exist, are named once, and their frames rise from the run's start to its end.
+    /// The pages of a run exist, are referenced once, and their frames increase from the run's start to its end.
     fn check_run(&self, run: Run, named: &mut Named) -> Result<()> {
         if run.shared_page != NONE {
             if run.page_count == 0 {
-                let what = "is shared by no pages of a clock or stream";
+                let what = "is shared by a clock or stream without pages";
                 return Err(wrong("page", run.shared_page as usize, what));
             }
             named.name_without_frames(run.shared_page, self)?;
@@ -198,7 +202,7 @@ impl EpisodeIndex {
     }
 
     /// Frames have pages unless they have no bytes, no page decodes to more than a reader must allocate,
-    /// and the bytes before encoding are as many as the frames make.
+    /// and the number of bytes before encoding matches the frames.
     fn check_sizes(
         &self,
         idx: usize,
@@ -224,7 +228,7 @@ impl EpisodeIndex {
         }
         if u64::from(stream.frames).checked_mul(frame_bytes as u64) != Some(stream.raw_bytes) {
             let what = format!(
-                "has {} bytes in {} frames of {frame_bytes}",
+                "has {} bytes for {} frames of {frame_bytes} bytes",
                 stream.raw_bytes, stream.frames
             );
             return Err(wrong("stream", idx, &what));
@@ -233,7 +237,7 @@ impl EpisodeIndex {
     }
 }
 
-/// Which pages something refers to so far.
+/// Which pages have been referenced so far.
 struct Named(Vec<bool>);
 
 impl Named {
@@ -243,12 +247,12 @@ impl Named {
                 *named = true;
                 Ok(())
             }
-            Some(_) => Err(wrong("page", page as usize, "is named twice")),
-            None => Err(wrong("page", page as usize, "is not there")),
+            Some(_) => Err(wrong("page", page as usize, "is referenced twice")),
+            None => Err(wrong("page", page as usize, "does not exist")),
         }
     }
 
-    /// Names a page of attributes, or one that other pages share.
+    /// References a page of attributes, or one that other pages share.
     fn name_without_frames(&mut self, page: u32, index: &EpisodeIndex) -> Result<()> {
         self.name(page)?;
         if index.page(page).first_frame != 0 {

@@ -1,12 +1,12 @@
-//! When frames were taken: integer nanoseconds, never a float with a tolerance.
+//! Frame times: integer nanoseconds, never a float with a tolerance.
 //!
 //! ```text
 //! regular    t(i) = start_ns + ⌊ i · num / den ⌋        30 Hz: num = 1 000 000 000, den = 30
 //! explicit   t(i) = times[i]                            non-decreasing int64 nanoseconds
 //! ```
 //!
-//! The period is a fraction because 1/30 s is no whole number of nanoseconds: a rounded period
-//! drifts by a millisecond in a day, the fraction never does.
+//! The period is a fraction because 1/30 s is not a whole number of nanoseconds: a rounded period
+//! drifts by a millisecond per day, the fraction never does.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ pub struct RegularClock {
     pub period_num: u64,
     /// At least 1.
     pub period_den: u32,
-    /// How many frames there are.
+    /// Number of frames.
     pub frames: u32,
 }
 
 impl RegularClock {
-    /// A clock of `rate_hz`, which is turned into the simplest fraction that equals it to 1 part in 10¹².
+    /// A clock of `rate_hz`, converted into the simplest fraction that equals it to 1 part in 10¹².
     ///
     /// ```
     /// let clock = kino_format::RegularClock::from_rate_hz(30.0, 0, 31).unwrap();
@@ -44,9 +44,11 @@ impl RegularClock {
     /// ```
     pub fn from_rate_hz(rate_hz: f64, start_ns: i64, frames: u32) -> Result<Self> {
         if !(1e-6..=1e9).contains(&rate_hz) {
-            return Err(limit(format!("rate {rate_hz} Hz is outside 1e-6 to 1e9")));
+            return Err(limit(format!(
+                "rate {rate_hz} Hz is outside the range from 1e-6 to 1e9"
+            )));
         }
-        // Try denominators in turn: real rates are k, k/1001, k/100, … and stop early.
+        // Try denominators in turn: real rates are k, k/1001, k/100, … so the loop ends early.
         let fraction = (1..=1_000_000_u32).find_map(|den| {
             let num = (rate_hz * f64::from(den)).round();
             let close = (num / f64::from(den) - rate_hz).abs() <= rate_hz * 1e-12;
@@ -72,17 +74,17 @@ impl RegularClock {
     }
 
     /// Frames per second.
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+    #[expect(clippy::cast_precision_loss, reason = "a rate for display")]
     pub fn rate_hz(&self) -> f64 {
         f64::from(self.period_den) * 1e9 / self.period_num as f64
     }
 
-    /// The time of frame `idx`, which may lie past the last; saturates at the end of time.
+    /// The time of frame `idx`, which may be past the last; saturates at the limits of i64.
     pub fn time_ns(&self, idx: u32) -> i64 {
         self.checked_time_ns(idx).unwrap_or(i64::MAX)
     }
 
-    /// The time of frame `idx`, or `None` past the end of time.
+    /// The time of frame `idx`, or `None` if it does not fit an i64.
     pub(crate) fn checked_time_ns(&self, idx: u32) -> Option<i64> {
         let offset =
             u128::from(idx) * u128::from(self.period_num) / u128::from(self.period_den.max(1));
@@ -92,7 +94,7 @@ impl RegularClock {
 
     /// The first frame at or after `time_ns`, at most [`frames`](Self::frames).
     fn first_at_or_after(&self, time_ns: i64) -> u32 {
-        // ⌊i·num/den⌋ ≥ d  ⇔  i ≥ d·den/num, for whole d.
+        // ⌊i·num/den⌋ ≥ d  ⇔  i ≥ d·den/num, for integer d.
         let distance = i128::from(time_ns) - i128::from(self.start_ns);
         let Ok(distance) = u128::try_from(distance) else {
             return 0;
@@ -104,7 +106,7 @@ impl RegularClock {
 }
 
 impl Clock {
-    /// How many frames there are.
+    /// Number of frames.
     pub fn len(&self) -> usize {
         match self {
             Self::Regular(clock) => clock.frames as usize,
@@ -192,7 +194,7 @@ mod tests {
         }
 
         #[test]
-        fn no_number_makes_time_panic(start: i64, num: u64, den: u32, frames: u32, time: i64) {
+        fn no_value_makes_time_panic(start: i64, num: u64, den: u32, frames: u32, time: i64) {
             let clock = Clock::Regular(RegularClock { start_ns: start, period_num: num, period_den: den, frames });
             let _ = clock.frames_in(time..i64::MAX);
             prop_assert_eq!(clock.time_ns(usize::MAX), None);

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The header is for people and `file(1)`; a reader needs only the footer, which is written last and
-//! says how long the file is, so that a shard which lost its end is never taken for a whole one.
+//! states the length of the file, so that a truncated shard is never mistaken for a complete one.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::layout::{
     HEADER_MAGIC, MAX_EPISODES, MAX_SCHEMA_BYTES, align_up, verify,
 };
 
-/// Who wrote a shard and who may read it; header and footer both say it.
+/// The writer's version and the lowest reader version; in both header and footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Versions {
     /// The format version of the writer.
@@ -44,7 +44,8 @@ impl Versions {
         }
         if self.min_reader == 0 || self.format < self.min_reader {
             let Self { format, min_reader } = self;
-            let what = format!("format version {format} cannot need a reader of {min_reader}");
+            let what =
+                format!("format version {format} cannot require reader version {min_reader}");
             return Err(invalid(part, what));
         }
         Ok(())
@@ -79,7 +80,7 @@ impl Footer {
         let zero: [u8; 16] = cursor.array();
         let crc = cursor.u32();
         if cursor.array() != FOOTER_MAGIC {
-            // The footer is the last thing written: a shard that lost its end has no magic there.
+            // The footer is the last thing written: a truncated shard has no magic there.
             return Err(FormatError::Magic {
                 part: "footer (the file may be truncated)",
             });
@@ -97,13 +98,14 @@ impl Footer {
             });
         }
         if stored_len < file_len {
-            let what = format!("the file has {file_len} bytes, the shard {stored_len}");
+            let what =
+                format!("the file has {file_len} bytes, but the shard should have {stored_len}");
             return Err(invalid("footer", what));
         }
         if schema_len as usize > MAX_SCHEMA_BYTES || episodes as usize > MAX_EPISODES {
             return Err(invalid(
                 "footer",
-                format!("{schema_len} bytes of schema, {episodes} episodes"),
+                format!("{schema_len} bytes of schema or {episodes} episodes exceed the limits"),
             ));
         }
         let footer = || {
@@ -130,7 +132,7 @@ impl Footer {
     }
 }
 
-/// What the header says, checked by itself.
+/// The fields of the header, checked on their own.
 pub(crate) fn parse_header(bytes: &[u8]) -> Result<Versions> {
     let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
         return Err(FormatError::Truncated {

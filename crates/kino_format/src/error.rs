@@ -3,21 +3,21 @@
 /// The result of reading or writing a shard.
 pub type Result<T, E = FormatError> = std::result::Result<T, E>;
 
-/// An error in a shard's bytes, or in what a writer was asked to lay down.
+/// An error in a shard's bytes, or in a writer's input.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// The file ends before a part that it must have.
-    #[error("shard is truncated: {part} needs {need} bytes, there are {have}")]
+    #[error("shard is truncated: {part} needs {need} bytes, but there are {have}")]
     Truncated {
-        /// The part that is cut.
+        /// The part that is truncated.
         part: &'static str,
         /// Bytes it needs.
         need: u64,
-        /// Bytes there are.
+        /// Bytes available.
         have: u64,
     },
-    /// The file does not start or end as a shard does.
+    /// The file does not start or end like a shard.
     #[error("not a Kinograph shard: wrong magic bytes in the {part}")]
     Magic {
         /// Header or footer.
@@ -49,7 +49,7 @@ pub enum FormatError {
         /// The checksum of the bytes.
         computed: u32,
     },
-    /// A part's checksum is right but its contents contradict each other or break a limit.
+    /// A part's checksum is correct but its contents contradict each other or break a limit.
     #[error("{part} is invalid: {what}")]
     Invalid {
         /// Which part.
@@ -57,7 +57,7 @@ pub enum FormatError {
         /// What is wrong.
         what: String,
     },
-    /// A frame type or codec text in the schema is not allowed or not known.
+    /// A frame type or codec string in the schema is invalid or unknown.
     #[error("stream `{stream}` of the schema is invalid")]
     Stream {
         /// The stream's name.
@@ -66,7 +66,7 @@ pub enum FormatError {
         #[source]
         source: kino_codec::CodecError,
     },
-    /// A writer was given something that the format cannot hold.
+    /// The input of a writer exceeds what the format can hold.
     #[error("cannot write shard: {what}")]
     Limit {
         /// Which limit, and the value.

@@ -5,7 +5,7 @@
 //! | clock records … | stream records … | page records … |
 //! ```
 //!
-//! The bytes are kept as they came and records are read where they lie, so that an index of a
+//! The bytes are kept unchanged and records are read in place, so that an index of a
 //! million pages costs no more than its bytes. Everything that later code relies on is checked once, in
 //! [`EpisodeIndex::parse`], by the rules in `check.rs`.
 
@@ -17,10 +17,10 @@ use crate::layout::{CLOCK_LEN, Cursor, INDEX_HEADER_LEN, INDEX_MAGIC, PAGE_LEN, 
 use crate::records::{ClockRecord, NONE, PageRecord, StreamRecord};
 use crate::schema::Schema;
 
-/// How errors name this part.
+/// The name of this part in errors.
 pub(crate) const PART: &str = "episode index";
 
-/// The index of one episode, checked.
+/// The index of one episode, validated.
 #[derive(Debug, Clone)]
 pub struct EpisodeIndex {
     bytes: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct EpisodeIndex {
     attributes_page: u32,
 }
 
-/// Frames of one stream that lie in its own pages.
+/// Frames of one stream that are in its own pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Segment {
     /// Position of the stream in the index.
@@ -44,21 +44,21 @@ pub struct Segment {
 pub struct PageSlice {
     /// The page's number in the episode.
     pub page: u32,
-    /// Where it lies.
+    /// Where it is.
     pub record: PageRecord,
     /// How many frames it holds.
     pub frames: usize,
-    /// Which of them are meant, counted from the page's first.
+    /// The requested frames, relative to the page's first.
     pub range: Range<usize>,
 }
 
 impl EpisodeIndex {
-    /// Checks (untrusted) bytes whose checksum matched, for an episode with `pages_len` bytes of pages.
+    /// Validates (untrusted) bytes whose checksum matched, for an episode with `pages_len` bytes of pages.
     pub fn parse(bytes: Vec<u8>, pages_len: u64, schema: &Schema) -> Result<Self> {
         if bytes.len() < INDEX_HEADER_LEN {
             return Err(invalid(
                 PART,
-                format!("{} bytes are less than its header", bytes.len()),
+                format!("it has {} bytes, fewer than its header", bytes.len()),
             ));
         }
         let mut cursor = Cursor::new(&bytes);
@@ -66,7 +66,7 @@ impl EpisodeIndex {
         let counts = [cursor.u32(), cursor.u32(), cursor.u32()].map(|count| count as usize);
         let attributes_page = cursor.u32();
         if magic != INDEX_MAGIC || cursor.array() != [0; 12] {
-            return Err(invalid(PART, "wrong magic or reserved bytes"));
+            return Err(invalid(PART, "its magic or reserved bytes are wrong"));
         }
         let [clocks, streams, pages] = counts;
         let expected = [
@@ -81,7 +81,7 @@ impl EpisodeIndex {
         if expected != Some(bytes.len()) {
             return Err(invalid(
                 PART,
-                format!("{} bytes do not hold {counts:?} records", bytes.len()),
+                format!("its {} bytes do not match {counts:?} records", bytes.len()),
             ));
         }
         let index = Self {
@@ -95,22 +95,22 @@ impl EpisodeIndex {
         Ok(index)
     }
 
-    /// How many clocks the episode has.
+    /// The number of clocks of the episode.
     pub fn clock_count(&self) -> usize {
         self.clocks
     }
 
-    /// How many streams the episode has.
+    /// The number of streams of the episode.
     pub fn stream_count(&self) -> usize {
         self.streams
     }
 
-    /// How many pages the episode has.
+    /// The number of pages of the episode.
     pub fn page_count(&self) -> usize {
         self.pages
     }
 
-    /// Bytes of memory the index takes.
+    /// Memory used by the index, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -140,17 +140,17 @@ impl EpisodeIndex {
         PageRecord::parse(self.record(idx as usize, self.pages, start, PAGE_LEN))
     }
 
-    /// The number of the page of the episode's id and attributes.
+    /// The number of the page with the episode's id and attributes.
     pub fn attributes_page(&self) -> Option<u32> {
         (self.attributes_page != NONE).then_some(self.attributes_page)
     }
 
-    /// The page of the episode's id and attributes.
+    /// The page with the episode's id and attributes.
     pub fn attributes(&self) -> Option<PageRecord> {
         self.attributes_page().map(|page| self.page(page))
     }
 
-    /// The bytes of the index, as they lie in the shard.
+    /// The bytes of the index, as stored in the shard.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -166,7 +166,7 @@ impl EpisodeIndex {
 
     /// Where frames of a stream are stored: its own pages, or those of the stream it shares frames with.
     ///
-    /// Frames past the end of the stream are stored nowhere and are left out, so the answer holds
+    /// Frames past the end of the stream are skipped, so the result holds
     /// exactly the frames of `frames` that exist, in order.
     ///
     /// # Panics
@@ -176,7 +176,7 @@ impl EpisodeIndex {
         let frames = frames.start..frames.end.min(record.frames);
         let shared = frames.start.min(record.own_start)..frames.end.min(record.own_start);
         let own = frames.start.max(record.own_start)..frames.end;
-        // The additions cannot overflow: `check_base` saw that `own_start + base_first` exists in the base.
+        // The additions cannot overflow: `check_base` verified that `own_start + base_first` exists in the base.
         let base = (record.base != NONE).then(|| Segment {
             stream: record.base as usize,
             frames: shared.start + record.base_first..shared.end + record.base_first,
@@ -192,7 +192,7 @@ impl EpisodeIndex {
 
     /// The pages of `segment`, in time order; none if its frames have no bytes.
     ///
-    /// Frames that the stream does not store itself are left out.
+    /// Frames that the stream does not store itself are skipped.
     ///
     /// # Panics
     /// If there is no such stream.
@@ -212,7 +212,7 @@ impl EpisodeIndex {
 
     pub(crate) fn slices(&self, run: Run, frames: Range<u32>) -> impl Iterator<Item = PageSlice> {
         let pages = run.first_page..run.first_page + run.page_count;
-        // The last page that starts at or before the first wanted frame.
+        // The last page that starts at or before the first requested frame.
         let skip = partition_point(pages.clone(), |page| {
             self.page(page).first_frame <= frames.start
         });
@@ -299,7 +299,7 @@ fn partition_point(range: Range<u32>, pred: impl Fn(u32) -> bool) -> u32 {
     low
 }
 
-/// A count as it is stored.
+/// A stored count.
 pub(crate) fn to_u32(count: usize) -> Result<u32> {
     u32::try_from(count)
         .ok()

@@ -1,16 +1,16 @@
-//! The fixed numbers of the format and how integers lie in the bytes.
+//! The constants of the format and how integers are stored.
 //!
-//! All integers are little-endian. The numbers here are promises: a test below holds them.
+//! All integers are little-endian. These constants must never change: a test below pins them.
 
 use crate::error::{FormatError, Result};
 
 /// The format version this library writes, and the highest it reads.
 pub const FORMAT_VERSION: u16 = 1;
 
-/// The lowest reader version that understands what this library writes.
+/// The lowest reader version that can read what this library writes.
 pub(crate) const MIN_READER: u16 = 1;
 
-/// First bytes of a shard; the line ends show a file that was mangled as text.
+/// First bytes of a shard; the line endings reveal a file that was mangled as text.
 pub(crate) const HEADER_MAGIC: [u8; 8] = *b"\x89KINO\r\n\x1a";
 /// Last bytes of a shard.
 pub(crate) const FOOTER_MAGIC: [u8; 8] = *b"KINOEND\n";
@@ -30,7 +30,7 @@ pub(crate) const ALIGN: u64 = 8;
 
 /// The largest page, in bytes as stored.
 pub const MAX_PAGE_BYTES: usize = 1 << 30;
-/// The largest page of numbers, in bytes once decoded: what a reader may have to allocate for one.
+/// The largest numeric page, in bytes once decoded: what a reader may have to allocate for one.
 pub const MAX_DECODED_PAGE_BYTES: usize = 1 << 28;
 /// The most frames one page may hold.
 pub const MAX_PAGE_FRAMES: usize = 1 << 16;
@@ -43,7 +43,7 @@ pub const MAX_EPISODES: usize = 1 << 20;
 /// The longest schema text.
 pub const MAX_SCHEMA_BYTES: usize = 16 << 20;
 
-/// `position` rounded up to the next part border; `None` past the end of `u64`.
+/// `position` rounded up to the next part boundary; `None` past the end of `u64`.
 pub(crate) fn align_up(position: u64) -> Option<u64> {
     position.checked_next_multiple_of(ALIGN)
 }
@@ -53,7 +53,7 @@ pub fn page_checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Compares the checksum of `bytes`, which lie at `start` in the shard, with the stored one.
+/// Compares the checksum of `bytes`, which are at `start` in the shard, with the stored one.
 pub(crate) fn verify(part: &str, start: u64, bytes: &[u8], stored: u32) -> Result<()> {
     let computed = page_checksum(bytes);
     if computed == stored {
@@ -71,7 +71,7 @@ pub(crate) fn verify(part: &str, start: u64, bytes: &[u8], stored: u32) -> Resul
 
 /// Reads integers from the front of a slice whose length has been checked.
 ///
-/// To run past the end would be a mistake of ours: a debug build stops there, others read zeros.
+/// Reading past the end would be a bug: a debug build stops there, others read zeros.
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
 }
@@ -137,7 +137,7 @@ mod tests {
             (MAX_FRAMES, MAX_EPISODES, MAX_SCHEMA_BYTES),
             (u32::MAX - 1, 1 << 20, 16 << 20)
         );
-        // The largest frame fits a page.
+        // The largest frame fits in a page.
         assert_eq!(MAX_DECODED_PAGE_BYTES, 1 << 28);
         assert_eq!(MAX_DECODED_PAGE_BYTES, kino_codec::MAX_FRAME_BYTES);
         // CRC32C, not the CRC32 of zip: the check value of the Castagnoli polynomial.

@@ -7,11 +7,11 @@
 //! └────────┴──────────────────────────────┴─────┴────────┴───────────┴────────┘
 //! ```
 //!
-//! Every part starts where the one before it ends, rounded up to 8 bytes: there are no holes and
+//! Every part starts where the previous one ends, rounded up to 8 bytes: there are no holes and
 //! no overlaps, and a reader checks that. Every part has a CRC32C. Offsets inside an episode are
-//! relative to its start, so an episode moves to another shard as one unchanged run of bytes.
+//! relative to its start, so an episode can move to another shard as one unchanged run of bytes.
 //!
-//! Nothing here opens a file. [`OpenShard`] asks for byte ranges and is fed bytes, so that one
+//! Nothing here opens a file. [`OpenShard`] requests byte ranges and is fed bytes, so that one
 //! parser serves a local file, memory and an object store; [`ShardWriter`] appends bytes to a
 //! buffer that its caller drains. The normative text is `spec/format.md`.
 

@@ -1,10 +1,10 @@
-//! Opening a shard: a state machine that asks for byte ranges and is fed bytes.
+//! Opening a shard: a state machine that requests byte ranges and is fed bytes.
 //!
 //! ```text
 //! directory entry  56 B  u64 start | u64 pages_len | u32 index_len | u32 index_crc | 32 B blake3
 //! ```
 //!
-//! One read from the end usually brings footer, directory and schema; a large directory takes a second.
+//! One read from the end usually contains footer, directory and schema; a large directory takes a second read.
 //!
 //! ```
 //! use kino_format::{OpenShard, Step};
@@ -32,15 +32,15 @@ use crate::index::EpisodeIndex;
 use crate::layout::{Cursor, DIRECTORY_ENTRY_LEN, FOOTER_LEN, HEADER_LEN, verify};
 use crate::schema::Schema;
 
-/// How much is asked for at first: enough for about a thousand episodes.
+/// Size of the first read: enough for about a thousand episodes.
 const SUFFIX: u64 = 64 << 10;
 
-/// What an opening shard wants next.
+/// What an opening shard needs next.
 #[derive(Debug)]
 pub enum Step {
-    /// Bytes of this range of the file, to be given to [`OpenShard::feed`].
+    /// The bytes of this range of the file, to be passed to [`OpenShard::feed`].
     Need(Range<u64>),
-    /// Nothing: here it is.
+    /// Nothing: the shard is open.
     Ready(Shard),
 }
 
@@ -52,7 +52,7 @@ pub struct OpenShard {
     bytes: Option<Vec<u8>>,
 }
 
-/// An open shard: its schema and where its episodes lie. Holds no page.
+/// An open shard: its schema and the location of its episodes. Holds no pages.
 #[derive(Debug, Clone)]
 pub struct Shard {
     schema: Arc<Schema>,
@@ -62,7 +62,7 @@ pub struct Shard {
     pub(crate) versions: Versions,
 }
 
-/// Where one episode lies.
+/// Where one episode is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryEntry {
     /// First byte of the episode.
@@ -73,18 +73,18 @@ pub struct DirectoryEntry {
     pub index_len: u32,
     /// CRC32C of the index.
     pub index_crc: u32,
-    /// BLAKE3 of pages and index: what the episode is, wherever it lies.
+    /// BLAKE3 of pages and index: the identity of the episode, wherever it is stored.
     pub hash: [u8; 32],
 }
 
 impl DirectoryEntry {
-    /// Where the index lies in the shard.
+    /// The byte range of the index in the shard.
     pub fn index_range(&self) -> Range<u64> {
         let start = self.start + self.pages_len;
         start..start + u64::from(self.index_len)
     }
 
-    /// Where pages and index lie in the shard.
+    /// The byte range of pages and index in the shard.
     pub fn range(&self) -> Range<u64> {
         self.start..self.index_range().end
     }
@@ -108,7 +108,7 @@ impl DirectoryEntry {
         out.extend(self.hash);
     }
 
-    /// One past the episode's last byte, with every addition checked: the numbers are untrusted.
+    /// One past the episode's last byte, with every addition checked: the fields are untrusted.
     fn checked_end(&self) -> Option<u64> {
         self.start
             .checked_add(self.pages_len)?
@@ -135,12 +135,12 @@ impl OpenShard {
         })
     }
 
-    /// Gives the bytes of the range that [`step`](Self::step) asked for.
+    /// Supplies the bytes of the range that [`step`](Self::step) requested.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.bytes = Some(bytes.to_vec());
     }
 
-    /// What is wanted next, or the open shard.
+    /// The next request, or the open shard.
     pub fn step(&mut self) -> Result<Step> {
         let Some(bytes) = self.bytes.take() else {
             return Ok(Step::Need(self.asked.clone()));
@@ -152,7 +152,7 @@ impl OpenShard {
             return Err(FormatError::Truncated { part, need, have });
         }
         if have > need {
-            let what = format!("{have} bytes came, which is longer than the {need} asked for");
+            let what = format!("received {have} bytes, more than the {need} requested");
             return Err(invalid("tail", what));
         }
         let footer = Footer::parse(&bytes, self.file_len)?;
@@ -177,7 +177,7 @@ impl OpenShard {
             .iter()
             .any(|&byte| byte != 0)
         {
-            return Err(invalid("schema", "the bytes that fill it up are not zero"));
+            return Err(invalid("schema", "its padding is not zero"));
         }
         let episodes: Vec<_> = directory
             .chunks_exact(DIRECTORY_ENTRY_LEN)
@@ -228,12 +228,12 @@ impl Shard {
         &self.schema
     }
 
-    /// Where the episodes lie.
+    /// The locations of the episodes.
     pub fn episodes(&self) -> &[DirectoryEntry] {
         &self.episodes
     }
 
-    /// Where schema, directory and footer lie.
+    /// The byte range of schema, directory and footer.
     pub fn tail_range(&self) -> Range<u64> {
         self.tail_start..self.file_len
     }
@@ -244,7 +244,7 @@ impl Shard {
             invalid(
                 "directory",
                 format!(
-                    "no episode at slot {slot}, the shard has {}",
+                    "there is no episode at slot {slot}, the shard has {}",
                     self.episodes.len()
                 ),
             )
@@ -266,13 +266,13 @@ impl Shard {
         EpisodeIndex::parse(bytes, entry.pages_len, &self.schema)
     }
 
-    /// Checks the header, which opening does not need and so does not read.
+    /// Checks the header, which opening does not need and therefore does not read.
     ///
     /// [`verify_header`](Self::verify_header) also compares it with the footer.
     pub fn check_header(bytes: &[u8]) -> Result<()> {
         parse_header(bytes).map(|_| ())
     }
 
-    /// The header's length, for those who check it.
+    /// The header's length, for callers that check it.
     pub const HEADER_LEN: u64 = HEADER_LEN as u64;
 }

@@ -1,20 +1,21 @@
-//! Text of files on a terminal: what could move its cursor, set its color or turn the direction of reading is shown escaped.
+//! Safe display of text from files: characters that could move the cursor, set colors or change the text direction
+//! are escaped.
 //!
 //! ```text
 //! controls       C0, DEL, C1                              ESC ] 0 ; … BEL sets a window's title
-//! directions     U+061C, U+200E/F, U+202A–E, U+2066–9     "gpj.exe" can read "exe.jpg"
+//! directions     U+061C, U+200E/F, U+202A–E, U+2066–9     "gpj.exe" can be displayed as "exe.jpg"
 //! line breaks    U+2028, U+2029                           a name can forge a line of output
 //! ```
 
 use std::borrow::Cow;
 
-/// Whether a character is an instruction to whoever shows it, and nothing to be seen.
+/// Whether a character is an instruction to the terminal rather than visible text.
 pub fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Text for people, of any number of lines: `\u{1b}` in the place of every such character but line feeds and tabs.
+/// Text for display, with any number of lines: `\u{1b}` instead of each such character except line feeds and tabs.
 pub fn escape(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unprintable(c) && c != '\n' && c != '\t')
 }
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_that_a_terminal_obeys_is_left() {
+    fn every_terminal_control_character_is_escaped() {
         for code in (0..0x20)
             .chain(0x7f..0xa0)
             .chain([0x61c, 0x200e, 0x200f, 0x2028, 0x2029])
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_stays_as_it_is() {
+    fn other_text_is_unchanged() {
         for text in [
             "",
             "obs/cam_0 größe 日本 — ✓ 👩‍🔬 \u{a0}é",

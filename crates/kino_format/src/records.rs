@@ -11,10 +11,10 @@
 
 use crate::layout::{CLOCK_LEN, Cursor, PAGE_LEN, STREAM_LEN};
 
-/// The value of a page or stream reference that refers to nothing.
+/// The value of a page or stream reference to nothing.
 pub const NONE: u32 = u32::MAX;
 
-/// When the frames of one or more streams were taken.
+/// When the frames of one or more streams were recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockRecord {
     /// Time of the first frame.
@@ -25,7 +25,7 @@ pub struct ClockRecord {
     pub period_num: u64,
     /// See `period_num`; 0 if the times are stored in pages.
     pub period_den: u32,
-    /// How many frames the clock times.
+    /// Number of frames that the clock times.
     pub frames: u32,
     /// First page of times.
     pub first_page: u32,
@@ -81,13 +81,13 @@ pub struct StreamRecord {
     pub stream: u32,
     /// Position among the episode's clocks.
     pub clock: u32,
-    /// How many frames the stream has.
+    /// Number of frames of the stream.
     pub frames: u32,
     /// The first frame stored in the stream's own pages; those before it are frames of `base`.
     pub own_start: u32,
-    /// Position, among the episode's streams, of the one that serves frames `0..own_start`, or [`NONE`].
+    /// Position, among the episode's streams, of the one that provides frames `0..own_start`, or [`NONE`].
     pub base: u32,
-    /// The frame of `base` that serves frame 0.
+    /// The frame of `base` that provides frame 0.
     pub base_first: u32,
     /// First page of frames.
     pub first_page: u32,
@@ -95,12 +95,12 @@ pub struct StreamRecord {
     pub page_count: u32,
     /// The page with what the pages share, or [`NONE`].
     pub shared_page: u32,
-    /// Largest difference between a decoded and an original number; 0 if lossless.
+    /// Largest difference between a decoded and an original value; 0 if lossless.
     pub max_abs_error: f64,
-    /// Sum over the stream's own numbers of the squared difference; 0 if lossless.
+    /// Sum of the squared differences over the stream's own values; 0 if lossless.
     pub sum_squared_error: f64,
-    /// Bytes of the stream's frames before encoding (all frames, also those that `base` serves).
-    /// For text nothing but its codec could check it: sums over streams have to saturate.
+    /// Bytes of the stream's frames before encoding (all frames, including those that `base` provides).
+    /// For text only its codec could check it: sums over streams must saturate.
     pub raw_bytes: u64,
 }
 
@@ -155,7 +155,7 @@ impl StreamRecord {
     }
 }
 
-/// Where one page lies and what its bytes must sum to.
+/// Where one page is and what its checksum must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageRecord {
     /// Offset from the episode's start, in units of 8 bytes.

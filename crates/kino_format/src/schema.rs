@@ -6,8 +6,8 @@
 //!               "shape": [84, 84, 3], "codec": "predict:level=1"}]}
 //! ```
 //!
-//! The schema lies in the shard and not only in the manifest, so that a shard can be decoded alone,
-//! and so that shards packed under different plans can stand side by side in one version.
+//! The schema is in the shard and not only in the manifest, so that a shard can be decoded alone,
+//! and so that shards packed with different plans can coexist in one version.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -22,25 +22,25 @@ use crate::layout::{MAX_SCHEMA_BYTES, MAX_STREAMS};
 
 /// The longest stream name, in bytes.
 const MAX_NAME_BYTES: usize = 255;
-/// The longest name of a dtype, in bytes; the longest there is has 7.
+/// The longest name of a dtype, in bytes; the longest valid one has 7.
 const MAX_DTYPE_BYTES: usize = 16;
 /// The longest error text about JSON, which quotes the JSON.
 const MAX_QUOTE_CHARS: usize = 200;
-/// The dtype of language.
+/// The dtype of text.
 const TEXT: &str = "text";
 
-/// What a stream is, which decides its default codec and how it is shown.
+/// What a stream is, which determines its default codec and how it is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Kind {
-    /// Numbers: joints, forces, actions, rewards.
+    /// Numeric values: joints, forces, actions, rewards.
     Vector,
-    /// A channel or grey image of 8-bit values.
+    /// A color or grey image of 8-bit values.
     Image,
-    /// An image of distances.
+    /// A depth image.
     Depth,
-    /// Language.
+    /// Text, such as a language instruction.
     Text,
 }
 
@@ -63,12 +63,12 @@ pub struct StreamSchema {
     pub name: String,
     /// What it is.
     pub kind: Kind,
-    /// The numbers' dtype by numpy's name, or `text`.
+    /// The dtype by numpy's name, or `text`.
     pub dtype: String,
     /// The shape of one frame; empty for scalars and text.
     #[serde(default)]
     pub shape: Vec<usize>,
-    /// The codec's canonical text.
+    /// The canonical codec string.
     pub codec: String,
 }
 
@@ -101,27 +101,30 @@ impl StreamSchema {
         FrameType::values(dtype, &self.shape).map_err(wrap)
     }
 
-    /// Checks the name, the type and the form of the codec's text.
+    /// Checks the name, the type and the form of the codec string.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
-        // Errors quote the dtype: a hostile one is not carried into a terminal.
+        // Errors quote the dtype: a hostile one must not reach a terminal.
         let plain = self.dtype.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !plain || self.dtype.len() > MAX_DTYPE_BYTES {
-            let what = format!("dtype of stream `{}` is no name of a type", self.name);
+            let what = format!("dtype of stream `{}` is not the name of a type", self.name);
             return Err(invalid("schema", what));
         }
         self.frame_type()?;
         let is_text = self.dtype == TEXT;
         if is_text != (self.kind == Kind::Text) || (is_text && !self.shape.is_empty()) {
-            let what = format!("stream `{}` is half text, half numbers", self.name);
+            let what = format!(
+                "only one of kind and dtype of stream `{}` is text",
+                self.name
+            );
             return Err(invalid("schema", what));
         }
         check_codec(&self.name, &self.codec)
     }
 }
 
-/// A codec text is well-formed. Whether the codec is known is asked when a stream is read: an unknown
-/// one hides no other stream.
+/// Checks that a codec string is well-formed. Whether the codec is known is checked when a stream is read: an
+/// unknown codec does not affect other streams.
 fn check_codec(stream: &str, codec: &str) -> Result<()> {
     let spec: Result<CodecSpec, _> = codec.parse();
     spec.map(|_| ()).map_err(|source| FormatError::Stream {
@@ -130,7 +133,7 @@ fn check_codec(stream: &str, codec: &str) -> Result<()> {
     })
 }
 
-/// A stream name is a relative path of non-empty parts: nothing that could leave a folder when exported.
+/// A stream name is a relative path of non-empty parts: nothing that could escape a folder when exported.
 fn check_name(name: &str) -> Result<()> {
     let part_ok = |part: &str| !part.is_empty() && part != "." && part != "..";
     let char_ok = |c: char| !c.is_control() && c != '\\';
@@ -139,7 +142,7 @@ fn check_name(name: &str) -> Result<()> {
         return Err(invalid(
             "schema",
             format!(
-                "stream name {shown:?} is not a relative path of at most {MAX_NAME_BYTES} bytes without control characters and backslashes"
+                "stream name {shown:?} is not a relative path of at most {MAX_NAME_BYTES} bytes without control characters or backslashes"
             ),
         ));
     }
@@ -157,12 +160,15 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Checks names, types, codec texts and limits.
+    /// Checks names, types, codec strings and limits.
     pub fn check(&self) -> Result<()> {
         if self.streams.len() > MAX_STREAMS {
             return Err(invalid(
                 "schema",
-                format!("{} streams, at most {MAX_STREAMS}", self.streams.len()),
+                format!(
+                    "it has {} streams, at most {MAX_STREAMS} are allowed",
+                    self.streams.len()
+                ),
             ));
         }
         check_codec("(clocks)", &self.clock_codec)?;
@@ -180,7 +186,7 @@ impl Schema {
         }
     }
 
-    /// Reads a schema from its (untrusted) text.
+    /// Parses a schema from its (untrusted) text.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         debug_assert!(
             bytes.len() <= MAX_SCHEMA_BYTES,
@@ -206,8 +212,8 @@ impl Schema {
     }
 }
 
-/// A JSON object. What serde derives would also take an array of the members' values, and a file
-/// that one reader takes and another refuses is a trap.
+/// A JSON object. serde's derived code would also accept an array of the members' values, and a file
+/// that one reader accepts and another rejects is a trap.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -258,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_leave_a_folder_are_refused() {
+    fn names_that_escape_a_folder_are_refused() {
         for name in [
             "",
             "/",
@@ -281,20 +287,20 @@ mod tests {
     }
 
     #[test]
-    fn half_a_text_is_refused() {
+    fn text_with_a_numeric_type_is_refused() {
         let mut bad = schema(&["task"]);
         bad.streams[0].kind = Kind::Text;
-        assert!(bad.check().is_err(), "text of numbers");
+        assert!(bad.check().is_err(), "text with a numeric dtype");
         bad.streams[0].dtype = "text".to_owned();
         assert!(bad.check().is_err(), "text with a shape");
         bad.streams[0].shape.clear();
         assert_eq!(bad.check(), Ok(()));
         bad.streams[0].kind = Kind::Vector;
-        assert!(bad.check().is_err(), "numbers of text");
+        assert!(bad.check().is_err(), "values with dtype text");
     }
 
     #[test]
-    fn the_codec_of_clocks_is_checked_too() {
+    fn the_clock_codec_is_checked_too() {
         let mut bad = schema(&["joints"]);
         bad.clock_codec = "\u{1b}[2J".repeat(999);
         assert!(bad.check().is_err());

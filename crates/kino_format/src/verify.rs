@@ -1,9 +1,9 @@
-//! Checking bytes against what the directory and the index say of them: the reader's page check,
+//! Checking bytes against the directory and the index: the reader's page check,
 //! and the full check behind `kinograph verify`.
 //!
-//! Opening checks the tail, an index is checked when it is read, a page when it is read. What is
-//! left are bytes that reading never touches: the header, and the zeros that fill pages up to 8 bytes. With
-//! [`Shard::verify_header`] and [`Shard::verify_episode`] every bit of the file has been looked at.
+//! Opening checks the tail; an index and a page are checked when they are read. That leaves
+//! bytes that reading never touches: the header, and the zero padding of pages. With
+//! [`Shard::verify_header`] and [`Shard::verify_episode`] every bit of the file has been checked.
 
 use std::cell::LazyCell;
 use std::ops::Range;
@@ -17,12 +17,12 @@ use crate::records::NONE;
 use crate::schema::Schema;
 
 impl Shard {
-    /// Checks the header's bytes, and that header and footer say the same.
+    /// Checks the header's bytes, and that header and footer agree.
     pub fn verify_header(&self, bytes: &[u8]) -> Result<()> {
         let versions = parse_header(bytes)?;
         if versions != self.versions {
             let [here, there] = [versions, self.versions].map(|v| (v.format, v.min_reader));
-            let what = format!("its version and reader are {here:?}, in the footer {there:?}");
+            let what = format!("its versions are {here:?}, but the footer has {there:?}");
             return Err(invalid("header", what));
         }
         Ok(())
@@ -49,13 +49,13 @@ impl Shard {
         }
         let episode_start = self.episodes().get(slot).map_or(0, |entry| entry.start);
         let start = episode_start.saturating_add(record.offset());
-        // The name costs a walk over the streams, so it is made only for a damaged page.
+        // Finding the name means a walk over the streams, so it is done only for a damaged page.
         verify("page", start, bytes, record.crc)
             .map_err(|error| named(error, || Owners::new(index, self.schema()).name(slot, page)))
     }
 
-    /// Everything that is wrong with the episode at `slot`, given all bytes of its
-    /// [`range`](crate::DirectoryEntry::range); empty if nothing is.
+    /// All errors in the episode at `slot`, given all bytes of its
+    /// [`range`](crate::DirectoryEntry::range); empty if it is intact.
     ///
     /// A damaged index hides the pages, so it is then the only error.
     pub fn verify_episode(&self, slot: usize, bytes: &[u8]) -> Vec<FormatError> {
@@ -78,13 +78,13 @@ impl Shard {
             let padding = end..align_up(end).unwrap_or(end);
             if part(bytes, padding).iter().any(|&byte| byte != 0) {
                 let name = owners.name(slot, page);
-                let what = format!("the bytes that fill it up after {name} are not zero");
+                let what = format!("the padding after {name} is not zero");
                 errors.push(invalid("episode", what));
             }
         }
         let stored = self.episodes().get(slot).map(|entry| entry.hash);
         if errors.is_empty() && stored != Some(*blake3::hash(bytes).as_bytes()) {
-            let what = format!("the BLAKE3 at slot {slot} is not the one in the directory");
+            let what = format!("the BLAKE3 at slot {slot} does not match the directory");
             errors.push(invalid("episode", what));
         }
         errors
@@ -124,9 +124,9 @@ fn named(error: FormatError, name: impl FnOnce() -> String) -> FormatError {
     }
 }
 
-/// What each page is, for a person who has to decide what its loss means.
+/// What each page contains, so that a person can judge what its loss means.
 ///
-/// Every page belongs to one thing and the pages of a clock or stream follow each other, so the
+/// Every page has one owner and the pages of a clock or stream are consecutive, so the
 /// owner of a page is the last one that starts at or before it.
 struct Owners<'i> {
     index: &'i EpisodeIndex,
@@ -169,7 +169,7 @@ impl<'i> Owners<'i> {
         let owner = match after.checked_sub(1).and_then(|idx| self.starts.get(idx)) {
             Some((_, name, Some(run))) => format!("{name}, {}", self.frames(*run, page)),
             Some((_, name, None)) => name.clone(),
-            None => "of nothing".to_owned(),
+            None => "no owner".to_owned(),
         };
         format!("page {page} at slot {slot} ({owner})")
     }

@@ -1,6 +1,6 @@
-//! Writing a shard: pages as they come, an index after each episode, the directory at the end.
+//! Writing a shard: pages as they arrive, an index after each episode, the directory at the end.
 //!
-//! The writer appends to a buffer that its caller drains to a file whenever it likes; positions are
+//! The writer appends to a buffer that its caller may drain to a file at any time; positions are
 //! counted here, so the buffer may be emptied between any two calls.
 //!
 //! ```text
@@ -29,7 +29,7 @@ pub struct ShardWriter {
     schema: Option<Schema>,
 }
 
-/// What an episode became.
+/// A finished episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpisodeSummary {
     /// Its position in the shard.
@@ -78,12 +78,12 @@ impl ShardWriter {
             .filter(|_| bytes.len() <= MAX_PAGE_BYTES);
         let len = len.ok_or_else(|| {
             limit(format!(
-                "a page of {} bytes, at most {MAX_PAGE_BYTES}",
+                "a page has {} bytes, at most {MAX_PAGE_BYTES} are allowed",
                 bytes.len()
             ))
         })?;
         let offset_units = u32::try_from((self.position - self.episode_start) / ALIGN)
-            .map_err(|_| limit("an episode of over 32 GiB; split it into several"))?;
+            .map_err(|_| limit("an episode exceeds 32 GiB; split it into several"))?;
         self.pages.push(PageRecord {
             offset_units,
             len,
@@ -96,7 +96,7 @@ impl ShardWriter {
 
     /// Ends the current episode: appends its index to `out`. The schema may still grow afterwards.
     ///
-    /// An error leaves everything as it was: the records may be put right, or the episode abandoned.
+    /// An error leaves everything unchanged: fix the records, or abandon the episode.
     pub fn end_episode(
         &mut self,
         (clocks, streams): (&[ClockRecord], &[StreamRecord]),
@@ -105,7 +105,9 @@ impl ShardWriter {
         out: &mut Vec<u8>,
     ) -> Result<EpisodeSummary> {
         if self.directory.len() >= MAX_EPISODES {
-            return Err(limit(format!("over {MAX_EPISODES} episodes")));
+            return Err(limit(format!(
+                "a shard holds at most {MAX_EPISODES} episodes; start a new shard"
+            )));
         }
         self.check_growth(schema)?;
         let mut index = Vec::new();
@@ -120,8 +122,8 @@ impl ShardWriter {
         self.pages.iter().for_each(|page| page.write(&mut index));
 
         let pages_len = self.position - self.episode_start;
-        let index_len =
-            u32::try_from(index.len()).map_err(|_| limit("an episode index of over 4 GiB"))?;
+        let index_len = u32::try_from(index.len())
+            .map_err(|_| limit("an episode index exceeds 4 GiB; split the episode"))?;
         // The reader's own checks, before anything depends on the episode.
         let index = EpisodeIndex::parse(index, pages_len, schema)?;
         let index_crc = page_checksum(index.as_bytes());
@@ -149,8 +151,8 @@ impl ShardWriter {
         Ok(summary)
     }
 
-    /// Takes over the unfinished episode of `other`, which has none then; the caller moves its bytes, which are the same
-    /// in any shard. This shard must have no unfinished episode.
+    /// Takes over the unfinished episode of `other`, which then has none; the caller moves its bytes, which are the
+    /// same in any shard. This shard must not have an unfinished episode.
     pub fn take_episode(&mut self, other: &mut Self) {
         debug_assert!(self.pages.is_empty(), "two unfinished episodes");
         self.position += other.position - other.episode_start;
@@ -159,7 +161,7 @@ impl ShardWriter {
         other.abandon_episode();
     }
 
-    /// Goes back to the end of the last episode; the caller cuts its file to [`position`](Self::position).
+    /// Rolls back to the end of the last episode; the caller truncates its file to [`position`](Self::position).
     pub fn abandon_episode(&mut self) {
         self.position = self.episode_start;
         self.pages.clear();
@@ -177,7 +179,7 @@ impl ShardWriter {
         let text = schema.to_bytes()?;
         if text.len() > MAX_SCHEMA_BYTES {
             return Err(limit(format!(
-                "a schema of {} bytes, at most {MAX_SCHEMA_BYTES}",
+                "a schema has {} bytes, at most {MAX_SCHEMA_BYTES} are allowed",
                 text.len()
             )));
         }
@@ -211,7 +213,7 @@ impl ShardWriter {
         Ok(file_len)
     }
 
-    /// Refuses a schema that no reader would take, or in which the episodes so far would mean something else.
+    /// Rejects a schema that readers would reject, or that would change the meaning of earlier episodes.
     fn check_growth(&self, schema: &Schema) -> Result<()> {
         if self.schema.as_ref() == Some(schema) {
             return Ok(());
@@ -224,12 +226,12 @@ impl ShardWriter {
             Ok(())
         } else {
             Err(limit(
-                "the schema of earlier episodes was changed; it may only grow at its end",
+                "the schema of earlier episodes was changed; streams may only be appended",
             ))
         }
     }
 
-    /// Appends a part and the zeros that fill it up to the next border.
+    /// Appends a part and its zero padding.
     fn append(&mut self, part: &[u8], out: &mut Vec<u8>) {
         const ZEROS: [u8; 8] = [0; 8];
         let padding = part.len().next_multiple_of(ZEROS.len()) - part.len();

@@ -1,11 +1,11 @@
-//! Lossless images next to PNG and QOI: ratio, and time to decode a frame in sequence, at random and at worst.
+//! Lossless images compared with PNG and QOI: ratio, and time to decode a frame in sequence, at random and at worst.
 //!
 //! ```text
 //! cargo run --release -- uint8[480,640,3] kodak.bin      cargo run --release -- uint16[480,640] depth.bin depth:abs=1
 //! ```
 //!
-//! The file holds packed frames (numpy: `array.tofile`). Further arguments are codecs of ours, in place of the
-//! usual ones. Every decoded frame is compared with the original. Times are of one thread: for each frame the
+//! The file holds packed frames (numpy: `array.tofile`). Further arguments are codecs of ours, replacing the
+//! default list. Every decoded frame is compared with the original. Times are single-threaded: for each frame the
 //! best of several passes, then the mean over all frames.
 
 use std::error::Error;
@@ -99,7 +99,7 @@ fn parse_type(text: &str) -> Result<ValueType> {
     let (dtype, shape) = text
         .strip_suffix(']')
         .and_then(|text| text.split_once('['))
-        .ok_or("a type looks like uint8[84,84,3]")?;
+        .ok_or("cannot parse the frame type; expected for example uint8[84,84,3]")?;
     let shape: Vec<usize> = shape
         .split(',')
         .map(str::parse)
@@ -111,13 +111,13 @@ fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 
-/// What was measured of one codec.
+/// The results for one codec.
 struct Row<'a> {
     name: &'a str,
     stored: usize,
     encode: Duration,
     sequence: Duration,
-    /// The best time of each frame by itself.
+    /// The best time of each frame decoded alone.
     random: Vec<Duration>,
 }
 
@@ -170,7 +170,7 @@ fn ours(spec: &str, ty: &ValueType, bytes: &[u8]) -> Result<()> {
         }
     }
     if codec.bound() == Bound::Lossless && out != bytes {
-        return Err(format!("{spec} did not give the frames back").into());
+        return Err(format!("{spec} did not reproduce the frames").into());
     }
     let mut one = vec![0; ty.frame_bytes()];
     for page in &encoded.pages {
@@ -188,7 +188,7 @@ fn ours(spec: &str, ty: &ValueType, bytes: &[u8]) -> Result<()> {
             }
             let place = random.len() * ty.frame_bytes();
             if one != out[place..place + one.len()] {
-                return Err(format!("{spec}: a frame alone is not the same").into());
+                return Err(format!("{spec}: a frame decoded alone differs").into());
             }
             random.push(best);
         }
@@ -230,7 +230,7 @@ fn file_codec(
             best = start.elapsed().min(best);
         }
         if out != *frame {
-            return Err(format!("{name} did not give a frame back").into());
+            return Err(format!("{name} did not reproduce a frame").into());
         }
         random.push(best);
     }
@@ -247,7 +247,7 @@ fn file_codec(
     Ok(())
 }
 
-/// 16-bit numbers the other way round, as PNG has them.
+/// 16-bit values byte-swapped, as PNG stores them.
 fn swapped(bytes: &[u8]) -> Vec<u8> {
     bytes
         .as_chunks::<2>()

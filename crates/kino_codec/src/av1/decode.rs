@@ -1,10 +1,10 @@
-//! Units to images: rav1d (dav1d translated to Rust), set up for one thread and one size of image.
+//! Units to images: rav1d (dav1d ported to Rust), configured for one thread and one image size.
 //!
-//! An [`Instance`] owns one decoder, which is reused from page to page; a [`Image`] lies in the decoder's
-//! memory, from where its rows are read without a copy.
+//! An [`Instance`] owns one decoder, which is reused from page to page. An [`Image`] lives in the decoder's
+//! memory; its rows are read from there without a copy.
 //!
-//! Not here: which bytes are allowed. [`units`](super::units) has walked them and compared the image's size
-//! before the decoder sees them, and the decoder is told the largest image it may make room for.
+//! Not here: which bytes are allowed. [`units`](super::units) has parsed them and checked the image size
+//! before the decoder sees them, and the decoder gets the largest image size it may allocate.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// A decoder that refuses images of more pixels.
+    /// A decoder that rejects images with more pixels than this.
     pub(super) fn new(max_pixels: u32) -> Result<Self> {
         Ok(Self {
             library: Library::new(max_pixels)?,
@@ -38,17 +38,17 @@ impl Instance {
         })
     }
 
-    /// The largest image that it decodes.
+    /// The largest image that it decodes, in pixels.
     pub(super) fn max_pixels(&self) -> u32 {
         self.max_pixels
     }
 
-    /// Forgets all images: the next unit starts a group.
+    /// Drops all reference images: the next unit starts a group.
     pub(super) fn reset(&mut self) {
         self.library.flush();
     }
 
-    /// Decodes one unit, which must show exactly one image; after an error it is not to be used again.
+    /// Decodes one unit, which must show exactly one image; do not use the instance again after an error.
     pub(super) fn decode(&mut self, unit: &[u8]) -> Result<Image> {
         self.library.send(unit)?;
         let frame = self.library.image()?.ok_or_else(none)?;
@@ -69,9 +69,12 @@ pub(super) struct Image {
 
 impl Image {
     fn new(frame: Frame) -> Result<Self> {
-        let planes = frame
-            .planes()
-            .ok_or_else(|| corrupt(NAME, "an image of other planes or more bits"))?;
+        let planes = frame.planes().ok_or_else(|| {
+            corrupt(
+                NAME,
+                "an image has an unsupported plane layout or bit depth",
+            )
+        })?;
         Ok(Self {
             height: frame.height(),
             width: frame.width(),
@@ -80,7 +83,7 @@ impl Image {
         })
     }
 
-    /// Pixels `left..left + width` of row `y`; `left` is even where channel is halved.
+    /// Pixels `left..left + width` of row `y`; `left` is even where chroma is halved.
     pub(super) fn row(&self, y: usize, (left, width): (usize, usize)) -> super::yuv::Row<'_> {
         let half = usize::from(self.planes == Planes::Half);
         let channel = |plane| match self.planes {

@@ -1,4 +1,4 @@
-//! Frames to units: rav1e, set up so that a group is closed and the same frames always give the same bytes.
+//! Frames to units: rav1e, configured so that groups are closed and the same frames always give the same bytes.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::error::{CodecError, Result, buffer};
 use super::Size;
 use super::yuv::{Planes, Split, chroma_side};
 
-/// How to encode.
+/// Encoder settings.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Settings {
     /// 1 (finest) to 255.
@@ -30,25 +30,25 @@ pub(super) struct Group<'a> {
     pub(super) size: Size,
     /// The packed images.
     pub(super) pixels: &'a [u8],
-    /// The number of the first frame in its run.
+    /// The index of the first frame in its run.
     pub(super) first: usize,
-    /// The frames of the run that are stored exactly, too.
+    /// The frames of the run that are also stored exactly.
     pub(super) protected: &'a [Range<usize>],
 }
 
 impl Group<'_> {
-    /// How many frames there are.
+    /// The number of frames.
     pub(super) fn frames(&self) -> usize {
         self.pixels.len() / self.size.bytes()
     }
 
-    /// Whether frame `idx` of the group is stored exactly, too.
+    /// Whether frame `idx` of the group is also stored exactly.
     pub(super) fn is_exact(&self, idx: usize) -> bool {
         let idx = self.first + idx;
         self.protected.iter().any(|range| range.contains(&idx))
     }
 
-    /// A unit for each frame, the first of which refers to nothing before it.
+    /// One unit per frame; the first refers to nothing before it.
     pub(super) fn encode(&self, settings: Settings) -> Result<Vec<Vec<u8>>> {
         let size = self.size;
         let mut encoder = encoder(size, self.frames(), settings)?;
@@ -81,7 +81,7 @@ impl Group<'_> {
     }
 }
 
-/// All units of an encoder that got its last frame.
+/// All units of an encoder that has received its last frame.
 fn receive(encoder: &mut Context<u8>) -> Result<Vec<Vec<u8>>> {
     let mut units = Vec::new();
     loop {
@@ -89,7 +89,7 @@ fn receive(encoder: &mut Context<u8>) -> Result<Vec<Vec<u8>>> {
             Ok(packet) if units.is_empty() == (packet.frame_type == FrameType::KEY) => {
                 units.push(packet.data);
             }
-            Ok(_) => return Err(buffer("the encoder put a key frame where none belongs")),
+            Ok(_) => return Err(buffer("the AV1 encoder placed a key frame inside a group")),
             Err(EncoderStatus::Encoded) => {}
             Err(EncoderStatus::LimitReached) => return Ok(units),
             Err(status) => return Err(failed(status)),
@@ -97,7 +97,7 @@ fn receive(encoder: &mut Context<u8>) -> Result<Vec<Vec<u8>>> {
     }
 }
 
-/// An encoder for one group of `frames` frames, on this thread only.
+/// An encoder for one group of `frames` frames, on the calling thread only.
 fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>> {
     let mut config = EncoderConfig::with_speed_preset(settings.speed);
     (config.height, config.width) = size.coded();
@@ -107,7 +107,7 @@ fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>>
         Planes::Full => ChromaSampling::Cs444,
     };
     config.pixel_range = PixelRange::Full;
-    // For players: this is what our own decoder does anyway.
+    // For other players: our own decoder applies this matrix anyway.
     config.color_description = Some(ColorDescription {
         color_primaries: ColorPrimaries::BT709,
         transfer_characteristics: TransferCharacteristics::SRGB,
@@ -115,21 +115,21 @@ fn encoder(size: Size, frames: usize, settings: Settings) -> Result<Context<u8>>
     });
     config.quantizer = settings.quantizer;
     config.tune = Tune::Psnr;
-    // One key frame, at the start, wherever a scene may change.
+    // One key frame, at the start, even if the scene changes.
     let frames = u64::try_from(frames).unwrap_or(u64::MAX);
     config.set_key_frame_interval(frames, frames);
     config.speed_settings.scene_detection_mode = SceneDetectionSpeed::None;
-    // Measured on cameras: neither gains bytes or decibels, and without them both sides are faster.
+    // Measured on camera streams: neither saves bytes nor gains PSNR, and both encoder and decoder are faster without.
     config.speed_settings.cdef = false;
     config.speed_settings.segmentation = SegmentationLevel::Disabled;
     Config::new()
         .with_encoder_config(config)
         .with_threads(1)
         .new_context()
-        .map_err(|error| buffer(format!("the AV1 encoder refuses: {error}")))
+        .map_err(|error| buffer(format!("the AV1 encoder rejected its settings: {error}")))
 }
 
-/// An image that is not of whole blocks repeats its last row and column.
+/// Pads an image to whole blocks by repeating its last row and column.
 fn filled_up(size: Size, pixels: &[u8]) -> Vec<u8> {
     let (height, width) = size.coded();
     if (height, width) == (size.height, size.width) {

@@ -1,12 +1,11 @@
-//! rav1d behind two safe types: with `jpeg/ffi.rs` the only files of this crate with `unsafe`.
+//! rav1d behind two safe types. This file and `jpeg/ffi.rs` are the only ones in this crate with `unsafe`.
 //!
-//! A [`Library`] owns one decoder, a [`Frame`] one decoded image, which lies in the library's memory. We call
-//! the functions that rav1d offers to C, because its interface for Rust leaks some bytes with every image: a
-//! image that is given back is replaced by an empty one, which owns an `Arc` that nobody drops. [`Frame`]
-//! drops it.
+//! A [`Library`] owns one decoder; a [`Frame`] is one decoded image in the library's memory. We call the
+//! functions that rav1d exports to C, because its Rust API leaks a few bytes per image: a released image is
+//! replaced by an empty one that owns an `Arc`, which is never dropped. [`Frame`] drops it.
 //!
-//! Not here: which bytes are allowed. [`units`](super::units) has walked them before, and the library is told the
-//! largest image it may make room for.
+//! Not here: which bytes are allowed. [`units`](super::units) has already parsed them, and the library gets the
+//! largest image size it may allocate.
 
 #![allow(
     unsafe_code,
@@ -36,18 +35,18 @@ use super::yuv::Planes;
 /// One decoder: one thread, one image at a time.
 pub(super) struct Library(Dav1dContext);
 
-// SAFETY: the context is behind an `Arc` of the library, which guards its state with locks, and with one thread it
-// starts none of its own. `&mut self` methods keep it to one of ours at a time.
+// SAFETY: the context is behind one of the library's `Arc`s, which guards its state with locks, and with one thread
+// it starts none of its own. `&mut self` methods restrict it to one of our threads at a time.
 unsafe impl Send for Library {}
 
 // SAFETY: no method takes `&self`, so sharing a reference allows nothing.
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// A decoder that refuses images of more pixels.
+    /// A decoder that rejects images with more pixels than this.
     pub(super) fn new(max_pixels: u32) -> Result<Self> {
         let mut settings = std::mem::MaybeUninit::<Dav1dSettings>::uninit();
-        // SAFETY: the pointer is valid to write to, and the call initialises all of what it points to.
+        // SAFETY: the pointer is valid for writes, and the call initialises everything it points to.
         let mut settings = unsafe {
             dav1d_default_settings(NonNull::from(&mut settings).cast());
             settings.assume_init()
@@ -68,30 +67,30 @@ impl Library {
         };
         match (result.0, context) {
             (0, Some(context)) => Ok(Self(context)),
-            _ => Err(buffer("no memory for an AV1 context")),
+            _ => Err(buffer("out of memory for an AV1 context")),
         }
     }
 
-    /// Forgets all images.
+    /// Drops all reference images.
     pub(super) fn flush(&mut self) {
-        // SAFETY: the context is open. The handle is copied; the library takes no part of it.
+        // SAFETY: the context is open. The handle is copied; the library does not take ownership of it.
         unsafe { dav1d_flush(self.0) }
     }
 
-    /// Gives the library a piece of the stream, all of which it must take.
+    /// Sends a piece of the stream to the library, which must consume all of it.
     pub(super) fn send(&mut self, bytes: &[u8]) -> Result<()> {
         let mut data = Dav1dData::default();
-        // SAFETY: `data` is a local that may be written; the call makes room for `bytes.len()` bytes or returns null.
+        // SAFETY: `data` is a local that may be written; the call allocates `bytes.len()` bytes or returns null.
         let room = unsafe { dav1d_data_create(Some(NonNull::from(&mut data)), bytes.len()) };
         if room.is_null() || data.sz != bytes.len() {
-            return Err(buffer("no memory for a unit of AV1"));
+            return Err(buffer("out of memory for an AV1 unit"));
         }
-        // SAFETY: `room` is valid for `bytes.len()` bytes that nobody else knows of yet, and apart from `bytes`.
+        // SAFETY: `room` is valid for `bytes.len()` bytes, not shared with anything yet, and does not overlap `bytes`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), room, bytes.len()) };
-        // SAFETY: the context is open and `data` is ours; the library takes from it what it wants.
+        // SAFETY: the context is open and `data` is ours; the library consumes from it what it wants.
         let result = unsafe { dav1d_send_data(Some(self.0), Some(NonNull::from(&mut data))) };
         let left = data.sz;
-        // SAFETY: `data` is a sound value whatever the library took from it, and is not used after this.
+        // SAFETY: `data` is a valid value whatever the library took from it, and is not used after this.
         unsafe { dav1d_data_unref(Some(NonNull::from(&mut data))) };
         match (result.0, left) {
             (0, 0) => Ok(()),
@@ -100,7 +99,7 @@ impl Library {
         }
     }
 
-    /// The next image, or `None` if the library has to be sent more first.
+    /// The next image, or `None` if the library needs more data first.
     pub(super) fn image(&mut self) -> Result<Option<Frame>> {
         let mut frame = Frame(Dav1dPicture::default());
         // SAFETY: the context is open, and the image, which owns nothing yet, may be overwritten.
@@ -121,7 +120,7 @@ impl Drop for Library {
     }
 }
 
-/// The library's results are negative error numbers of the system.
+/// The library's results are negative `errno` values.
 fn is_again(code: c_int) -> bool {
     io::Error::from_raw_os_error(-code).kind() == io::ErrorKind::WouldBlock
 }
@@ -149,7 +148,7 @@ impl Frame {
         usize::try_from(self.0.p.w).unwrap_or(0)
     }
 
-    /// Which planes there are; `None` for others than ours, or for more than 8 bits.
+    /// The plane layout; `None` if unsupported, or for more than 8 bits.
     pub(super) fn planes(&self) -> Option<Planes> {
         match self.0.p.layout {
             _ if self.0.p.bpc != 8 => None,
@@ -160,7 +159,7 @@ impl Frame {
         }
     }
 
-    /// Pixels `left..left + width` of row `y` of plane `plane`; none if the image has no such pixels.
+    /// Pixels `left..left + width` of row `y` of plane `plane`; `None` if they are outside the image.
     pub(super) fn row(&self, plane: usize, y: usize, (left, width): (usize, usize)) -> &[u8] {
         let half = usize::from(plane > 0 && self.planes() == Some(Planes::Half));
         let inside =
@@ -170,9 +169,9 @@ impl Frame {
         let (Some(data), Some(stride), true) = (data, stride, inside) else {
             return &[];
         };
-        // SAFETY: the library made room for every row of the image's height, `stride` bytes apart, of at least
-        // its width, one byte per pixel (8 bits, as `planes` was asked before anything is read); row and pixels
-        // lie inside, as checked above. The image is whole and nobody writes to it: with one thread and no
+        // SAFETY: the library allocated every row of the image's height, `stride` bytes apart and at least as wide
+        // as the image, one byte per pixel (8 bits, which `planes` checked before anything is read); row and pixels
+        // are inside, as checked above. The image is complete and never written again: with one thread and no
         // frame delay, `dav1d_get_picture` returned after all work on it. It lives as long as `self`.
         unsafe {
             let row = data.cast::<u8>().add(y * stride + left);
@@ -183,11 +182,11 @@ impl Frame {
 
 impl Drop for Frame {
     fn drop(&mut self) {
-        // SAFETY: the image is a sound value: the default one, or what `dav1d_get_picture` wrote. The call drops
+        // SAFETY: the image is a valid value: the default one, or what `dav1d_get_picture` wrote. The call drops
         // what it owns and writes an empty image.
         unsafe { dav1d_picture_unref(Some(NonNull::from(&mut self.0))) }
         if let Some(list) = self.0.itut_t35_ref.take() {
-            // SAFETY: the empty image's list was made from an `Arc` in the call above and was just taken out of
+            // SAFETY: the empty image's list was made from an `Arc` in the call above and was just moved out of
             // the image, so this is its only handle and its only use.
             drop(unsafe { list.into_arc() });
         }

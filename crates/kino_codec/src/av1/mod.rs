@@ -1,17 +1,17 @@
-//! `av1`: 8-bit images as AV1 video in short closed groups: the smallest, where some loss is allowed.
+//! `av1`: 8-bit images as AV1 video in short closed groups: the smallest codec where loss is allowed.
 //!
 //! ```text
-//! page = sizes │ unit 0 │ unit 1 │ … │ exact frames       a group: one key frame, then what changed
+//! page = sizes │ unit 0 │ unit 1 │ … │ exact frames       a group: one key frame, then the changes
 //! ```
 //!
-//! Unit *i* shows frame *i* and needs the units before it, none behind. All units in a row are a
-//! low-overhead AV1 stream that any AV1 decoder plays. A frame costs the decoding of all frames before it in
-//! its group, so `group` is the price of a random frame; frames in sequence cost least, and least bytes, in
-//! long groups. Frames that must come back bit for bit, and whole groups that cannot keep a promised PSNR, are
-//! stored as pages of `predict` behind the units.
+//! Unit *i* shows frame *i* and depends only on the units before it. All units concatenated are a
+//! low-overhead AV1 stream that any AV1 decoder plays. Decoding a frame means decoding all frames before it in
+//! its group, so `group` sets the cost of a random frame; sequential reads are cheapest, and files smallest, with
+//! long groups. Frames that must come back bit for bit, and whole groups that cannot meet a guaranteed PSNR, are
+//! stored as pages of `predict` after the units.
 //!
-//! rav1e encodes, rav1d decodes, both on the caller's thread. Stored are luma and chroma
-//! ([`yuv`]); sides are filled up to whole blocks ([`Size::coded`]).
+//! rav1e encodes and rav1d decodes, both on the calling thread. Luma and chroma are stored
+//! ([`yuv`]); sides are padded to whole blocks ([`Size::coded`]).
 
 mod decode;
 mod encode;
@@ -45,23 +45,23 @@ use yuv::Planes;
 
 const NAME: &str = "av1";
 
-/// No group is longer: a random frame would cost too much.
+/// The longest group: in a longer one a random frame would be too expensive.
 const MAX_GROUP: usize = 120;
 
-/// The smallest side that is coded; AV1 encoders are not made for smaller images.
+/// The smallest coded side; AV1 encoders are not made for smaller images.
 const MIN_SIDE: usize = 16;
 
-/// Coded sides are whole blocks of this; rav1e mistakes the edge of others, odd ones above all.
+/// Coded sides are multiples of this; rav1e gets the edges of other sizes wrong, especially odd ones.
 const BLOCK_SIDE: usize = 8;
 
-/// The largest side of whole blocks that a sequence header can say.
+/// The largest side, in whole blocks, that a sequence header can hold.
 const MAX_SIDE: usize = 65528;
 
 const DEFAULT_QUALITY: i32 = 80;
 const DEFAULT_GROUP: i32 = 30;
 const DEFAULT_SPEED: i32 = 9;
 
-/// Whether AV1 is decoded and encoded with vector instructions written by hand, or about five times slower.
+/// Whether AV1 is encoded and decoded with hand-written SIMD; without it, it is about five times slower.
 pub const fn av1_simd() -> bool {
     cfg!(feature = "av1-simd")
 }
@@ -73,7 +73,7 @@ pub(crate) struct Av1 {
     target: Target,
     group: NonZeroUsize,
     speed: u8,
-    /// How channels are stored; grey images have none.
+    /// How chroma is stored; grey images have none.
     planes: Planes,
 }
 
@@ -113,7 +113,7 @@ impl Av1 {
 struct Size {
     height: usize,
     width: usize,
-    /// 1 (grey) or 3 (red, green, blue).
+    /// 1 (grey) or 3 (RGB).
     channels: usize,
 }
 
@@ -132,7 +132,7 @@ impl Size {
             _ => Err(CodecError::Unsuited {
                 codec: NAME,
                 frame: frame.to_string(),
-                what: "it stores 8-bit images of 1 or 3 channels, sides up to 65528; use `predict` or `zstd`"
+                what: "it stores 8-bit images with 1 or 3 channels and sides up to 65528; use `predict` or `zstd`"
                     .to_owned(),
             }),
         }
@@ -146,7 +146,7 @@ impl Size {
         self.height * self.row_bytes()
     }
 
-    /// Height and width of the image that is coded.
+    /// Height and width of the coded image.
     fn coded(&self) -> (usize, usize) {
         let coded = |side: usize| side.next_multiple_of(BLOCK_SIDE).max(MIN_SIDE);
         (coded(self.height), coded(self.width))
@@ -187,7 +187,7 @@ impl Codec for Av1 {
         let (_, bytes) = frames.as_values(NAME)?;
         if page_frames > self.page_frames(frames.frame()) {
             return Err(buffer(format!(
-                "pages of {page_frames} frames were asked for, `{}` has groups of at most {}",
+                "{page_frames} frames per page requested, but groups of `{}` have at most {}",
                 self.spec,
                 self.page_frames(frames.frame())
             )));
@@ -227,18 +227,18 @@ impl Codec for Av1 {
             ty: frame
                 .as_values()
                 .cloned()
-                .ok_or_else(|| buffer("text is no image"))?,
+                .ok_or_else(|| buffer("text cannot be decoded as an image"))?,
             exact: exact()?.decoder(frame, &[])?,
         }))
     }
 }
 
-/// The codec of frames that have to come back bit for bit.
+/// The codec for frames that must come back bit for bit.
 fn exact() -> Result<Predict> {
     Predict::new(&"predict".parse()?)
 }
 
-/// The page of a group; without units all its frames are stored exactly.
+/// The page of a group; without units, all its frames are stored exactly.
 fn page(
     group: &Group<'_>,
     frame: &FrameType,
@@ -258,7 +258,7 @@ fn page(
     Ok(units::join(&units, &exact_frames))
 }
 
-/// Decodes units from the first of their group on and hands every image to `put`.
+/// Decodes units from the first of their group and passes every image to `put`.
 fn decode_units<'a>(
     size: Size,
     units: impl Iterator<Item = &'a [u8]> + Clone,
@@ -267,7 +267,7 @@ fn decode_units<'a>(
 ) -> Result<()> {
     let (height, width) = size.coded();
     let pixels = u32::try_from(height * width)
-        .map_err(|_| corrupt(NAME, format!("images of {height} × {width}")))?;
+        .map_err(|_| corrupt(NAME, format!("cannot decode images of {height} × {width}")))?;
     let mut walk = units.clone();
     let Some(first) = walk.next() else {
         return Ok(());
@@ -281,7 +281,7 @@ fn decode_units<'a>(
         let what = format!("its images are {sequence:?}, not {height} × {width}");
         return Err(corrupt(NAME, what));
     }
-    // Taken out, and put back only after all went well: what an error leaves behind is not used again.
+    // Taken out, and put back only on success: an instance that saw an error is not reused.
     let mut instance = match kept.take() {
         Some(used) if used.max_pixels() == pixels => used,
         _ => Instance::new(pixels)?,
@@ -306,7 +306,7 @@ struct Av1Decoder {
 }
 
 impl Av1Decoder {
-    /// Hands the images of `range` that are in units to `put`, with their place; the others are exact.
+    /// Passes the images of `range` that are in units to `put`, with their destination index; the others are exact.
     fn decode_inexact(
         &self,
         page: Page<'_>,
@@ -374,7 +374,7 @@ impl Decoder for Av1Decoder {
         let view = dest.view();
         if view.ty() != &self.ty {
             let what = format!(
-                "images of {} asked for in a stream of {}",
+                "images of {} requested from a stream of {}",
                 view.ty(),
                 self.ty
             );
@@ -409,12 +409,12 @@ impl Decoder for Av1Decoder {
     }
 }
 
-/// An exact frame as the page of `predict` that it is.
+/// An exact frame as a page of `predict`.
 fn one_exact(bytes: &[u8]) -> Page<'_> {
     Page { bytes, frames: 1 }
 }
 
-/// Writes the cut-out of an unscaled image row by row; `work` has room for a row.
+/// Writes the crop of an unscaled image row by row; `work` has room for a row.
 fn put_cut(image: &Image, place: usize, dest: &mut ImagesMut<'_>, work: &mut [u8]) {
     let view = dest.view();
     let Crop {
@@ -423,7 +423,7 @@ fn put_cut(image: &Image, place: usize, dest: &mut ImagesMut<'_>, work: &mut [u8
         height,
         width,
     } = view.crop();
-    // A cut through a square of halved chroma starts at the square and leaves its first pixel out.
+    // A crop that starts inside a 2 × 2 chroma square decodes from the square's start and drops its first pixel.
     let outside = match image.planes {
         Planes::Half => left % 2,
         Planes::Grey | Planes::Full => 0,

@@ -1,7 +1,7 @@
-//! How coarse a group is stored: by a quality for all, or as coarse as a PSNR allows, found group by group.
+//! How coarsely a group is quantised: one quality for all, or as coarse as a PSNR allows, found group by group.
 //!
-//! A page that promises a PSNR is decoded again, and stored finer until it keeps the promise. The search steps to
-//! both sides of the promise and then draws a line between them or halves the gap; three encodings do for most groups.
+//! A page with a guaranteed PSNR is decoded again, and stored finer until it meets the PSNR. The search brackets
+//! the target, then interpolates or bisects; most groups need three encodings.
 
 use crate::bound::Bound;
 use crate::error::Result;
@@ -11,29 +11,31 @@ use crate::spec::CodecSpec;
 use super::encode::{Group, Settings};
 use super::{DEFAULT_QUALITY, decode_units};
 
-/// The coarsest step of the quantiser.
+/// The coarsest quantiser step.
 const COARSEST: usize = 255;
 
-/// A group that is this much better than promised is good enough.
+/// A group that exceeds the target by this much or less is good enough.
 const SLACK_DB: f64 = 0.15;
 
-/// After so many encodings, one that keeps the promise is good enough.
+/// After this many encodings, any result that meets the target is good enough.
 const TRIES: usize = 7;
 
-/// What a page has to reach.
+/// What a page must reach.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Target {
-    /// A step of the quantiser.
+    /// A quantiser step.
     Quantizer(usize),
-    /// Decibels over all values of the page.
+    /// PSNR in decibels, over all values of the page.
     Psnr(f64),
 }
 
 impl Target {
-    /// From the parameters; with the one that says so in canonical form.
+    /// From the parameters; also returns the parameter that sets it, in canonical form.
     pub(super) fn parse(spec: &CodecSpec) -> Result<(Self, (&'static str, String))> {
         match (spec.get("psnr"), spec.get("q")) {
-            (Some(_), Some(_)) => Err(spec.error("give `q` or `psnr`, not both")),
+            (Some(_), Some(_)) => {
+                Err(spec.error("`q` and `psnr` exclude each other; use one of them"))
+            }
             (Some(_), None) => {
                 let decibels = spec.decibels("psnr")?;
                 Ok((Self::Psnr(decibels), ("psnr", decibels.to_string())))
@@ -54,7 +56,7 @@ impl Target {
         }
     }
 
-    /// The units of one group; `None` if no step of the quantiser keeps the promise.
+    /// The units of one group; `None` if no quantiser step meets the target.
     pub(super) fn encode(
         self,
         group: &Group<'_>,
@@ -87,7 +89,7 @@ impl Target {
             if done || high <= low + 1 {
                 break;
             }
-            // A line that keeps landing on one side hardly moves: every other try halves what is left.
+            // Interpolation that keeps landing on one side hardly moves: every other try bisects instead.
             let halves = tries % 2 == 1 && finest.is_some() && broken.is_some();
             next = if halves {
                 (low + high) / 2
@@ -99,36 +101,36 @@ impl Target {
     }
 }
 
-/// A step of the quantiser that was tried, and how many decibels it is above the promise.
+/// A quantiser step that was tried, and how many decibels it is above the target.
 #[derive(Debug, Clone, Copy)]
 struct Try {
     quantizer: usize,
     over: f64,
 }
 
-/// Where most cameras need about this much.
+/// What most camera streams need.
 fn first_guess(decibels: f64) -> usize {
     to_step(50.0 + (42.0 - decibels) * 20.0).min(240)
 }
 
-/// The next step to try: where a line through the coarsest that keeps the promise and the finest that breaks it
-/// says, or, as long as there is only one of them, as far on as is usual.
+/// The next step to try: interpolated between the coarsest that meets the target and the finest that misses it,
+/// or, until both exist, a step of the usual size towards the missing side.
 fn between(last: Try, kept: Option<Try>, broken: Option<Try>) -> usize {
     let (Some(kept), Some(broken)) = (kept, broken) else {
-        // A decibel is about that many steps; twice as many, so that the other side is found soon.
+        // A decibel is about this many steps; doubled, to reach the other side soon.
         let slope = 24.0 + 0.2 * to_float(last.quantizer);
         return to_step(to_float(last.quantizer) + slope * last.over);
     };
     if !kept.over.is_finite() {
         return (kept.quantizer + broken.quantizer) / 2;
     }
-    // A little towards the safe side, so that the last try is seldom a miss.
+    // Slightly towards the safe side, so that the last try rarely misses.
     let part = (kept.over - SLACK_DB / 2.0).max(0.0) / (kept.over - broken.over);
     let gap = to_float(broken.quantizer - kept.quantizer);
     to_step(to_float(kept.quantizer) + part * gap)
 }
 
-/// The PSNR over all values of a group but those of exact frames; infinite if nothing differs.
+/// The PSNR over all values of a group except exact frames; infinite if nothing differs.
 #[expect(
     clippy::cast_precision_loss,
     reason = "a page has under 2²⁸ values, each square under 2¹⁶"
@@ -161,12 +163,12 @@ fn to_float(step: usize) -> f64 {
     f64::from(u32::try_from(step).unwrap_or(u32::MAX))
 }
 
-/// The nearest step of the quantiser.
+/// The nearest quantiser step.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "clamped to 1–255 in the same line"
 )]
-fn to_step(wanted: f64) -> usize {
-    wanted.round().clamp(1.0, 255.0) as usize
+fn to_step(requested: f64) -> usize {
+    requested.round().clamp(1.0, 255.0) as usize
 }

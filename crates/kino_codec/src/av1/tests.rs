@@ -1,4 +1,4 @@
-//! The codec as a whole: images in, images out, and what must not come in.
+//! The whole codec: images in, images out, and which input is rejected.
 
 use proptest::prelude::*;
 
@@ -10,14 +10,14 @@ use crate::testing::{
 use crate::view::{Layout, Strides, View};
 use crate::{Bound, codec};
 
-/// The fastest way to encode: tests care for the bytes' form, not for their number.
+/// The fastest setting: tests check the form of the bytes, not their number.
 const FAST: &str = "av1:q=80,group=4,speed=10";
 
 fn frame(shape: &[usize]) -> FrameType {
     FrameType::values(Dtype::U8, shape).unwrap()
 }
 
-/// `frames` images that move a little, one after the other.
+/// `frames` images with slight motion from one to the next.
 fn moving(frames: usize, height: usize, width: usize, channels: usize) -> Vec<u8> {
     let wide = image(height, width + frames, channels, 3);
     (0..frames)
@@ -84,7 +84,7 @@ fn parameters_out_of_range_are_refused() {
 }
 
 #[test]
-fn frames_that_are_no_images_are_refused() {
+fn frames_that_are_not_images_are_refused() {
     let av1 = codec("av1").unwrap();
     for shape in [&[5][..], &[5, 5, 2], &[5, 5, 4], &[0, 5, 3], &[65536, 1]] {
         assert!(av1.check(&frame(shape)).is_err(), "{shape:?}");
@@ -94,7 +94,7 @@ fn frames_that_are_no_images_are_refused() {
 }
 
 #[test]
-fn images_come_back_alike_and_finer_ones_more_so() {
+fn decoded_images_are_close_and_closer_at_finer_quality() {
     for shape in [
         &[40, 52, 3][..],
         &[33, 27, 3],
@@ -128,14 +128,14 @@ fn the_same_frames_give_the_same_bytes() {
     let (frame, values) = (frame(&[32, 48, 3]), moving(4, 32, 48, 3));
     let once = encode(FAST, &frame, &values, 4);
     assert_eq!(encode(FAST, &frame, &values, 4), once);
-    // A page does not know its neighbours.
+    // A page does not depend on its neighbours.
     let more = [values.clone(), values].concat();
     let twice = encode(FAST, &frame, &more, 4);
     assert_eq!(twice.pages, [once.pages.clone(), once.pages].concat());
 }
 
 #[test]
-fn any_range_is_cut_from_the_whole_group() {
+fn any_range_equals_the_same_slice_of_the_whole_group() {
     let (frame, values) = (frame(&[24, 40, 3]), moving(9, 24, 40, 3));
     let spec = "av1:q=80,group=9,speed=10";
     let page = encode(spec, &frame, &values, 9).pages.remove(0);
@@ -148,7 +148,7 @@ fn any_range_is_cut_from_the_whole_group() {
             "{range:?}"
         );
     }
-    // What lies behind the last frame that is wanted is not looked at.
+    // Bytes after the last requested frame are not read.
     let mut damaged = page.clone();
     let end = damaged.bytes.len();
     damaged.bytes[end - 2..].fill(0xff);
@@ -156,10 +156,10 @@ fn any_range_is_cut_from_the_whole_group() {
 }
 
 #[test]
-fn a_promised_psnr_is_kept_by_every_page_and_not_much_exceeded() {
+fn every_page_meets_a_guaranteed_psnr_without_exceeding_it_by_much() {
     let frame = frame(&[48, 64, 3]);
     let mut values = moving(6, 48, 64, 3);
-    // A page that is harder than the other.
+    // A page that is harder to encode than the other.
     let noise = arbitrary_bytes(9, values.len() / 2);
     values.extend(noise);
     for decibels in [30.0, 38.0, 44.0] {
@@ -168,14 +168,14 @@ fn a_promised_psnr_is_kept_by_every_page_and_not_much_exceeded() {
         let encoded = encode(&spec, &frame, &values, 3);
         for (page, original) in encoded.pages.iter().zip(values.chunks(3 * 48 * 64 * 3)) {
             let got = psnr(&decode_page(&spec, &frame, page, 0..page.frames), original);
-            assert!(got >= decibels, "{got}, promised {decibels}");
-            assert!(got < decibels + 3.0, "{got}, promised {decibels}");
+            assert!(got >= decibels, "{got}, guaranteed {decibels}");
+            assert!(got < decibels + 3.0, "{got}, guaranteed {decibels}");
         }
     }
 }
 
 #[test]
-fn a_psnr_out_of_reach_is_kept_by_exact_frames() {
+fn a_psnr_out_of_reach_is_met_by_exact_frames() {
     let frame = frame(&[18, 20, 3]);
     let noise = arbitrary_bytes(1, 2 * 18 * 20 * 3);
     for spec in [
@@ -218,7 +218,7 @@ fn protected_frames_are_exact_and_their_neighbours_are_not() {
 }
 
 #[test]
-fn longer_pages_than_groups_are_refused() {
+fn pages_longer_than_a_group_are_refused() {
     let (frame, values) = (frame(&[16, 16, 3]), [0; 8 * 768]);
     let frames = Frames::values(&frame, &values).unwrap();
     let av1 = codec("av1:group=4").unwrap();
@@ -236,7 +236,7 @@ fn large_images_get_shorter_groups() {
 }
 
 #[test]
-fn a_page_of_another_size_or_channel_is_refused() {
+fn a_page_of_another_size_or_channel_count_is_refused() {
     let page = encode(FAST, &frame(&[24, 40, 3]), &moving(2, 24, 40, 3), 4)
         .pages
         .remove(0);
@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_view_is_the_same_part_of_the_same_image(
+    fn every_view_equals_the_same_crop_of_the_whole_image(
         (height, width) in (1_usize..40, 1_usize..50), kind in 0..3, chw: bool, scale in 0_usize..3,
         gap in 0_usize..3, seed: u64,
     ) {
@@ -333,7 +333,7 @@ proptest! {
         decoder.decode_images(source, 1..3, &mut dest, &mut Scratch::new()).unwrap();
         prop_assert!(got == expected);
 
-        // Rows with gaps, too.
+        // Also into rows with gaps.
         let ty = frame.as_values().unwrap();
         let stride = width * channels + gap;
         let mut got = vec![0xa5; 2 * stride * height];

@@ -1,4 +1,4 @@
-//! What a page of `av1` may hold, checked before the decoder sees a byte.
+//! What a page of `av1` may contain, checked before the decoder sees a byte.
 //!
 //! ```text
 //! page  = sizes │ unit 0 │ unit 1 │ … │ exact frames       sizes, for each frame: varint 2 × unit + is exact,
@@ -8,8 +8,8 @@
 //!                                 u8     leb128
 //! ```
 //!
-//! An AV1 decoder does whatever a stream asks for: other sizes, layers, grain, thousands of hidden frames. A page
-//! needs none of that, so everything but plain frames of the stream's own size is refused here, in safe code.
+//! An AV1 decoder does whatever a stream requests: other sizes, layers, grain, thousands of hidden frames. A page
+//! needs none of that, so everything but plain frames of the stream's own size is rejected here, in safe code.
 
 use std::ops::Range;
 
@@ -19,16 +19,16 @@ use crate::varint;
 use super::yuv::Planes;
 use super::{MAX_GROUP, NAME};
 
-/// Types of OBU, as in section 6.2.2 of the AV1 specification.
+/// OBU types, as in section 6.2.2 of the AV1 specification.
 const SEQUENCE_HEADER: u8 = 1;
 const TEMPORAL_DELIMITER: u8 = 2;
 const FRAME_HEADER: u8 = 3;
 const FRAME: u8 = 6;
 
-/// A unit shows one image; with hidden ones for later it still codes few.
+/// A unit shows one image; with hidden images for later use it still codes only a few.
 const MAX_CODED_IN_UNIT: usize = 8;
 
-/// Puts a page together from a unit and, where it has one, an exact form for each frame.
+/// Assembles a page from one unit per frame and, where a frame has one, its exact form.
 pub(super) fn join(units: &[Vec<u8>], exact: &[Option<Vec<u8>>]) -> Vec<u8> {
     let mut page = Vec::new();
     for (unit, exact) in units.iter().zip(exact) {
@@ -43,10 +43,10 @@ pub(super) fn join(units: &[Vec<u8>], exact: &[Option<Vec<u8>>]) -> Vec<u8> {
     page
 }
 
-/// Where the parts of a page lie.
+/// Where the parts of a page are.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// The units of all frames, then their exact forms; those that a frame has not are empty.
+    /// The units of all frames, then their exact forms; empty where a frame has none.
     parts: Vec<Range<usize>>,
 }
 
@@ -54,20 +54,20 @@ impl Index {
     /// Reads the sizes of a page of `frames` frames.
     pub(super) fn read(&mut self, page: &[u8], frames: usize) -> Result<()> {
         if !(1..=MAX_GROUP).contains(&frames) {
-            return Err(corrupt(NAME, format!("{frames} frames in one page")));
+            return Err(corrupt(NAME, format!("a page cannot have {frames} frames")));
         }
         self.parts.clear();
         self.parts.resize(2 * frames, 0..0);
         let (units, exact) = self.parts.split_at_mut(frames);
         let mut rest = page;
-        // The lengths first, where they start afterwards.
+        // Lengths first; start offsets are computed afterwards.
         for (unit, exact) in units.iter_mut().zip(exact) {
             let size = varint::take(NAME, &mut rest)?;
             unit.end = size / 2;
             if size % 2 == 1 {
                 exact.end = varint::take(NAME, &mut rest)?;
                 if exact.end == 0 {
-                    return Err(corrupt(NAME, "an exact frame of no bytes"));
+                    return Err(corrupt(NAME, "an exact frame is empty"));
                 }
             }
         }
@@ -77,7 +77,7 @@ impl Index {
             start = part.end;
         }
         if start != page.len() {
-            let what = format!("it should have {start} bytes and has {}", page.len());
+            let what = format!("it should have {start} bytes but has {}", page.len());
             return Err(corrupt(NAME, what));
         }
         Ok(())
@@ -88,14 +88,14 @@ impl Index {
         self.parts[idx].clone()
     }
 
-    /// The exact form of frame `idx`, if it has one.
+    /// The exact form of frame `idx`, if present.
     pub(super) fn exact(&self, idx: usize) -> Option<Range<usize>> {
         let part = self.parts[self.parts.len() / 2 + idx].clone();
         (!part.is_empty()).then_some(part)
     }
 }
 
-/// What the sequence header says of every image.
+/// What the sequence header declares for every image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) height: usize,
@@ -103,7 +103,7 @@ pub(super) struct Sequence {
     pub(super) planes: Planes,
 }
 
-/// Walks unit 0 and gives back its sequence header.
+/// Parses unit 0 and returns its sequence header.
 pub(super) fn check_first(unit: &[u8]) -> Result<Sequence> {
     let mut rest = unit;
     delimiter(&mut rest)?;
@@ -114,14 +114,14 @@ pub(super) fn check_first(unit: &[u8]) -> Result<Sequence> {
     let sequence = sequence(payload).ok_or_else(|| {
         corrupt(
             NAME,
-            "its sequence header is cut, or asks for what no page needs",
+            "its sequence header is truncated or uses unsupported features",
         )
     })?;
     check_frames(rest)?;
     Ok(sequence)
 }
 
-/// Walks a unit other than the first.
+/// Parses a unit other than the first.
 pub(super) fn check_other(unit: &[u8]) -> Result<()> {
     let mut rest = unit;
     delimiter(&mut rest)?;
@@ -135,19 +135,27 @@ fn delimiter(rest: &mut &[u8]) -> Result<()> {
     }
 }
 
-/// Nothing but frames, and frames shown again, and few of them.
+/// Accepts only frames and repeated frames, and only a few of them.
 fn check_frames(mut rest: &[u8]) -> Result<()> {
     let mut coded = 0;
     while !rest.is_empty() {
         match obu(&mut rest)? {
             (FRAME | FRAME_HEADER, [_, ..]) => coded += 1,
-            (kind, _) => return Err(corrupt(NAME, format!("OBU of type {kind} in a unit"))),
+            (kind, _) => {
+                return Err(corrupt(
+                    NAME,
+                    format!("a unit contains an OBU of unsupported type {kind}"),
+                ));
+            }
         }
     }
     if (1..=MAX_CODED_IN_UNIT).contains(&coded) {
         return Ok(());
     }
-    Err(corrupt(NAME, format!("a unit of {coded} coded frames")))
+    Err(corrupt(
+        NAME,
+        format!("a unit has {coded} coded frames, which is not allowed"),
+    ))
 }
 
 /// Takes an OBU off the front: its type and payload.
@@ -157,9 +165,12 @@ fn obu<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
         .ok_or_else(|| corrupt(NAME, "a unit ends too early"))?;
     // One forbidden bit, four of type, no extension (layers), a size, one reserved bit.
     if header & 0b1000_0111 != 0b0000_0010 {
-        return Err(corrupt(NAME, format!("an OBU starts with {header:#04x}")));
+        return Err(corrupt(
+            NAME,
+            format!("an OBU has the unsupported header byte {header:#04x}"),
+        ));
     }
-    // AV1's leb128 and our varint are the same up to five bytes; a size never needs more.
+    // AV1's leb128 and our varint are identical up to five bytes; a size never needs more.
     let len = varint::take(NAME, &mut after)?;
     let (payload, after) = after
         .split_at_checked(len)
@@ -168,11 +179,11 @@ fn obu<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
     Ok((header >> 3, payload))
 }
 
-/// Reads a sequence header (section 5.5 of the AV1 specification); `None` if a page may not have it.
+/// Reads a sequence header (section 5.5 of the AV1 specification); `None` if it is not allowed in a page.
 fn sequence(payload: &[u8]) -> Option<Sequence> {
     let mut bits = Bits { payload, next: 0 };
     let profile = bits.take(3)?;
-    // Neither a still image nor its short header, no timing, no display delay, one operating point with no layers.
+    // No still image or its reduced header, no timing, no display delay, one operating point without layers.
     bits.zeros(2 + 1 + 1 + 5 + 12)?;
     let level = bits.take(5)?;
     if level > 7 {
@@ -182,13 +193,13 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     let (width, height) = (bits.take(width_bits)? + 1, bits.take(height_bits)? + 1);
     // No frame numbers.
     bits.zeros(1)?;
-    // 128 × 128 blocks, filtered intra, intra edges; between intra and inter, masks, warps, dual filters.
+    // 128 × 128 blocks, filtered intra, intra edges; inter-intra, masks, warps, dual filters.
     bits.take(3 + 4)?;
     let has_order = bits.take(1)? == 1;
     if has_order {
         bits.take(2)?;
     }
-    // Screen content tools, and vectors of whole pixels: chosen by each frame or for all.
+    // Screen content tools and integer motion vectors: chosen per frame or for all.
     let screen_tools = bits.take(1)? == 1 || bits.take(1)? == 1;
     if screen_tools && bits.take(1)? == 0 {
         bits.take(1)?;
@@ -196,9 +207,9 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     if has_order {
         bits.take(3)?;
     }
-    // No images of reduced width.
+    // No superres.
     bits.zeros(1)?;
-    // The two filters behind the loop.
+    // The two in-loop filters, CDEF and restoration.
     bits.take(2)?;
     let planes = channels(&mut bits, profile)?;
     // No grain.
@@ -210,7 +221,7 @@ fn sequence(payload: &[u8]) -> Option<Sequence> {
     })
 }
 
-/// The channel part of a sequence header: 8 bits, full range, grey, 4:2:0 or 4:4:4.
+/// The color config of a sequence header: 8 bits, full range, grey, 4:2:0 or 4:4:4.
 fn channels(bits: &mut Bits<'_>, profile: u32) -> Option<Planes> {
     // Eight bits.
     bits.zeros(1)?;
@@ -233,31 +244,31 @@ fn channels(bits: &mut Bits<'_>, profile: u32) -> Option<Planes> {
     }
     let planes = match profile {
         0 => {
-            // Where the channel of a square is taken from.
+            // The chroma sample position.
             bits.take(2)?;
             Planes::Half
         }
         _ => Planes::Full,
     };
-    // Whether both channel planes have their own steps.
+    // Whether the two chroma planes have separate quantiser deltas.
     bits.take(1)?;
     Some(planes)
 }
 
-/// Stored planes are red, green and blue themselves: the one matrix that changes how the rest is read.
+/// The identity matrix (planes are RGB): the one value that changes how the remaining fields are read.
 const MATRIX_IDENTITY: u32 = 0;
 
-/// Not said.
+/// Unspecified.
 const MATRIX_UNKNOWN: u32 = 2;
 
-/// Bits, the highest of each byte first.
+/// A bit reader, most significant bit of each byte first.
 struct Bits<'a> {
     payload: &'a [u8],
     next: usize,
 }
 
 impl Bits<'_> {
-    /// The next `count` bits, up to 32, as a number.
+    /// The next `count` bits, up to 32, as an integer.
     fn take(&mut self, count: u32) -> Option<u32> {
         let mut value = 0;
         for _ in 0..count {
@@ -269,7 +280,7 @@ impl Bits<'_> {
         Some(value)
     }
 
-    /// Passes `count` bits, which must all be zero.
+    /// Skips `count` bits, which must all be zero.
     fn zeros(&mut self, count: u32) -> Option<()> {
         (self.take(count)? == 0).then_some(())
     }
@@ -279,7 +290,7 @@ impl Bits<'_> {
 mod tests {
     use super::*;
 
-    /// From a page of rav1e: 480 × 640, 4:2:0, full range.
+    /// From a page written by rav1e: 480 × 640, 4:2:0, full range.
     const HEADER: [u8; 11] = [
         0x00, 0x00, 0x00, 0xfa, 0x62, 0x7f, 0xef, 0x88, 0x42, 0xa1, 0x28,
     ];
@@ -318,8 +329,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_page_needs_is_refused() {
-        // Bit numbers: still image, timing, operating points, layers, frame numbers, superres, grain.
+    fn unsupported_sequence_headers_are_refused() {
+        // Bit positions: still image, timing, operating points, layers, frame numbers, superres, grain.
         for bit in [3, 5, 7, 20] {
             let mut header = HEADER;
             header[bit / 8] ^= 0x80 >> (bit % 8);
@@ -331,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_frames_stand_in_a_unit() {
+    fn a_unit_holds_only_plain_frames() {
         assert!(check_other(&[0x12, 0, 0x32, 1, 0]).is_ok());
         for bad in [
             &[][..],

@@ -1,9 +1,9 @@
-//! Red, green, blue ↔ one plane of brightness and two of chroma, in whole numbers only.
+//! RGB ↔ one luma plane and two chroma planes, in integer arithmetic only.
 //!
 //! ```text
-//! stored, full range 0–255:   Y   brightness, a value per pixel
+//! stored, full range 0–255:   Y   luma, one value per pixel
 //!                             U   blue difference + 128, V red difference + 128:
-//!                                 a value per pixel (4:4:4) or per square of 2 × 2 pixels (4:2:0), or none (grey)
+//!                                 one value per pixel (4:4:4) or per square of 2 × 2 pixels (4:2:0), or none (grey)
 //!
 //! decoded, u = U − 128, v = V − 128, >> rounds down:
 //!     R = clamp((64 Y                     + (22970 v >> 8) + 32) >> 6)      the matrix of BT.601, as in JPEG files
@@ -11,15 +11,15 @@
 //!     B = clamp((64 Y + (29032 u >> 8)                     + 32) >> 6)
 //! ```
 //!
-//! Every step fits 16 bits, so that even the oldest vector instructions do eight pixels at a time, and every
-//! machine gets the same pixels. A 2 × 2 square takes the one value of its channel, the mean of the four.
+//! Every step fits 16 bits, so that even the oldest SIMD instructions handle eight pixels at a time, and every
+//! machine produces the same pixels. A 2 × 2 square shares one chroma value, the mean of the four.
 
 use crate::simd::vectorised;
 
-/// How the planes of an image are laid out.
+/// The plane layout of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Planes {
-    /// Brightness only.
+    /// Luma only.
     Grey,
     /// Chroma at half the height and width, rounded up.
     Half,
@@ -27,7 +27,7 @@ pub(super) enum Planes {
     Full,
 }
 
-/// A side of the channel planes of an image with this side.
+/// The chroma plane side for an image with this side.
 pub(super) fn chroma_side(planes: Planes, side: usize) -> usize {
     match planes {
         Planes::Half => side.div_ceil(2),
@@ -35,7 +35,7 @@ pub(super) fn chroma_side(planes: Planes, side: usize) -> usize {
     }
 }
 
-/// Part of a row of a decoded image: brightness and both differences from the same pixel on.
+/// A stretch of one row of a decoded image: luma and both chroma differences, starting at the same pixel.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub(super) planes: Planes,
@@ -45,7 +45,7 @@ pub(super) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// The row's pixels, channels interleaved.
+    /// The row's pixels, channels interleaved (HWC).
     pub(super) fn to_pixels(self, pixels: &mut [u8]) {
         match self.planes {
             Planes::Grey => pixels.copy_from_slice(self.y),
@@ -60,7 +60,7 @@ impl Row<'_> {
         }
     }
 
-    /// The row's channels, each in a row of its own.
+    /// The row's channels, each in its own row (CHW).
     pub(super) fn to_planes(self, channels: [&mut [u8]; 3]) {
         match self.planes {
             Planes::Grey => channels
@@ -78,7 +78,7 @@ impl Row<'_> {
     }
 }
 
-/// What a chroma adds to red, green and blue, in 64ths.
+/// What chroma adds to red, green and blue, in 64ths.
 #[inline(always)]
 fn shifts(u: u8, v: u8) -> [i16; 3] {
     let [u, v] = [u, v].map(|c| (i16::from(c) - 128) << 8);
@@ -95,20 +95,20 @@ fn high(a: i16, b: i16) -> i16 {
     ((i32::from(a) * i32::from(b)) >> 16) as i16
 }
 
-/// One channel of a pixel from its brightness and shift.
+/// One channel of a pixel from its luma and chroma offset.
 #[inline(always)]
 #[expect(clippy::cast_sign_loss, reason = "clamped to 0–255 in the same line")]
 fn channel(y: u8, shift: i16) -> u8 {
     ((i16::from(y) * 64 + shift + 32) >> 6).clamp(0, 255) as u8
 }
 
-/// This many pixels at a time: loops long enough for the compiler to fill whole vector registers.
+/// Pixels per step: loops long enough for the compiler to fill whole vector registers.
 const BLOCK: usize = 64;
 
 /// Red, green and blue of a block.
 type Block = [[u8; BLOCK]; 3];
 
-/// A block with halved chroma. Loops over numbered places, not iterators: only these become vector instructions.
+/// A block with halved chroma. Indexed loops, not iterators: only these are auto-vectorised.
 #[inline(always)]
 fn block_of_half(y: &[u8; BLOCK], u: &[u8; BLOCK / 2], v: &[u8; BLOCK / 2]) -> Block {
     let mut shift = [[0; BLOCK / 2]; 3];
@@ -141,7 +141,7 @@ fn block_of_full(y: &[u8; BLOCK], u: &[u8; BLOCK], v: &[u8; BLOCK]) -> Block {
     block
 }
 
-/// The values from `start` on, filled up with zeros.
+/// The values from `start` on, zero-padded.
 #[inline(always)]
 fn part<const N: usize>(values: &[u8], start: usize) -> [u8; N] {
     let mut part = [0; N];
@@ -162,7 +162,7 @@ fn put_block([r, g, b]: &Block, pixels: &mut [u8; 3 * BLOCK]) {
 
 /// Defines how a row with this kind of block becomes pixels, and how it becomes channels.
 ///
-/// A macro, because a block's function handed over as a value is not inlined and stays without vector instructions.
+/// A macro, because a block function passed as a value is not inlined and not vectorised.
 macro_rules! row_of_blocks {
     ($to_pixels:ident, $to_planes:ident, $block:ident, $differences:expr) => {
         #[inline(always)]
@@ -207,7 +207,7 @@ macro_rules! row_of_blocks {
 row_of_blocks!(half_to_pixels, half_to_channels, block_of_half, BLOCK / 2);
 row_of_blocks!(full_to_pixels, full_to_channels, block_of_full, BLOCK);
 
-/// An image taken apart for the encoder: its planes, row after row without gaps.
+/// An image split into planes for the encoder, row after row without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Split {
     pub(super) y: Vec<u8>,
@@ -215,11 +215,11 @@ pub(super) struct Split {
     pub(super) v: Vec<u8>,
 }
 
-/// One channel's sum over pixels, in the order red, green, blue.
+/// Channel sums over pixels, in the order red, green, blue.
 type Sum = [u32; 3];
 
 impl Split {
-    /// Takes apart packed red, green, blue `pixels` of this width. A square over the edge has fewer pixels.
+    /// Splits packed RGB `pixels` of this width into planes. A square that crosses the edge has fewer pixels.
     pub(super) fn from_pixels(planes: Planes, width: usize, pixels: &[u8]) -> Self {
         let mut split = Self::default();
         let rows: Vec<_> = pixels.chunks_exact(3 * width).collect();
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn every_brightness_and_channel_agrees_with_the_definition() {
+    fn every_luma_and_chroma_value_agrees_with_the_definition() {
         for y in 0..=255 {
             for u in (0..=255).step_by(3) {
                 for v in 0..=255 {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn grey_stays_grey_and_a_square_has_its_mean_channel() {
+    fn grey_stays_grey_and_a_square_has_its_mean_chroma() {
         for value in 0..=255 {
             let split = Split::from_pixels(Planes::Half, 3, &[value; 27]);
             assert_eq!((split.y.len(), split.u.len()), (9, 4));

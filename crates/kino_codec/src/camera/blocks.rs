@@ -1,34 +1,34 @@
-//! The map of a moved image: for each block of 8×8 pixels, where it was in the image before.
+//! The motion map of an image: for each block of 8×8 pixels, where it was in the previous image.
 //!
 //! ```text
-//!   map: one byte per block, row-major        0..=80  the pixel (dy, dx) away in the image before, dy = byte / 9 − 4, dx = byte % 9 − 4
-//!   40 40 40 81                               81      the pixel to the left (new content), as the guess `left` of `predict`
+//!   map: one byte per block, row-major        0..=80  the pixel (dy, dx) away in the previous image, dy = byte / 9 − 4, dx = byte % 9 − 4
+//!   40 40 40 81                               81      the pixel to the left (new content), as with predictor `left` of `predict`
 //!   40 31 31 81
 //! ```
 //!
-//! 40 stands still. A block that moved lies inside the image before, so that no reader has to clamp.
+//! 40 means no motion. The source of a moved block is always inside the previous image, so readers need not clamp.
 
-use crate::predict::{Guess, Size};
+use crate::predict::{Predictor, Size};
 
 /// Pixels from block to block; the last block of a row or column may be smaller.
 pub(super) const BLOCK: usize = 8;
 
-/// How far a block may have moved, in rows and columns.
+/// The largest motion of a block, in rows and columns.
 const REACH: usize = 4;
 
-/// Values of `dy` or `dx`.
+/// The number of values of `dy` or `dx`.
 const SIDE: usize = 2 * REACH + 1;
 
-/// The block stands still.
+/// The block did not move.
 pub(super) const STILL: u8 = 40;
 
-/// The block is guessed from its left neighbours.
+/// The block is predicted from its left neighbours.
 pub(super) const LEFT: u8 = 81;
 
-/// A new vector in the map has to save this much of the sum of remainders in its block.
+/// A new vector in the map must reduce the sum of residuals in its block by this much.
 const VECTOR_COST: u16 = 8;
 
-/// How many blocks an image has, in rows and columns.
+/// The number of blocks in an image, in rows and columns.
 pub(super) fn blocks(size: Size) -> (usize, usize) {
     (size.height.div_ceil(BLOCK), size.width.div_ceil(BLOCK))
 }
@@ -51,7 +51,7 @@ fn moved((start, end): (usize, usize), step: usize, len: usize) -> Option<(usize
     (end <= len).then_some((start, end))
 }
 
-/// Whether every block of `map` is of a known kind and comes from inside the image.
+/// Whether every block of `map` has a known mode and a source inside the image.
 pub(super) fn is_valid(size: Size, map: &[u8]) -> bool {
     let (_, columns) = blocks(size);
     map.chunks_exact(columns).enumerate().all(|(row, modes)| {
@@ -66,7 +66,7 @@ pub(super) fn is_valid(size: Size, map: &[u8]) -> bool {
     })
 }
 
-/// Finds where each block of `planes` was in the planes `before`, or that it was nowhere.
+/// Finds where each block of `planes` was in the planes `before`, or that it is new.
 pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
     let (rows, columns) = blocks(size);
     let mut lefts = vec![0; planes.len()];
@@ -74,15 +74,15 @@ pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
         .chunks_exact(size.pixels())
         .zip(lefts.chunks_exact_mut(size.pixels()))
     {
-        Guess::Left.subtract(size.width, plane, to);
+        Predictor::Left.subtract(size.width, plane, to);
     }
     let mut map = Vec::with_capacity(rows * columns);
     let mut sums = vec![0; size.width];
     for row in 0..rows {
         let ys = span(row, size.height);
         let mut best = vec![(u16::MAX, LEFT); columns];
-        // Nothing before: the remainder is the value itself.
-        sum_remainders(size, (&lefts, ys), None, &mut sums);
+        // No previous image: the residual is the value itself.
+        sum_residuals(size, (&lefts, ys), None, &mut sums);
         keep_best(size, (LEFT, REACH), &sums, &mut best);
         for dy in 0..SIDE {
             let Some((first, _)) = moved(ys, dy, size.height) else {
@@ -90,7 +90,7 @@ pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
             };
             for dx in 0..SIDE {
                 let shift = (before, first, dx);
-                sum_remainders(size, (planes, ys), Some(shift), &mut sums);
+                sum_residuals(size, (planes, ys), Some(shift), &mut sums);
                 let mode = u8::try_from(dy * SIDE + dx).unwrap_or(LEFT);
                 keep_best(size, (mode, dx), &sums, &mut best);
             }
@@ -100,10 +100,10 @@ pub(super) fn find(size: Size, planes: &[u8], before: &[u8]) -> Vec<u8> {
     map
 }
 
-/// Adds up the sizes of the remainders of each column over rows `ys` of all planes.
+/// Adds up the absolute residuals of each column over rows `ys` of all planes.
 ///
-/// A column is at most 8 rows of 4 planes of 128, a block 8 columns: 32768, so sums fit 16 bits.
-fn sum_remainders(
+/// A column is at most 8 rows of 4 planes of 128, a block 8 columns: 32768, so sums fit in 16 bits.
+fn sum_residuals(
     size: Size,
     (planes, (start, end)): (&[u8], (usize, usize)),
     shift: Option<(&[u8], usize, usize)>,
@@ -127,26 +127,26 @@ fn sum_remainders(
                 None => (REACH - dx, from),
             };
             let pixels = row.iter().zip(sums.iter_mut()).skip(skip);
-            for ((x, sum), guess) in pixels.zip(from) {
-                *sum += magnitude(x.wrapping_sub(*guess));
+            for ((x, sum), predicted) in pixels.zip(from) {
+                *sum += magnitude(x.wrapping_sub(*predicted));
             }
         }
     }
 }
 
-/// How far a remainder is from 0, either way round.
-fn magnitude(remainder: u8) -> u16 {
-    remainder.min(remainder.wrapping_neg()).into()
+/// How far a residual is from 0, in either direction.
+fn magnitude(residual: u8) -> u16 {
+    residual.min(residual.wrapping_neg()).into()
 }
 
-/// Notes `mode` for the blocks where its sum of remainders is the least so far.
+/// Records `mode` for the blocks where its sum of residuals is the smallest so far.
 fn keep_best(size: Size, (mode, dx): (u8, usize), sums: &[u16], best: &mut [(u16, u8)]) {
     let cost = if mode == STILL { 0 } else { VECTOR_COST };
     for (column, best) in best.iter_mut().enumerate() {
         let xs = span(column, size.width);
         if moved(xs, dx, size.width).is_some() {
             let sum = sums[xs.0..xs.1].iter().sum::<u16>() + cost;
-            // Of equals the one that stands still: the map is then shorter.
+            // Ties go to no motion: the map then compresses better.
             if sum < best.0 || (sum == best.0 && mode == STILL) {
                 *best = (sum, mode);
             }
@@ -154,7 +154,7 @@ fn keep_best(size: Size, (mode, dx): (u8, usize), sums: &[u16], best: &mut [(u16
     }
 }
 
-/// Writes the remainders of `planes` to `to`.
+/// Writes the residuals of `planes` to `to`.
 pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]), to: &mut [u8]) {
     for y in 0..size.height {
         for (nr, plane) in planes.chunks_exact(size.pixels()).enumerate() {
@@ -165,18 +165,18 @@ pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]),
                 Some(source) => {
                     let from = &before[nr * size.pixels() + source..][..end - x];
                     let pixels = row[x..end].iter().zip(from);
-                    for (to, (value, guess)) in to[x..end].iter_mut().zip(pixels) {
-                        *to = value.wrapping_sub(*guess);
+                    for (to, (value, predicted)) in to[x..end].iter_mut().zip(pixels) {
+                        *to = value.wrapping_sub(*predicted);
                     }
                 }
                 None => {
                     for x in x..end {
-                        let guess = match (x, y) {
+                        let predicted = match (x, y) {
                             (0, 0) => 0,
                             (0, _) => plane[at - size.width],
                             _ => row[x - 1],
                         };
-                        to[x] = row[x].wrapping_sub(guess);
+                        to[x] = row[x].wrapping_sub(predicted);
                     }
                 }
             });
@@ -184,9 +184,9 @@ pub(super) fn subtract(size: Size, map: &[u8], (planes, before): (&[u8], &[u8]),
     }
 }
 
-/// Turns row `y` of every plane from remainders back into values; the rows above are restored already.
+/// Turns row `y` of every plane from residuals back into values; the rows above must already be restored.
 ///
-/// `planes` are those of this image and of the one before; `map` must be valid.
+/// `planes` are those of this image and of the previous one; `map` must be valid.
 pub(super) fn restore_row(size: Size, map: &[u8], planes: (&mut [u8], &[u8]), y: usize) {
     match size.channels {
         1 => restore_row_of::<1>(size, map, planes, y),
@@ -195,7 +195,7 @@ pub(super) fn restore_row(size: Size, map: &[u8], planes: (&mut [u8], &[u8]), y:
     }
 }
 
-/// The same, for a number of planes known when it is compiled.
+/// [`restore_row`] with the number of planes known at compile time.
 fn restore_row_of<const PLANES: usize>(
     size: Size,
     map: &[u8],
@@ -215,13 +215,13 @@ fn restore_row_of<const PLANES: usize>(
         Some(source) => {
             for (nr, row) in rows.iter_mut().enumerate() {
                 let from = &before[nr * size.pixels() + source..][..end - x];
-                for (value, guess) in row[x..end].iter_mut().zip(from) {
-                    *value = value.wrapping_add(*guess);
+                for (value, predicted) in row[x..end].iter_mut().zip(from) {
+                    *value = value.wrapping_add(*predicted);
                 }
             }
         }
         None => {
-            // Side by side: each value waits for the one to its left, but planes do not wait for each other.
+            // Interleaved: each value depends on the one to its left, but planes do not depend on each other.
             let mut left = lefts;
             if x > 0 {
                 left = rows.each_ref().map(|row| row[x - 1]);
@@ -239,8 +239,8 @@ fn restore_row_of<const PLANES: usize>(
     });
 }
 
-/// Calls `run` for each stretch `start..end` of row `y` that has one mode: with the place in a plane where
-/// its first pixel was before, or with `None` where it is guessed from the left.
+/// Calls `run` for each stretch `start..end` of row `y` that has one mode: with the source offset in a plane of
+/// its first pixel, or with `None` where it is predicted from the left.
 fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut((usize, usize), Option<usize>)) {
     let (_, columns) = blocks(size);
     let mut modes = &map[y / BLOCK * columns..][..columns];
@@ -250,7 +250,7 @@ fn for_runs(size: Size, map: &[u8], y: usize, mut run: impl FnMut((usize, usize)
         modes = &modes[same..];
         let end = size.width.min(start + same * BLOCK);
         let (dy, dx) = (usize::from(mode) / SIDE, usize::from(mode) % SIDE);
-        // The map is valid: nothing here is below zero.
+        // The map is valid: nothing here is negative.
         let source =
             (y + dy).saturating_sub(REACH) * size.width + (start + dx).saturating_sub(REACH);
         run((start, end), (mode != LEFT).then_some(source));
@@ -272,7 +272,7 @@ mod tests {
         }
     }
 
-    /// The drawing above, pixel by pixel.
+    /// The definition above, pixel by pixel.
     fn naive(size: Size, map: &[u8], planes: &[u8], before: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for idx in 0..planes.len() {
@@ -282,7 +282,7 @@ mod tests {
                 idx % size.width,
             );
             let mode = map[y / 8 * size.width.div_ceil(8) + x / 8];
-            let guess = if mode == 81 {
+            let predicted = if mode == 81 {
                 match (x, y) {
                     (0, 0) => 0,
                     (0, _) => planes[idx - size.width],
@@ -293,7 +293,7 @@ mod tests {
                 let x = x + usize::from(mode) % 9 - 4;
                 before[plane * size.pixels() + y * size.width + x]
             };
-            out.push(planes[idx].wrapping_sub(guess));
+            out.push(planes[idx].wrapping_sub(predicted));
         }
         out
     }
@@ -341,7 +341,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn remainders_agree_with_the_drawing_and_restore(
+        fn residuals_agree_with_the_definition_and_restore(
             height in 1_usize..30, width in 1_usize..30, channels in 0_usize..3, seed: u64, arbitrary: bool,
         ) {
             let size = size(height, width, [1, 3, 4][channels]);

@@ -1,4 +1,4 @@
-//! From images to parts: which kind suits each.
+//! From images to parts: picks the kind that suits each image.
 
 use std::mem::swap;
 
@@ -6,17 +6,17 @@ use super::blocks;
 use super::pairs::{self, Layout};
 use super::part::Kind;
 use crate::error::Result;
-use crate::predict::{BAND_PIXELS, Guess, MIN_MATCH, Size, split_planes};
+use crate::predict::{BAND_PIXELS, MIN_MATCH, Predictor, Size, split_planes};
 use crate::scratch::{Scratch, at_least};
 use crate::varint;
 use crate::zstd_frame::Effort;
 
-/// An image from the one before has to save one part in so many of the image alone to be stored.
+/// A part predicted from the previous image is used only if it saves at least 1/`WORTH` of the intra size.
 ///
-/// An image that stands alone makes the ones after it cheaper to read.
+/// An intra image makes the ones after it cheaper to read.
 const WORTH: usize = 32;
 
-/// Both layouts are tried if there are more bytes of escapes than one for so many pixels.
+/// Both layouts are tried if there is more than one escape byte per `SOME` pixels.
 const SOME: usize = 32;
 
 /// The page of a group of packed images.
@@ -28,7 +28,7 @@ pub(super) fn encode_group(
 ) -> Result<Vec<u8>> {
     let mut parts = Vec::new();
     let (mut planes, mut before) = (vec![0; size.bytes()], vec![0; size.bytes()]);
-    // What the last image that stands alone took.
+    // The size of the last intra image.
     let mut alone = 0;
     for pixels in group.chunks_exact(size.bytes()) {
         swap(&mut planes, &mut before);
@@ -39,7 +39,7 @@ pub(super) fn encode_group(
         }
         if !parts.is_empty() {
             let (moved, is_new) = encode_moved(effort, size, (&planes, &before), scratch)?;
-            // Far below what an image alone takes, there is no need to try it.
+            // Far below the size of an intra image, it need not be tried.
             if moved.len() < alone / 2 && !is_new {
                 parts.push(moved);
                 continue;
@@ -63,14 +63,14 @@ pub(super) fn encode_group(
     Ok(page)
 }
 
-/// The part of an image by the guess that suits it.
+/// The part of an image with the predictor that suits it.
 fn encode_alone(
     effort: Effort,
     size: Size,
     planes: &[u8],
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
-    // Choosing by a fast level on a band of rows from the middle costs less than encoding once.
+    // Choosing with a fast level on a band of rows from the middle is cheaper than encoding once.
     let band = Size {
         height: (BAND_PIXELS / size.width).clamp(1, size.height),
         ..size
@@ -82,56 +82,56 @@ fn encode_alone(
         .copied()
         .collect();
     let fast = Effort::level(1).min_match(MIN_MATCH);
-    let mut best: Option<(usize, Guess)> = None;
-    for guess in Guess::ALL {
-        let part = encode_with(guess, fast, (band, &band_planes), scratch)?;
-        let cost = guess.cost(part.len());
+    let mut best: Option<(usize, Predictor)> = None;
+    for predictor in Predictor::ALL {
+        let part = encode_with(predictor, fast, (band, &band_planes), scratch)?;
+        let cost = predictor.cost(part.len());
         if best.is_none_or(|(least, _)| cost < least) {
-            best = Some((cost, guess));
+            best = Some((cost, predictor));
         }
     }
-    let guess = best.map_or(Guess::Left, |(_, guess)| guess);
-    encode_with(guess, effort, (size, planes), scratch)
+    let predictor = best.map_or(Predictor::Left, |(_, predictor)| predictor);
+    encode_with(predictor, effort, (size, planes), scratch)
 }
 
-/// The part of an image by this guess.
+/// The part of an image with this predictor.
 fn encode_with(
-    guess: Guess,
+    predictor: Predictor,
     effort: Effort,
     (size, planes): (Size, &[u8]),
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
-    let remainders = at_least(&mut scratch.bytes, size.bytes());
+    let residuals = at_least(&mut scratch.bytes, size.bytes());
     for (plane, to) in planes
         .chunks_exact(size.pixels())
-        .zip(remainders.chunks_exact_mut(size.pixels()))
+        .zip(residuals.chunks_exact_mut(size.pixels()))
     {
-        guess.subtract(size.width, plane, to);
+        predictor.subtract(size.width, plane, to);
     }
-    pack(effort, size, (Kind::Alone(guess), &[]), scratch)
+    pack(effort, size, (Kind::Alone(predictor), &[]), scratch)
 }
 
-/// The part of the remainders in `scratch.bytes`, in the layout that is shorter.
+/// The part of the residuals in `scratch.bytes`, in the shorter layout.
 fn pack(
     effort: Effort,
     size: Size,
     (kind, map): (Kind, &[u8]),
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
-    let remainders = &scratch.bytes[..size.bytes()];
+    let residuals = &scratch.bytes[..size.bytes()];
     let content = &mut scratch.content;
     content.clear();
     content.extend_from_slice(map);
-    let layout = pairs::put(size, remainders, content);
+    let layout = pairs::put(size, residuals, content);
     let mut part = vec![kind.id(layout)];
     scratch.zstd.compress(effort, content, &mut part)?;
     let escapes = content.len() - map.len() - layout.len(size);
-    // With hardly an escape, and less than a byte for each pixel, pairs are shorter for sure. Noise fills its bytes:
-    // then three planes with a code of their own may be shorter.
+    // With hardly any escapes and less than a byte per pixel, pairs are certainly shorter. Noise fills its bytes:
+    // then three planes, each with its own Huffman code, may be shorter.
     let is_noisy = part.len() > size.pixels();
     if layout == Layout::Paired && (is_noisy || escapes > size.pixels() / SOME) {
         content.truncate(map.len());
-        content.extend_from_slice(remainders);
+        content.extend_from_slice(residuals);
         let mut planes = vec![kind.id(Layout::Planes)];
         scratch.zstd.compress(effort, content, &mut planes)?;
         if planes.len() < part.len() {
@@ -141,7 +141,7 @@ fn pack(
     Ok(part)
 }
 
-/// The part of an image that is made from the one before, and whether most of it was nowhere there.
+/// The part of an image predicted from the previous one, and whether most of its blocks were new.
 fn encode_moved(
     effort: Effort,
     size: Size,
@@ -151,8 +151,8 @@ fn encode_moved(
     let map = blocks::find(size, planes, before);
     let new = map.iter().filter(|mode| **mode == blocks::LEFT);
     let is_new = 2 * new.count() > map.len();
-    let remainders = at_least(&mut scratch.bytes, size.bytes());
-    blocks::subtract(size, &map, (planes, before), remainders);
+    let residuals = at_least(&mut scratch.bytes, size.bytes());
+    blocks::subtract(size, &map, (planes, before), residuals);
     Ok((pack(effort, size, (Kind::Moved, &map), scratch)?, is_new))
 }
 

@@ -1,17 +1,17 @@
-//! `camera`: 8-bit images, lossless, in short groups: each image alone or from the one before.
+//! `camera`: 8-bit images, lossless, in short groups: each image alone or predicted from the previous one.
 //!
 //! ```text
 //! page = length │ length │ … │ part │ part │ …         one of each per frame; lengths are varints
 //! part = kind │ zstd frame, content size stated
-//!        u8     1..=4  content = remainders: the image alone, by the guess of that number (see `predict`)
-//!               5      content = map │ remainders: each block from where it was in the image before
-//!               6      no zstd frame: the image before, once more
-//!               + 16   red and blue remainders share a byte
+//!        u8     1..=4  content = residuals: an intra image, by the predictor of that number (see `predict`)
+//!               5      content = map │ residuals: each block from where it was in the previous image
+//!               6      no zstd frame: the previous image, repeated
+//!               + 16   red and blue residuals share a byte
 //! ```
 //!
-//! The first image of a page stands alone; each of the others is stored as what suits it, so that a
-//! noisy camera costs no more than images alone. A reader that wants frame i starts at the last
-//! image up to it that stands alone: at most i + 1 decodes, and often one.
+//! The first image of a page is intra-coded (it stands alone); each of the others is stored in the kind that suits
+//! it, so a noisy camera takes no more space than intra images. To read frame i, a reader starts at the last
+//! intra image up to i: at most i + 1 decodes, and often one.
 
 mod blocks;
 mod encode;
@@ -39,10 +39,10 @@ use part::{Parts, Planes};
 
 const NAME: &str = "camera";
 
-/// Frames per page unless told otherwise: a random frame then costs 2.5 decodes on average, if all of them moved.
+/// Default frames per page: a random frame then costs 2.5 decodes on average if every image is predicted.
 const DEFAULT_GROUP: i32 = 4;
 
-/// No page has more frames than this: its last could cost as many decodes.
+/// The most frames in a page: its last frame may need this many decodes.
 const MAX_FRAMES: usize = 64;
 
 /// The `camera` codec.
@@ -70,11 +70,11 @@ impl Camera {
     }
 }
 
-/// Refuses pages of more frames than readers take.
+/// Rejects pages with more frames than readers accept.
 fn check_group(frames: usize, size: Size) -> Result<()> {
     if frames > MAX_FRAMES {
         return Err(buffer(format!(
-            "`{NAME}` stores up to {MAX_FRAMES} frames per page, {frames} were asked for"
+            "`{NAME}` stores up to {MAX_FRAMES} frames per page, but {frames} were requested"
         )));
     }
     check_page_frames(frames, size.bytes())
@@ -94,7 +94,7 @@ impl Codec for Camera {
     }
 
     fn page_frames(&self, frame: &FrameType) -> NonZeroUsize {
-        // Of very large images as many as a reader takes.
+        // For very large images, as many as a reader accepts.
         let most = Size::new(NAME, frame).map_or(1, |size| MAX_PAGE_BYTES / size.bytes());
         NonZeroUsize::new(most).map_or(NonZeroUsize::MIN, |most| self.group.min(most))
     }
@@ -137,9 +137,9 @@ struct CameraDecoder {
 }
 
 impl CameraDecoder {
-    /// Decodes the images that `range` needs and calls `put` for each of its rows: place, row, planes so far.
+    /// Decodes the images that `range` needs and calls `put` for each of its rows: index, row, planes so far.
     ///
-    /// Of the last image only the first `last_rows` are restored: no other needs the rest.
+    /// Only the first `last_rows` of the last image are restored: nothing else needs the others.
     fn decode_rows(
         &self,
         page: Page<'_>,
@@ -161,7 +161,7 @@ impl CameraDecoder {
             planes.open(parts.get(idx)?, &mut scratch.zstd)?;
             let is_last = idx + 1 == range.end;
             let rows = if is_last { last_rows } else { self.size.height };
-            // Row by row, so that what is restored is still in the nearest cache when it is put out.
+            // Row by row, so that restored values are still in L1 cache when they are written out.
             for y in 0..rows {
                 planes.restore_row(y);
                 if let Some(place) = idx.checked_sub(range.start) {
@@ -231,14 +231,14 @@ mod tests {
     use super::*;
     use crate::codec;
     use crate::frame::Dtype;
-    use crate::predict::Guess;
+    use crate::predict::Predictor;
     use crate::testing::{
         arbitrary_bytes, assert_same_as_raw, assert_same_views, assert_survives_damage, encode,
         image,
     };
     use proptest::prelude::*;
 
-    /// Images of a scene that stands still, in which something moves, or new ones each time.
+    /// Images of a static scene, one in which something moves, or unrelated images.
     fn film(shape: (usize, usize, usize), frames: usize, seed: u64) -> Vec<u8> {
         let (height, width, channels) = shape;
         let mut now = image(height, width, channels, seed);
@@ -265,7 +265,7 @@ mod tests {
     fn never_change_these_constants() {
         let text = codec("camera").unwrap().spec().to_string();
         assert_eq!(text, "camera:level=3,group=4");
-        let ids = Guess::ALL.map(|guess| Kind::Alone(guess).id(Layout::Planes));
+        let ids = Predictor::ALL.map(|predictor| Kind::Alone(predictor).id(Layout::Planes));
         assert_eq!(ids, [1, 2, 3, 4]);
         assert_eq!(Kind::Moved.id(Layout::Planes), 5);
         assert_eq!(Kind::Same.id(Layout::Planes), 6);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_and_frames_that_do_not_suit_are_refused() {
+    fn unsupported_parameters_and_frames_are_refused() {
         for text in [
             "camera:level=0",
             "camera:group=0",
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_camera_that_stands_still_costs_next_to_nothing() {
+    fn a_static_camera_costs_next_to_nothing() {
         let frame = FrameType::values(Dtype::U8, &[84, 84, 3]).unwrap();
         let still = image(84, 84, 3, 1);
         let alone = encode("camera", &frame, &still, 8).pages[0].bytes.len();
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_costs_no_more_than_images_alone() {
+    fn noise_costs_no_more_than_intra_images() {
         let frame = FrameType::values(Dtype::U8, &[40, 40, 3]).unwrap();
         let noise = arbitrary_bytes(5, 8 * 40 * 40 * 3);
         let size = |text: &str, group| {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_whose_first_image_needs_another_is_refused() {
+    fn a_page_that_does_not_start_with_an_intra_image_is_refused() {
         let frame = FrameType::values(Dtype::U8, &[4, 4]).unwrap();
         let decoder = codec("camera").unwrap().decoder(&frame, &[]).unwrap();
         let mut bytes = [0; 16];

@@ -1,4 +1,4 @@
-//! The content of a part before zstd: planes of remainders, with red and blue in one byte where that is shorter.
+//! The content of a part before zstd: planes of residuals, with red and blue in one byte where that is shorter.
 //!
 //! ```text
 //! planes:  G… │ R−G… │ B−G… │ A…
@@ -6,15 +6,15 @@
 //!                                             0x88 = the next two bytes of the escapes: red, blue
 //! ```
 //!
-//! Remainders of red and blue are small: most pixels fit a pair. zstd then decodes a third fewer bytes,
-//! and its Huffman codes, which spend at least one bit on each, are not wasted on nearly constant planes.
+//! Residuals of red and blue are small: most pixels fit a pair. zstd then decodes a third fewer bytes,
+//! and its Huffman codes, which spend at least one bit per byte, are not wasted on nearly constant planes.
 
 use crate::predict::Size;
 
-/// Stands for a pair that does not fit a byte.
+/// Marks a pair that does not fit a byte.
 pub(super) const ESCAPE: u8 = 0x88;
 
-/// Paired only if at most one pixel in so many is an escape: each costs three bytes.
+/// Paired only if at most one pixel in this many is an escape: each escape costs three bytes.
 const FEW: usize = 8;
 
 /// How the content of a part is laid out.
@@ -37,7 +37,7 @@ impl Layout {
     }
 }
 
-/// Appends the remainder planes to `content` in the layout that suits them.
+/// Appends the residual planes to `content` in the layout that suits them.
 pub(super) fn put(size: Size, planes: &[u8], content: &mut Vec<u8>) -> Layout {
     let pixels = size.pixels();
     if size.channels < 3 {
@@ -62,7 +62,7 @@ pub(super) fn put(size: Size, planes: &[u8], content: &mut Vec<u8>) -> Layout {
     Layout::Paired
 }
 
-/// Two remainders in a byte, or [`ESCAPE`].
+/// Two residuals in a byte, or [`ESCAPE`].
 fn pair(red: u8, blue: u8) -> u8 {
     // From −8..=7 to 0..=15.
     let (high, low) = (red.wrapping_add(8), blue.wrapping_add(8));
@@ -73,9 +73,9 @@ fn pair(red: u8, blue: u8) -> u8 {
     }
 }
 
-/// How many pairs of a plane are escapes.
+/// The number of escapes in a plane of pairs.
 pub(super) fn count_escapes(pairs: &[u8]) -> usize {
-    // In pieces whose count fits a byte, which compilers turn into vector instructions.
+    // In chunks whose count fits a byte, which compilers vectorise.
     let piece = |pairs: &[u8]| {
         let count = |sum: u8, pair: &u8| sum + u8::from(*pair == ESCAPE);
         usize::from(pairs.iter().fold(0, count))
@@ -85,7 +85,7 @@ pub(super) fn count_escapes(pairs: &[u8]) -> usize {
 
 /// Unpacks row `y` of paired `content` into the planes, red and blue with the escapes from `next` on.
 ///
-/// There must be as many escapes in `content` as [`count_escapes`] says.
+/// `content` must have as many escapes as [`count_escapes`] reports.
 pub(super) fn take_row(size: Size, content: &[u8], next: &mut usize, planes: &mut [u8], y: usize) {
     let (pixels, at) = (size.pixels(), y * size.width);
     let from = |nr: usize| &content[nr * pixels + at..][..size.width];
@@ -131,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn every_two_remainders_are_a_pair_or_an_escape() {
+    fn every_two_residuals_are_a_pair_or_an_escape() {
         for red in 0..=255_u8 {
             for blue in 0..=255_u8 {
                 let byte = pair(red, blue);
@@ -156,7 +156,7 @@ mod tests {
             let size = Size { height, width, channels };
             let mut planes = arbitrary_bytes(seed, size.bytes());
             if !many {
-                // Small but for one in seven.
+                // Small except for one in seven.
                 for (idx, value) in planes.iter_mut().enumerate() {
                     if idx % 7 != 0 {
                         *value = (*value & 15).wrapping_sub(8);

@@ -6,7 +6,7 @@ use super::pairs::{self, Layout};
 use super::{MAX_FRAMES, NAME, blocks};
 use crate::codec::{Page, page_bytes};
 use crate::error::{Result, corrupt};
-use crate::predict::{Guess, Size, restore_row};
+use crate::predict::{Predictor, Size, restore_row};
 use crate::scratch::at_least;
 use crate::varint;
 use crate::zstd_frame::{ZstdContexts, check_frame, content_size};
@@ -14,11 +14,11 @@ use crate::zstd_frame::{ZstdContexts, check_frame, content_size};
 /// How one image of a page is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// By itself, values minus this guess.
-    Alone(Guess),
-    /// Values minus those of the image before, block by block.
+    /// Intra: values minus this prediction.
+    Alone(Predictor),
+    /// Values minus those of the previous image, block by block.
     Moved,
-    /// The image before, once more.
+    /// The previous image, repeated.
     Same,
 }
 
@@ -26,10 +26,10 @@ impl Kind {
     pub(super) const MOVED: u8 = 5;
     pub(super) const SAME: u8 = 6;
 
-    /// The number in the page.
+    /// The id in the page.
     pub(super) fn id(self, layout: Layout) -> u8 {
         let id = match self {
-            Self::Alone(guess) => guess.id(),
+            Self::Alone(predictor) => predictor.id(),
             Self::Moved => Self::MOVED,
             Self::Same => Self::SAME,
         };
@@ -39,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// The kind and layout of that number in a page of images of `channels` channels.
+    /// The kind and layout with that id in a page of images with `channels` channels.
     fn from_id(id: u8, channels: usize) -> Option<(Self, Layout)> {
         let (id, layout) = match id.checked_sub(Layout::PAIRED) {
             Some(id) if channels >= 3 => (id, Layout::Paired),
@@ -49,7 +49,7 @@ impl Kind {
         match (id, layout) {
             (Self::MOVED, layout) => Some((Self::Moved, layout)),
             (Self::SAME, Layout::Planes) => Some((Self::Same, layout)),
-            _ => Guess::from_id(id).map(|guess| (Self::Alone(guess), layout)),
+            _ => Predictor::from_id(id).map(|predictor| (Self::Alone(predictor), layout)),
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) struct Part<'p> {
     frame: &'p [u8],
 }
 
-/// The parts of a page, whose lengths are checked.
+/// The parts of a page, with lengths checked.
 pub(super) struct Parts<'p, 's> {
     size: Size,
     bytes: &'p [u8],
@@ -73,7 +73,10 @@ pub(super) struct Parts<'p, 's> {
 impl<'p, 's> Parts<'p, 's> {
     pub(super) fn new(page: Page<'p>, size: Size, ends: &'s mut Vec<usize>) -> Result<Self> {
         if page.frames > MAX_FRAMES {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+            return Err(corrupt(
+                NAME,
+                format!("a page cannot have {} frames", page.frames),
+            ));
         }
         page_bytes(NAME, page.frames, size.bytes())?;
         let mut bytes = page.bytes;
@@ -84,7 +87,10 @@ impl<'p, 's> Parts<'p, 's> {
             ends.push(end);
         }
         if end != bytes.len() {
-            let what = format!("parts of {end} bytes in {}", bytes.len());
+            let what = format!(
+                "its parts add up to {end} bytes, but there are {}",
+                bytes.len()
+            );
             return Err(corrupt(NAME, what));
         }
         Ok(Self { size, bytes, ends })
@@ -98,36 +104,36 @@ impl<'p, 's> Parts<'p, 's> {
             .ok_or_else(|| corrupt(NAME, "a part is empty"))?;
         match Kind::from_id(id, self.size.channels) {
             Some((Kind::Same, _)) if !frame.is_empty() => {
-                Err(corrupt(NAME, "bytes after a part that has none"))
+                Err(corrupt(NAME, "a repeated image must not have content"))
             }
             Some((kind, layout)) => Ok(Part {
                 kind,
                 layout,
                 frame,
             }),
-            None => Err(corrupt(NAME, format!("kind {id}"))),
+            None => Err(corrupt(NAME, format!("unknown kind {id}"))),
         }
     }
 
-    /// The last image up to `idx` that stands alone.
+    /// The last intra image up to `idx`.
     pub(super) fn start_for(&self, idx: usize) -> Result<usize> {
         for first in (0..=idx).rev() {
             if matches!(self.get(first)?.kind, Kind::Alone(_)) {
                 return Ok(first);
             }
         }
-        Err(corrupt(NAME, "its first image does not stand alone"))
+        Err(corrupt(NAME, "its first image depends on another image"))
     }
 }
 
-/// The planes of the image at hand and of the one before it, each behind room for a map.
+/// The planes of the current image and of the previous one, each after room for a map.
 pub(super) struct Planes<'s> {
     size: Size,
     kind: Kind,
     layout: Layout,
     now: &'s mut Vec<u8>,
     before: &'s mut Vec<u8>,
-    /// Paired content, and where its next escape stands.
+    /// Paired content, and the offset of its next escape.
     content: &'s mut Vec<u8>,
     next_escape: usize,
 }
@@ -145,7 +151,7 @@ impl<'s> Planes<'s> {
         }
     }
 
-    /// Unpacks the remainders of the next image.
+    /// Unpacks the residuals of the next image.
     pub(super) fn open(&mut self, part: Part<'_>, zstd: &mut ZstdContexts) -> Result<()> {
         (self.kind, self.layout) = (part.kind, part.layout);
         let room = blocks::map_len(self.size);
@@ -180,15 +186,21 @@ impl<'s> Planes<'s> {
         let pixels = self.size.pixels();
         let least = map_len + Layout::Paired.len(self.size);
         let len = content_size(NAME, part.frame)?;
-        // No more than an escape for each pixel: compared before anything is allocated.
+        // At most one escape per pixel: checked before anything is allocated.
         let Some(escapes) = len.checked_sub(least).filter(|len| *len <= 2 * pixels) else {
-            return Err(corrupt(NAME, format!("content of {len} bytes")));
+            return Err(corrupt(
+                NAME,
+                format!("content of {len} bytes does not fit the image"),
+            ));
         };
         let content = at_least(self.content, len);
         zstd.decompress(NAME, part.frame, content)?;
         let (map, content) = content.split_at(map_len);
         if 2 * pairs::count_escapes(&content[pixels..2 * pixels]) != escapes {
-            return Err(corrupt(NAME, format!("{escapes} bytes of escapes")));
+            return Err(corrupt(
+                NAME,
+                format!("{escapes} bytes of escapes do not fit the image"),
+            ));
         }
         let room = blocks::map_len(self.size);
         let now = at_least(self.now, room + self.size.bytes());
@@ -197,7 +209,7 @@ impl<'s> Planes<'s> {
         Ok(())
     }
 
-    /// Turns row `y` into values; the rows above are values already.
+    /// Turns row `y` into values; the rows above must already be values.
     pub(super) fn restore_row(&mut self, y: usize) {
         let size = self.size;
         let room = blocks::map_len(size);
@@ -210,7 +222,7 @@ impl<'s> Planes<'s> {
         }
         match self.kind {
             Kind::Same => {}
-            Kind::Alone(guess) => restore_row(guess, size, now, y),
+            Kind::Alone(predictor) => restore_row(predictor, size, now, y),
             Kind::Moved => blocks::restore_row(size, map, (now, &self.before[room..len]), y),
         }
     }

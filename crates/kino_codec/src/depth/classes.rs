@@ -1,4 +1,4 @@
-//! Ranks as choices among neighbours: the same as above, to the left, above to the right, or none of them.
+//! Ranks as choices among neighbours: same as above, same as left, same as above right, or none of them.
 //!
 //! ```text
 //!   b₀ b₁ b₂ b₃ b₄     a group: four pixels of a row      choices 0 = up, 1 = left, 2 = up and right, 3 = escape
@@ -7,17 +7,17 @@
 //!   context = (b₀≠b₁) + 2·(b₁≠b₂) + 4·(b₂≠b₃) + 8·(b₃≠b₄)        escape = zigzag(x − a)
 //! ```
 //!
-//! On surfaces most pixels repeat a neighbour, and the row above tells how likely each choice is: sorting the
-//! bytes by context makes each stream easy to predict. Four choices share a byte, because a Huffman code
-//! spends at least one bit on each. In context 0, where nearly all bytes are 0, only the others are stored,
-//! with the number of zeros before each.
+//! On surfaces most pixels repeat a neighbour, and the row above predicts how likely each choice is: grouping the
+//! bytes by context makes each stream easy to compress. Four choices share a byte, because a Huffman code
+//! spends at least one bit per symbol. In context 0, where nearly all bytes are 0, only the other bytes are stored,
+//! each with the number of zeros before it.
 //!
-//! The row above the first has rank 0 everywhere, the pixel left of a row has the rank above its first, and a
-//! row goes on to the right with its last rank.
+//! The row above the first has rank 0 everywhere, the pixel left of a row has the rank above its first pixel, and a
+//! row continues to the right with its last rank.
 //!
-//! Restoring pixel by pixel as it is written here takes 1.4 ms for 480×640, because which branch is taken
-//! cannot be foreseen. So contexts depend on the row above alone: all bytes of a row are fetched first, and a
-//! pixel is then `(left & mask) + rest`, which vector instructions make and add up for a whole row. That
+//! Restoring pixel by pixel as defined here takes 1.4 ms for 480×640, because the branches are unpredictable.
+//! Contexts therefore depend on the row above alone: all bytes of a row are fetched first, and a
+//! pixel is then `(left & mask) + rest`, which SIMD computes and sums for a whole row. That
 //! takes a third of the time.
 
 use std::array::from_fn;
@@ -27,15 +27,15 @@ use crate::simd::vectorised;
 /// The most contexts.
 const CONTEXTS: usize = 16;
 
-/// In a list of runs of zeros: so many, and the run goes on.
+/// In a list of zero runs: add this many, and the run continues.
 const LONG_RUN: u8 = 255;
 
-/// How finely the row above is looked at.
+/// How finely the row above is classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Where it changes: 16 contexts.
+    /// By where it changes: 16 contexts.
     Full,
-    /// Whether it changes: contexts 0 and 1. Small images save the other streams.
+    /// By whether it changes: contexts 0 and 1. Small images avoid the overhead of the other streams.
     Little,
 }
 
@@ -55,8 +55,8 @@ impl Detail {
     }
 }
 
-/// The streams of an image, in the order of the page: runs of zeros of context 0, bytes of each context,
-/// escapes as planes of bytes, the lowest first.
+/// The streams of an image, in page order: zero runs of context 0, bytes of each context,
+/// escapes as byte planes, lowest byte first.
 #[derive(Debug, Default)]
 pub(super) struct Streams<T> {
     runs: T,
@@ -65,7 +65,7 @@ pub(super) struct Streams<T> {
 }
 
 impl<T> Streams<T> {
-    /// Every stream in the order of the page.
+    /// Every stream in page order.
     pub(super) fn in_order(&mut self, detail: Detail) -> impl Iterator<Item = &mut T> {
         std::iter::once(&mut self.runs)
             .chain(self.bytes.iter_mut().take(detail.contexts()))
@@ -78,7 +78,7 @@ pub(super) fn padded(width: usize) -> usize {
     width.next_multiple_of(4)
 }
 
-/// Sorts the choices of an image of ranks into streams.
+/// Splits the choices of an image of ranks into streams.
 pub(super) fn encode(detail: Detail, width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
     let mut out = Streams::<Vec<u8>>::default();
     let padded = padded(width);
@@ -118,7 +118,7 @@ pub(super) fn encode(detail: Detail, width: usize, ranks: &[u16]) -> Streams<Vec
     out
 }
 
-/// The first of the neighbours that is the same.
+/// The first neighbour with the same rank.
 fn choose(rank: u16, left: u16, up: u16, right: u16) -> u8 {
     match rank {
         _ if rank == up => 0,
@@ -128,13 +128,13 @@ fn choose(rank: u16, left: u16, up: u16, right: u16) -> u8 {
     }
 }
 
-/// A difference either way, modulo 2¹⁶, as a small number.
+/// A signed difference modulo 2¹⁶ as a small unsigned value.
 pub(super) fn zigzag(difference: u16) -> u16 {
     let signed = difference.cast_signed();
     ((signed << 1) ^ (signed >> 15)).cast_unsigned()
 }
 
-/// The difference of that number.
+/// The inverse: the difference of such a value.
 #[inline(always)]
 pub(super) fn unzigzag(number: u16) -> u16 {
     (number >> 1) ^ (number & 1).wrapping_neg()
@@ -148,7 +148,7 @@ fn put_run(mut zeros: usize, runs: &mut Vec<u8>) {
     runs.push(u8::try_from(zeros).unwrap_or(0));
 }
 
-/// Puts the zeros of context 0 back among its `bytes`; `None` if there are not `to.len()` of both.
+/// Puts the zeros of context 0 back among its `bytes`; `None` if both together are not `to.len()`.
 fn spread(mut runs: &[u8], bytes: &[u8], mut to: &mut [u8]) -> Option<()> {
     to.fill(0);
     for byte in bytes {
@@ -168,16 +168,16 @@ fn spread(mut runs: &[u8], bytes: &[u8], mut to: &mut [u8]) -> Option<()> {
     runs.is_empty().then_some(())
 }
 
-/// What a byte says of its group.
+/// The decoded form of a group's byte.
 #[derive(Clone, Copy)]
 pub(super) struct Group {
-    /// The columns of its escapes inside the group: four 16-bit numbers, of which the first `escapes` count.
+    /// The columns of its escapes inside the group: four 16-bit values, of which the first `escapes` count.
     pub(super) columns: u64,
     choices: [u8; 4],
     pub(super) escapes: u8,
 }
 
-/// What every byte says.
+/// The decoded form of every byte value.
 pub(super) static GROUPS: [Group; 256] = {
     let none = Group {
         columns: 0,
@@ -203,13 +203,13 @@ pub(super) static GROUPS: [Group; 256] = {
     groups
 };
 
-/// An image may be this wide: columns are kept as 16-bit numbers.
+/// The widest image: columns are kept as 16-bit values.
 pub(super) const MAX_WIDTH: usize = (1 << 16) - 4;
 
-/// The same 16-bit number four times.
+/// The same 16-bit value four times.
 pub(super) const FOUR_TIMES: u64 = 0x0001_0001_0001_0001;
 
-/// Where the row above changes from a column to the next.
+/// Where the row above changes from one column to the next.
 #[inline(always)]
 fn find_changes(above: &[u16], changes: &mut [u8]) {
     for (change, (up, right)) in changes.iter_mut().zip(above.iter().zip(&above[1..])) {
@@ -217,13 +217,13 @@ fn find_changes(above: &[u16], changes: &mut [u8]) {
     }
 }
 
-/// What each pixel is without its left neighbour, and whether that counts: all bits of its mask, or none.
+/// Each pixel without its left neighbour, and a mask of whether that neighbour counts: all bits or none.
 #[inline(always)]
 fn make_rests(choices: &[u8], above: &[u16], rests: &mut [u16], masks: &mut [u16]) {
     let neighbours = above.iter().zip(&above[1..]);
     let places = rests.iter_mut().zip(masks);
     for ((choice, (up, right)), (rest, mask)) in choices.iter().zip(neighbours).zip(places) {
-        // Bits, not conditions: compilers make branches of those, which cannot be foreseen.
+        // Bit operations, not conditions: compilers turn conditions into unpredictable branches.
         let choice = u16::from(*choice);
         *mask = (choice & 1).wrapping_neg();
         let is_right = (choice >> 1).wrapping_neg();
@@ -231,10 +231,10 @@ fn make_rests(choices: &[u8], above: &[u16], rests: &mut [u16], masks: &mut [u16
     }
 }
 
-/// Pixels that are added up at a time.
+/// Pixels summed at a time.
 const LANES: usize = 8;
 
-/// Sums of pixels with those to their left, and masks of whether all between them count; [`LANES`] more in front.
+/// Sums of pixels with those to their left, and masks of whether all in between count; [`LANES`] more in front.
 #[derive(Debug, Default)]
 struct Sums {
     sums: Vec<u16>,
@@ -263,10 +263,10 @@ impl Sums {
     }
 }
 
-/// Adds to each pixel of `sums` the one to its left where its mask says so, in order; the highest that comes out.
+/// Adds to each pixel of `sums` the one to its left where its mask is set, in order; returns the highest result.
 ///
-/// One by one, each would wait for the one before. Here each adds what is 1, 2 and 4 pixels to its left, as far
-/// as the masks between are set; then eight at a time wait for the eight before them.
+/// One by one, each would wait for the previous one. Instead each adds those 1, 2 and 4 pixels to its left, as far
+/// as the masks in between are set; then groups of eight wait for the previous eight.
 #[inline(always)]
 fn add_lefts(sums: &mut Sums, more: &mut Sums, row: &mut [u16]) -> u16 {
     more.sums[..LANES].copy_from_slice(&sums.sums[..LANES]);
@@ -294,22 +294,22 @@ fn add_lefts(sums: &mut Sums, more: &mut Sums, row: &mut [u16]) -> u16 {
     highest.fold(0, u16::max)
 }
 
-/// Room that [`Rows`] works in, kept between images.
+/// Buffers for [`Rows`], kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// Context 0 with its zeros, then the streams of the others.
+    /// Context 0 with its zeros, then the streams of the other contexts.
     bytes: Vec<u8>,
-    /// The differences that escapes stand for.
+    /// The differences coded by the escapes.
     escapes: Vec<u16>,
-    /// The row above, and the row at hand: whole groups and one more.
+    /// The row above, and the current row: whole groups and one more.
     above: Vec<u16>,
     row: Vec<u16>,
-    /// Where the row above changes; then the choices of the row at hand.
+    /// Where the row above changes; then the choices of the current row.
     choices: Vec<u8>,
-    /// What [`add_lefts`] works on.
+    /// The working buffers of [`add_lefts`].
     sums: Sums,
     more_sums: Sums,
-    /// The columns of the escapes of the row at hand, and room for those of a group.
+    /// The columns of the escapes of the current row, and room for those of a group.
     places: Vec<u8>,
 }
 
@@ -330,12 +330,12 @@ impl Room {
     }
 }
 
-/// Puts choices back into ranks, row by row.
+/// Turns choices back into ranks, row by row.
 #[derive(Debug)]
 pub(super) struct Rows<'r> {
     room: &'r mut Room,
     detail: Detail,
-    /// Where in `room.bytes` the next byte of each context is, and where its last one ends.
+    /// Where the next byte of each context is in `room.bytes`, and where its last one ends.
     next: [usize; CONTEXTS],
     ends: [usize; CONTEXTS],
     next_escape: usize,
@@ -343,7 +343,7 @@ pub(super) struct Rows<'r> {
 }
 
 impl<'r> Rows<'r> {
-    /// Of an image of `(height, width)`; `None` if the streams do not fit it.
+    /// For an image of `(height, width)`; `None` if the streams do not fit it.
     pub(super) fn new(
         streams: &Streams<&[u8]>,
         detail: Detail,
@@ -355,7 +355,7 @@ impl<'r> Rows<'r> {
             return None;
         }
         room.fit(width);
-        // What is not in the other contexts is in context 0.
+        // Whatever is not in the other contexts is in context 0.
         let others: usize = streams.bytes.iter().skip(1).map(|bytes| bytes.len()).sum();
         let zeroth = (height * padded(width) / 4).checked_sub(others)?;
         room.bytes.clear();
@@ -411,7 +411,7 @@ impl<'r> Rows<'r> {
             },
         );
         for (place, escape) in places.iter().zip(escapes.get(self.next_escape..)?) {
-            // A place for each escape of the row: all are inside.
+            // One slot per escape of the row: all are in bounds.
             sums.sums[LANES + usize::from(u16::from_le_bytes(*place))] = *escape;
         }
         let next = self.next_escape + places.len();
@@ -419,7 +419,7 @@ impl<'r> Rows<'r> {
             return None;
         }
         self.next_escape = next;
-        // To the left of a row is the rank above its first pixel.
+        // Left of a row is the rank above its first pixel.
         sums.sums[LANES - 1] = above[0];
         let highest = vectorised(
             #[inline(always)]
@@ -432,8 +432,8 @@ impl<'r> Rows<'r> {
         (usize::from(highest) < self.levels).then_some(above)
     }
 
-    /// Fetches the choices of a row by the contexts that the row above gives, and the columns of its escapes;
-    /// how many there are.
+    /// Fetches the choices of a row by the contexts of the row above, and the columns of its escapes;
+    /// returns the number of escapes.
     fn fetch_choices(&mut self) -> Option<usize> {
         let Room {
             bytes,
@@ -449,14 +449,14 @@ impl<'r> Rows<'r> {
         let mut next = self.next;
         let (mut used, mut column) = (0, 0);
         for group in choices.as_chunks_mut::<4>().0 {
-            // Four bytes of 0 or 1 become four bits in the uppermost byte.
+            // Four bytes of 0 or 1 become four bits in the top byte.
             let changes = u32::from_le_bytes(*group).wrapping_mul(0x0102_0408) >> 24;
             let changes = usize::try_from(changes).unwrap_or(0);
             let next = &mut next[self.detail.context(changes) % CONTEXTS];
             let stored = &GROUPS[usize::from(*bytes.get(*next)?)];
             *next += 1;
             *group = stored.choices;
-            // Four escapes are written, and as many as there are stay: no branch.
+            // Always write four escapes and advance by the actual count: no branch.
             let columns = stored.columns + column * FOUR_TIMES;
             let places = places.get_mut(2 * used..2 * used + 8)?;
             places.copy_from_slice(&columns.to_le_bytes());
@@ -467,7 +467,7 @@ impl<'r> Rows<'r> {
         Some(used)
     }
 
-    /// Whether everything was read, each context to its end.
+    /// Whether every context was read to its end.
     pub(super) fn are_done(&self) -> bool {
         self.next == self.ends && self.next_escape == self.room.escapes.len()
     }
@@ -498,7 +498,7 @@ mod tests {
         rows.are_done().then_some(out)
     }
 
-    /// The drawing above, pixel by pixel: choices and contexts, in the order of the image.
+    /// The definition above, pixel by pixel: choices and contexts, in image order.
     fn naive(width: usize, ranks: &[u16]) -> (Vec<u8>, Vec<usize>) {
         let at = |y: usize, x: usize| match y {
             0 => 0,
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn zigzag_comes_back() {
+    fn zigzag_round_trips() {
         for number in 0..=u16::MAX {
             assert_eq!(unzigzag(zigzag(number)), number);
         }
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flat_image_has_nothing_to_say() {
+    fn a_flat_image_has_empty_streams() {
         let mut streams = encode(Detail::Full, 8, &[0; 64]);
         assert!(
             streams
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_of_zeros_come_back() {
+    fn long_runs_of_zeros_round_trip() {
         let mut ranks = vec![0; 64 * 64];
         ranks[64 * 64 - 1] = 1;
         let mut streams = encode(Detail::Full, 64, &ranks);
@@ -571,7 +571,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranks_agree_with_the_drawing_and_come_back(
+        fn ranks_agree_with_the_definition_and_round_trip(
             (width, height) in (1_usize..30, 1_usize..20), seed: u64, levels in 1_usize..70_000, few: bool,
             steps: bool, full: bool,
         ) {

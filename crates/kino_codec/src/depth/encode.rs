@@ -1,8 +1,8 @@
-//! From an image to a page: which kind makes it smallest.
+//! From an image to a page: picks the kind that makes it smallest.
 
 use super::classes::{self, Detail};
 use super::levels::{Levels, MAX_LEVELS, distinct};
-use super::remainders::{self, GUESSES, Width};
+use super::residuals::{self, PREDICTORS, Width};
 use super::steps;
 use super::streams::put_stream;
 use super::{Kind, Size, rank_width};
@@ -10,23 +10,23 @@ use crate::error::Result;
 use crate::scratch::Scratch;
 use crate::zstd_frame::{Effort, ZstdContexts};
 
-/// Levels are worth their table only if there are at least so many pixels for each.
+/// A table of levels pays off only with at least this many pixels per level.
 const PIXELS_PER_LEVEL: usize = 4;
 
-/// Above this, the streams of a page are long enough to be worth their headers.
+/// Above this, the streams of a page are long enough to justify their headers.
 const MANY_PIXELS: usize = 64 << 10;
 
-/// Short repetitions among choices are chance.
+/// Short matches among choices are coincidence.
 const MIN_MATCH: u32 = 7;
 
-/// Choices have to save one part in so many of the steps: they take half as long again to decode.
+/// Choices must save at least 1/`WORTH` of the size of steps: they take half as long again to decode.
 const WORTH: usize = 12;
 
-/// The least level for steps: all else is cheap, so a thorough search is affordable, and costs a reader nothing.
+/// The minimum zstd level for steps: the other work is cheap, so a thorough search is affordable and free for readers.
 const STEPS_LEVEL: i32 = 16;
 const STEPS_MIN_MATCH: u32 = 5;
 
-/// The page of a packed image whose finite numbers may move by `eps`.
+/// The page of a packed image whose finite values may be off by `eps`.
 pub(super) fn encode_image(
     effort: Effort,
     size: Size,
@@ -40,7 +40,7 @@ pub(super) fn encode_image(
         .collect();
     let most = size.pixels() / PIXELS_PER_LEVEL;
     let mut best = None;
-    // Within a bound, the levels are much fewer than the numbers they stand for.
+    // Within a bound, there are far fewer levels than distinct values.
     let limit = if eps > 0.0 {
         usize::MAX
     } else {
@@ -56,9 +56,9 @@ pub(super) fn encode_image(
         let width = Width {
             bytes: size.numbers.size(),
         };
-        for guess in GUESSES {
-            let mut page = vec![Kind::Numbers(guess).id()];
-            for plane in remainders::encode(guess, width, size.width, &keys) {
+        for predictor in PREDICTORS {
+            let mut page = vec![Kind::Values(predictor).id()];
+            for plane in residuals::encode(predictor, width, size.width, &keys) {
                 put_stream(effort, &plane, &mut page, zstd)?;
             }
             keep_shorter(page, &mut best);
@@ -90,7 +90,7 @@ fn encode_ranks(
         for stream in streams.in_order(detail) {
             put_stream(effort.min_match(MIN_MATCH), stream, &mut page, zstd)?;
         }
-        // On a large image with flat parts nothing else comes near: no need to try.
+        // On a large image with flat areas nothing else comes close: no need to try.
         let is_flat = page.len() * 8 < 2 * size.pixels();
         keep_shorter(page, best);
         if is_flat && size.pixels() > MANY_PIXELS {
@@ -98,10 +98,10 @@ fn encode_ranks(
         }
     }
     let numbers: Vec<u64> = ranks.iter().map(|rank| u64::from(*rank)).collect();
-    for guess in GUESSES {
+    for predictor in PREDICTORS {
         let mut page = head.clone();
-        page[0] = Kind::Ranks(guess).id();
-        for plane in remainders::encode(guess, width, size.width, &numbers) {
+        page[0] = Kind::Ranks(predictor).id();
+        for plane in residuals::encode(predictor, width, size.width, &numbers) {
             put_stream(effort, &plane, &mut page, zstd)?;
         }
         keep_shorter(page, best);
@@ -109,7 +109,7 @@ fn encode_ranks(
     encode_steps(effort, size, (head, &ranks), best, zstd)
 }
 
-/// Stores ranks as steps if nothing else is much shorter.
+/// Stores ranks as steps unless something else is much shorter.
 fn encode_steps(
     effort: Effort,
     size: Size,
@@ -125,7 +125,7 @@ fn encode_steps(
     for stream in steps::encode(size.width, ranks) {
         put_stream(effort, &stream, &mut page, zstd)?;
     }
-    // Small images take as long either way.
+    // Small images take equally long either way.
     let is_faster = size.pixels() > MANY_PIXELS;
     let most = |best: &Vec<u8>| match is_faster {
         true => best.len() + best.len() / WORTH,
@@ -143,7 +143,7 @@ fn keep_shorter(page: Vec<u8>, best: &mut Option<Vec<u8>>) {
     }
 }
 
-/// The page of an image as choices or steps, whether that is short or not.
+/// The page of an image as choices or steps, regardless of size.
 #[cfg(test)]
 pub(super) fn encode_ranks_as(effort: Effort, size: Size, image: &[u8], kind: Kind) -> Vec<u8> {
     let keys: Vec<u64> = image

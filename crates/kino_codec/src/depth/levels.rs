@@ -1,48 +1,48 @@
 //! The distinct depths of one image, in order, and the pixels as their ranks.
 //!
 //! ```text
-//! key:     the bits of a value as a whole number in the same order: −∞ < −1 < −0 < 0 < 1 < ∞ < NaN
-//! levels:  0, 955, 959, 962, 965, …  →  steps 0, 955, 4, 3, 3, …  →  planes of bytes, the lowest bytes first
+//! key:     the bits of a value as an integer in the same order: −∞ < −1 < −0 < 0 < 1 < ∞ < NaN
+//! levels:  0, 955, 959, 962, 965, …  →  steps 0, 955, 4, 3, 3, …  →  byte planes, lowest byte first
 //! ```
 //!
-//! A depth sensor measures disparities: between one and three metres it knows about two hundred depths, a
-//! few millimetres apart. Their ranks are smaller than their values, and neighbouring ones differ by one.
-//! Within a bound, levels are merged: each covers the values that are near enough to it.
+//! A depth sensor measures disparities: between one and three metres it resolves about two hundred depths, a
+//! few millimetres apart. Their ranks are smaller than their values, and neighbouring ranks differ by one.
+//! Within a bound, levels are merged: each covers the values that are close enough to it.
 
 use crate::frame::Dtype;
 
-/// The most levels that an image can have: ranks are 16-bit numbers.
+/// The most levels an image can have: ranks are 16-bit.
 pub(super) const MAX_LEVELS: usize = 1 << 16;
 
-/// How the bits of one number and its key become each other.
+/// Converts the bits of a value to its key and back.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys {
     dtype: Dtype,
 }
 
 impl Keys {
-    /// The keys of 16-bit whole numbers and of floating-point numbers; `None` for others.
+    /// The keys of 16-bit integers and of floats; `None` for other dtypes.
     pub(super) fn new(dtype: Dtype) -> Option<Self> {
         let is_known = dtype == Dtype::U16 || dtype.is_float();
         is_known.then_some(Self { dtype })
     }
 
-    /// Bytes per number.
+    /// Bytes per value.
     pub(super) fn size(self) -> usize {
         self.dtype.size()
     }
 
-    /// The highest bit of a number.
+    /// The highest bit of a value.
     fn sign(self) -> u64 {
         1 << (8 * self.size() - 1)
     }
 
-    /// Every bit of a number.
+    /// All bits of a value.
     pub(super) fn mask(self) -> u64 {
         u64::MAX >> (64 - 8 * self.size())
     }
 
-    /// The key of a number.
+    /// The key of a value.
     pub(super) fn key(self, bytes: &[u8]) -> u64 {
         let mut bits = [0; 8];
         bits[..bytes.len()].copy_from_slice(bytes);
@@ -54,7 +54,7 @@ impl Keys {
         }
     }
 
-    /// The bits of the number of that key.
+    /// The bits of the value with that key.
     pub(super) fn bits(self, key: u64) -> u64 {
         match self.dtype.is_float() {
             false => key,
@@ -63,7 +63,7 @@ impl Keys {
         }
     }
 
-    /// The number of that key.
+    /// The value with that key.
     fn value(self, key: u64) -> f64 {
         let [b0, b1, b2, b3, ..] = self.bits(key).to_le_bytes();
         match self.dtype {
@@ -74,11 +74,11 @@ impl Keys {
         }
     }
 
-    /// The key of the number nearest to the middle of two keys' numbers.
+    /// The key of the value nearest to the midpoint of two keys' values.
     fn middle(self, low: u64, high: u64) -> u64 {
         let (start, end) = (self.value(low), self.value(high));
         let middle = start + (end - start) / 2.0;
-        // Keys are in the order of their numbers: halve the way until the numbers around the middle meet.
+        // Keys are ordered like their values: bisect until the values around the midpoint meet.
         let (mut below, mut above) = (low, high);
         while above - below > 1 {
             let key = below + (above - below) / 2;
@@ -93,7 +93,7 @@ impl Keys {
     }
 }
 
-/// The levels of an image within `eps`, in order; each covers the keys from the `start` at its place on.
+/// The levels of an image within `eps`, in order; each covers the keys from the `start` at the same index on.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Levels {
     pub(super) keys: Vec<u64>,
@@ -101,10 +101,10 @@ pub(super) struct Levels {
 }
 
 impl Levels {
-    /// The levels of `keys`, which are in order and distinct.
+    /// The levels of `keys`, which are sorted and distinct.
     ///
-    /// Starting from the lowest, each level covers as many values as it can: there is no shorter list.
-    /// Zeros (holes), infinities and NaN are levels of their own.
+    /// Starting from the lowest, each level covers as many values as it can: no list is shorter.
+    /// Zeros (holes), infinities and NaN are separate levels.
     pub(super) fn new(numbers: Keys, keys: &[u64], eps: f64) -> Self {
         let mut levels = Self::default();
         let mut rest = keys;
@@ -127,15 +127,15 @@ impl Levels {
         levels
     }
 
-    /// The rank of a key that the levels were made of.
+    /// The rank of a key from which the levels were made.
     fn rank(&self, key: u64) -> u16 {
         let after = self.starts.partition_point(|&start| start <= key);
         u16::try_from(after.saturating_sub(1)).unwrap_or(u16::MAX)
     }
 
-    /// The ranks of keys that the levels were made of.
+    /// The ranks of keys from which the levels were made.
     pub(super) fn ranks(&self, keys: &[u64]) -> Vec<u16> {
-        // Neighbours are often the same: most searches are saved.
+        // Neighbours are often equal: most searches are avoided.
         let mut last = None;
         let mut rank = |key: u64| match last {
             Some((known, rank)) if known == key => rank,
@@ -144,7 +144,7 @@ impl Levels {
         keys.iter().map(|key| rank(*key)).collect()
     }
 
-    /// The bytes that [`read`] takes.
+    /// The bytes that [`read`] accepts.
     pub(super) fn to_bytes(&self, numbers: Keys) -> Vec<u8> {
         let mut bytes = vec![0; self.keys.len() * numbers.size()];
         let mut last = 0;
@@ -159,7 +159,7 @@ impl Levels {
     }
 }
 
-/// How many of `keys` one level covers, and the level.
+/// How many of `keys` one level covers, and that level.
 fn cover(numbers: Keys, keys: &[u64], eps: f64) -> (usize, u64) {
     let first = keys[0];
     for (idx, &last) in keys.iter().enumerate().rev() {
@@ -173,7 +173,7 @@ fn cover(numbers: Keys, keys: &[u64], eps: f64) -> (usize, u64) {
     (1, first)
 }
 
-/// Writes the packed little-endian numbers of the levels whose steps are in `bytes` to the beginning of `out`.
+/// Writes the packed little-endian values of the levels whose steps are in `bytes` to the start of `out`.
 pub(super) fn read(numbers: Keys, bytes: &[u8], out: &mut [u8]) {
     let count = bytes.len() / numbers.size();
     let mut key = 0_u64;
@@ -187,12 +187,12 @@ pub(super) fn read(numbers: Keys, bytes: &[u8], out: &mut [u8]) {
     }
 }
 
-/// The distinct keys of `keys`, in order; `None` if there are more than `most`.
+/// The distinct keys of `keys`, sorted; `None` if there are more than `most`.
 pub(super) fn distinct(numbers: Keys, keys: &[u64], most: usize) -> Option<Vec<u64>> {
     if numbers.size() == 2 {
         let mut is_there = vec![false; MAX_LEVELS];
         for key in keys {
-            // Two bytes: every key has a place.
+            // Two bytes: every key has a slot.
             if let Some(there) = usize::try_from(*key)
                 .ok()
                 .and_then(|key| is_there.get_mut(key))
@@ -211,7 +211,7 @@ pub(super) fn distinct(numbers: Keys, keys: &[u64], most: usize) -> Option<Vec<u
 }
 
 #[cfg(test)]
-#[expect(clippy::cast_possible_truncation, reason = "samples are small numbers")]
+#[expect(clippy::cast_possible_truncation, reason = "test values are small")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_in_the_order_of_their_numbers_and_come_back() {
+    fn keys_are_ordered_like_their_values_and_round_trip() {
         let numbers = keys_of(Dtype::F32);
         let values = [
             f32::NEG_INFINITY,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_cover_as_much_as_they_may_and_leave_holes_alone() {
+    fn levels_cover_as_much_as_they_can_and_leave_holes_alone() {
         let numbers = keys_of(Dtype::U16);
         let levels = Levels::new(numbers, &[0, 1, 2, 3, 4, 9, 65535], 1.0);
         assert_eq!(levels.keys, [0, 2, 4, 9, 65535]);
@@ -263,14 +263,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_value_is_near_its_level(
+        fn every_value_is_within_the_bound_of_its_level(
             dtype in dtypes(), bits in prop::collection::vec(any::<u64>(), 1..80), exponent in -12..5,
         ) {
             let numbers = keys_of(dtype);
             let eps = 10_f64.powi(exponent);
             let mut keys: Vec<u64> = bits
                 .iter()
-                // Whatever bits, and depths of a few metres.
+                // Arbitrary bits, and depths of a few metres.
                 .flat_map(|bits| {
                     let metres = (bits % 5000) as f64 / 1000.0;
                     let metres = match dtype {

@@ -1,22 +1,22 @@
-//! `depth`: images of distances, lossless or within a bound: levels, choices among neighbours, then zstd.
+//! `depth`: depth images, lossless or within a bound: levels, choices among neighbours, then zstd.
 //!
 //! ```text
 //! page   = kind │ stream │ stream │ …
-//!          u8     stream = length │ zstd frame, content size stated          length is a varint; 0 = nothing, no frame
+//!          u8     stream = length │ zstd frame, content size stated          length is a varint; 0 = empty, no frame
 //!
-//! kind     1, 2, 4   planes of remainders of the numbers by the guess left, up or median
-//!          17, 18, 20  a stream of levels, then planes of remainders of the ranks
+//! kind     1, 2, 4   planes of residuals of the keys, predictor left, up or median
+//!          17, 18, 20  a stream of levels, then planes of residuals of the ranks
 //!          24, 25    a stream of levels, then the choices of the ranks, with full or little detail
 //!          26        a stream of levels, then the steps of the ranks
 //! ```
 //!
-//! Each frame uses the kind that makes it smallest, or one that is little larger and faster to decode. Holes (0) and what is no finite number come back bit for
-//! bit whatever the bound, and no other value becomes one.
+//! Each frame uses the kind that makes it smallest, or one that is slightly larger but faster to decode. Holes (0) and
+//! values that are not finite come back bit for bit whatever the bound, and no other value becomes one.
 
 mod classes;
 mod encode;
 mod levels;
-mod remainders;
+mod residuals;
 mod steps;
 mod streams;
 
@@ -31,27 +31,27 @@ use crate::codec::{
 use crate::error::{CodecError, Result, corrupt};
 use crate::frame::FrameType;
 use crate::frames::{Frames, FramesMut};
-use crate::predict::Guess;
+use crate::predict::Predictor;
 use crate::scratch::{Scratch, at_least};
 use crate::spec::CodecSpec;
 use crate::zstd_frame::{Effort, LEVELS, ZstdContexts};
 
 use classes::{Detail, Rows, Streams};
 use levels::{Keys, MAX_LEVELS};
-use remainders::{GUESSES, Width};
+use residuals::{PREDICTORS, Width};
 use streams::take_stream;
 
 const NAME: &str = "depth";
 
 const DEFAULT_LEVEL: i32 = 3;
 
-/// How the numbers of a page are stored.
+/// How the values of a page are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Remainders of the numbers themselves.
-    Numbers(Guess),
-    /// Remainders of ranks.
-    Ranks(Guess),
+    /// Residuals of the keys themselves.
+    Values(Predictor),
+    /// Residuals of ranks.
+    Ranks(Predictor),
     /// Choices of ranks.
     Choices(Detail),
     /// Steps of ranks.
@@ -59,14 +59,14 @@ enum Kind {
 }
 
 impl Kind {
-    /// Added to the number of a kind with levels.
+    /// Added to the id of a kind with levels.
     const LEVELS: u8 = 16;
     const CHOICES: u8 = 8;
 
     fn id(self) -> u8 {
         match self {
-            Self::Numbers(guess) => guess.id(),
-            Self::Ranks(guess) => guess.id() + Self::LEVELS,
+            Self::Values(predictor) => predictor.id(),
+            Self::Ranks(predictor) => predictor.id() + Self::LEVELS,
             Self::Choices(Detail::Full) => Self::CHOICES + Self::LEVELS,
             Self::Choices(Detail::Little) => Self::CHOICES + Self::LEVELS + 1,
             Self::Steps => Self::CHOICES + Self::LEVELS + 2,
@@ -74,10 +74,10 @@ impl Kind {
     }
 
     fn from_id(id: u8) -> Option<Self> {
-        let guesses = GUESSES.into_iter();
-        let numbers = guesses.clone().map(Self::Numbers);
-        let ranks = guesses.map(Self::Ranks);
-        let mut all = numbers
+        let predictors = PREDICTORS.into_iter();
+        let values = predictors.clone().map(Self::Values);
+        let ranks = predictors.map(Self::Ranks);
+        let mut all = values
             .chain(ranks)
             .chain([Detail::Full, Detail::Little].map(Self::Choices))
             .chain([Self::Steps]);
@@ -85,14 +85,14 @@ impl Kind {
     }
 }
 
-/// Room to decode in, kept between images.
+/// Decoding buffers, kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     choices: classes::Room,
     steps: steps::Room,
 }
 
-/// The size of an image of depths.
+/// The size of a depth image.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     height: usize,
@@ -117,9 +117,8 @@ impl Size {
         found.ok_or_else(|| CodecError::Unsuited {
             codec: NAME,
             frame: frame.to_string(),
-            what:
-                "it stores images (height, width) of uint16 or floating-point numbers; use `zstd`"
-                    .to_owned(),
+            what: "it stores images (height, width) of uint16 or floating-point values; use `zstd`"
+                .to_owned(),
         })
     }
 
@@ -132,7 +131,7 @@ impl Size {
     }
 }
 
-/// Bytes that a rank takes among so many levels.
+/// Bytes per rank for this many levels.
 fn rank_width(levels: usize) -> Width {
     let bytes = if levels > 256 { 2 } else { 1 };
     Width { bytes }
@@ -156,7 +155,7 @@ impl Depth {
             Some(abs) => {
                 let bound = AbsBound::parse(abs).filter(|bound| bound.len().is_none());
                 let bound = bound.ok_or_else(|| {
-                    spec.error("`abs` is one tolerance for every pixel, such as 1 or 1e-3")
+                    spec.error("`abs` must be one tolerance for every pixel, such as 1 or 1e-3")
                 })?;
                 text.push(("abs", bound.to_string()));
                 Some(bound)
@@ -239,7 +238,10 @@ impl Decoder for DepthDecoder {
         let row_bytes = size.width * size.numbers.size();
         let row_stride = image_row_stride(dest, size.height, row_bytes)?;
         if page.frames != 1 {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+            return Err(corrupt(
+                NAME,
+                format!("a page cannot have {} frames", page.frames),
+            ));
         }
         if range.is_empty() {
             return Ok(());
@@ -254,7 +256,7 @@ impl Decoder for DepthDecoder {
     }
 }
 
-/// Decodes a page; `next_row` is called for each row in turn with a function that writes it.
+/// Decodes a page; calls `next_row` for each row in turn with a function that writes it.
 fn decode_image(
     size: Size,
     page: &[u8],
@@ -264,14 +266,14 @@ fn decode_image(
     let (&id, mut rest) = page
         .split_first()
         .ok_or_else(|| corrupt(NAME, "it is empty"))?;
-    let kind = Kind::from_id(id).ok_or_else(|| corrupt(NAME, format!("kind {id}")))?;
-    if let Kind::Numbers(guess) = kind {
+    let kind = Kind::from_id(id).ok_or_else(|| corrupt(NAME, format!("unknown kind {id}")))?;
+    if let Kind::Values(predictor) = kind {
         let width = Width {
             bytes: size.numbers.size(),
         };
         let planes = take_planes(size, width, rest, &mut scratch.bytes, &mut scratch.zstd)?;
-        let planes = (guess, planes, width);
-        return restore_numbers(size, planes, &mut scratch.words, |row| {
+        let planes = (predictor, planes, width);
+        return restore_values(size, planes, &mut scratch.words, |row| {
             next_row(&mut |to| put_keys(size.numbers, row, to));
             Ok(())
         });
@@ -297,10 +299,10 @@ fn decode_image(
         });
     };
     match kind {
-        Kind::Numbers(guess) | Kind::Ranks(guess) => {
+        Kind::Values(predictor) | Kind::Ranks(predictor) => {
             let planes = take_planes(size, width, rest, bytes, zstd)?;
             let ranks = at_least_ranks(ranks, size.width);
-            restore_numbers(size, (guess, planes, width), words, |row| {
+            restore_values(size, (predictor, planes, width), words, |row| {
                 for (rank, number) in ranks.iter_mut().zip(row) {
                     let known = u16::try_from(*number).ok();
                     *rank = known
@@ -327,7 +329,7 @@ fn decode_image(
     }
 }
 
-/// Restores every row of an image of choices and hands it on.
+/// Restores every row of an image of choices and passes it on.
 fn restore_choices(size: Size, mut rows: Rows<'_>, mut put: impl FnMut(&[u16])) -> Result<()> {
     for _ in 0..size.height {
         let row = rows
@@ -342,23 +344,23 @@ fn restore_choices(size: Size, mut rows: Rows<'_>, mut put: impl FnMut(&[u16])) 
     }
 }
 
-/// Restores every row of an image of remainders and hands it on.
-fn restore_numbers(
+/// Restores every row of an image of residuals and passes it on.
+fn restore_values(
     size: Size,
-    (guess, planes, width): (Guess, &[u8], Width),
+    (predictor, planes, width): (Predictor, &[u8], Width),
     words: &mut Vec<u64>,
     mut put: impl FnMut(&[u64]) -> Result<()>,
 ) -> Result<()> {
     let (mut above, mut row) = two_rows(words, size.width);
     for y in 0..size.height {
-        remainders::restore_row(guess, (planes, width), y, above, row);
+        residuals::restore_row(predictor, (planes, width), y, above, row);
         put(row)?;
         std::mem::swap(&mut above, &mut row);
     }
     Ok(())
 }
 
-/// Takes the planes that end a page into one buffer.
+/// Reads the planes at the end of a page into one buffer.
 fn take_planes<'b>(
     size: Size,
     width: Width,
@@ -378,7 +380,7 @@ fn take_planes<'b>(
     Ok(&buffer[..at])
 }
 
-/// Takes the levels into `table`; how many there are.
+/// Reads the levels into `table`; returns their number.
 fn take_levels(
     size: Size,
     rest: &mut &[u8],
@@ -390,7 +392,10 @@ fn take_levels(
     let most = MAX_LEVELS.min(size.pixels()) * number;
     let len = take_stream(rest)?.unpack_at(0, number..=most, buffer, zstd)?;
     if !len.is_multiple_of(number) {
-        return Err(corrupt(NAME, format!("{len} bytes of levels")));
+        return Err(corrupt(
+            NAME,
+            format!("{len} bytes of levels do not fit the image"),
+        ));
     }
     levels::read(
         size.numbers,
@@ -400,7 +405,7 @@ fn take_levels(
     Ok(len / number)
 }
 
-/// Takes the choices that end a page.
+/// Reads the choices at the end of a page.
 fn take_choices<'b>(
     size: Size,
     detail: Detail,
@@ -409,7 +414,7 @@ fn take_choices<'b>(
     zstd: &mut ZstdContexts,
 ) -> Result<Streams<&'b [u8]>> {
     let mut lens = Streams::<usize>::default();
-    // All streams together: bytes and runs for a quarter of the pixels, rounded up, and two for each escape.
+    // All streams together: bytes and runs for a quarter of the pixels, rounded up, and two bytes per escape.
     let most = 3 * size.pixels() + 4 * size.height;
     let mut at = 0;
     for len in lens.in_order(detail) {
@@ -427,7 +432,7 @@ fn take_choices<'b>(
     Ok(streams)
 }
 
-/// Takes the steps that end a page.
+/// Reads the steps at the end of a page.
 fn take_steps<'b>(
     size: Size,
     mut rest: &[u8],
@@ -449,7 +454,7 @@ fn take_steps<'b>(
     Ok([groups, lows, highs])
 }
 
-/// Two rows of `len` numbers.
+/// Two rows of `len` values.
 fn two_rows(words: &mut Vec<u64>, len: usize) -> (&mut [u64], &mut [u64]) {
     if words.len() < 2 * len {
         words.resize(2 * len, 0);
@@ -457,7 +462,7 @@ fn two_rows(words: &mut Vec<u64>, len: usize) -> (&mut [u64], &mut [u64]) {
     words[..2 * len].split_at_mut(len)
 }
 
-/// The first `len` ranks, whatever they were.
+/// The first `len` ranks, with arbitrary contents.
 fn at_least_ranks(ranks: &mut Vec<u16>, len: usize) -> &mut [u16] {
     if ranks.len() < len {
         ranks.resize(len, 0);
@@ -465,16 +470,16 @@ fn at_least_ranks(ranks: &mut Vec<u16>, len: usize) -> &mut [u16] {
     &mut ranks[..len]
 }
 
-/// Writes the numbers of `keys`.
+/// Writes the values of `keys`.
 fn put_keys(numbers: Keys, keys: &[u64], to: &mut [u8]) {
     for (to, key) in to.chunks_exact_mut(numbers.size()).zip(keys) {
         to.copy_from_slice(&numbers.bits(*key).to_le_bytes()[..numbers.size()]);
     }
 }
 
-/// Writes the level of each rank; all ranks have one.
+/// Writes the level of each rank; every rank has one.
 fn put_levels<const SIZE: usize>(table: &[u8], ranks: &[u16], to: &mut [u8]) {
-    // A place for every 16-bit number: none has to be compared with the number of levels.
+    // A slot for every 16-bit value: no rank needs a bounds check.
     let Some(table) = table.as_chunks::<SIZE>().0.first_chunk::<MAX_LEVELS>() else {
         return;
     };
@@ -483,9 +488,9 @@ fn put_levels<const SIZE: usize>(table: &[u8], ranks: &[u16], to: &mut [u8]) {
     }
 }
 
-/// Up to 256 levels of two bytes, at each of the four places that one has in a 64-bit number.
+/// Up to 256 levels of two bytes, at each of the four positions inside a 64-bit word.
 ///
-/// Four pixels are then four reads and one write, and nothing has to be moved to its place.
+/// Four pixels are then four reads and one write, without shifts.
 struct FewLevels([[u64; 256]; 4]);
 
 impl FewLevels {
@@ -504,7 +509,7 @@ impl FewLevels {
         Some(Self(places))
     }
 
-    /// Writes the level of each rank; all ranks have one.
+    /// Writes the level of each rank; every rank has one.
     fn put(&self, ranks: &[u16], to: &mut [u8]) {
         let level = |place: usize, rank: u16| self.0[place][usize::from(rank.to_le_bytes()[0])];
         let (fours, last_ranks) = ranks.as_chunks::<4>();
@@ -524,6 +529,6 @@ impl FewLevels {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "samples are small numbers"
+    reason = "test values are small"
 )]
 mod tests;

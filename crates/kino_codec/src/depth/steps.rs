@@ -1,22 +1,22 @@
-//! Ranks as steps from the row above: the same, one more, one less, or none of them.
+//! Ranks as steps from the row above: same, one more, one less, or none of them.
 //!
 //! ```text
 //! b₋₁ b₀ b₁      m = the median of b₋₁, b₀ and b₁       choices 0 = m, 1 = m + 1, 2 = m − 1, 3 = escape
 //!     x₀         byte = choice of x₀ + 4 × x₁ + 16 × x₂ + 64 × x₃
 //!
-//!                escape = zigzag(rank − rank of the escape before)
+//!                escape = zigzag(rank − rank of the previous escape)
 //! ```
 //!
-//! The row above the first has rank 0 everywhere; a row goes on beyond its ends with its first and last rank.
+//! The row above the first has rank 0 everywhere; a row continues beyond its ends with its first and last rank.
 //! Choices beyond the end of a row are 0.
 //!
-//! Nothing here depends on the pixel to the left, nor on where the row above changes: rows are restored by vector
-//! instructions, in little more than half the time that [`classes`](super::classes) takes, for a few bytes more.
+//! Nothing here depends on the pixel to the left, nor on where the row above changes: SIMD restores rows
+//! in little more than half the time of [`classes`](super::classes), for a few bytes more.
 
 use super::classes::{FOUR_TIMES, GROUPS, MAX_WIDTH, padded, unzigzag, zigzag};
 use crate::simd::vectorised;
 
-/// The streams of an image in the order of the page: bytes of groups, then the lower and the upper bytes of escapes.
+/// The streams of an image in page order: bytes of groups, then the lower and the upper bytes of escapes.
 pub(super) type Streams<T> = [T; 3];
 
 /// The median of three.
@@ -36,8 +36,8 @@ pub(super) fn encode(width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
             for (idx, &rank) in four.iter().enumerate() {
                 let x = 4 * nr + idx;
                 let (before, after) = (x.saturating_sub(1), (x + 1).min(width - 1));
-                let guess = median(above[before], above[x], above[after]);
-                let choice = match rank.wrapping_sub(guess) {
+                let predicted = median(above[before], above[x], above[after]);
+                let choice = match rank.wrapping_sub(predicted) {
                     0 => 0,
                     1 => 1,
                     u16::MAX => 2,
@@ -58,16 +58,16 @@ pub(super) fn encode(width: usize, ranks: &[u16]) -> Streams<Vec<u8>> {
     [groups, lows, highs]
 }
 
-/// Room that [`restore`] works in, kept between images.
+/// Buffers for [`restore`], kept between images.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
-    /// The row above and the row at hand: whole groups, with one pixel more at either end.
+    /// The row above and the current row: whole groups, with one more pixel at either end.
     above: Vec<u16>,
     row: Vec<u16>,
     choices: Vec<u8>,
     /// The ranks of the escapes of the image.
     escapes: Vec<u16>,
-    /// The columns of the escapes of the row at hand, and room for those of a group.
+    /// The columns of the escapes of the current row, and room for those of a group.
     places: Vec<u8>,
 }
 
@@ -85,7 +85,7 @@ impl Room {
     }
 }
 
-/// Restores an image of `(height, width)` and hands on each row; `None` if the streams do not fit.
+/// Restores an image of `(height, width)` and passes on each row; `None` if the streams do not fit.
 pub(super) fn restore(
     [groups, lows, highs]: Streams<&[u8]>,
     (height, width): (usize, usize),
@@ -111,7 +111,7 @@ pub(super) fn restore(
         );
         let places = room.places.as_chunks::<2>().0.get(..used)?;
         for (place, rank) in places.iter().zip(room.escapes.get(next..next + used)?) {
-            // A column for each escape of the row: all are inside.
+            // One column per escape of the row: all are in bounds.
             room.row[1 + usize::from(u16::from_le_bytes(*place))] = *rank;
         }
         next += used;
@@ -145,12 +145,12 @@ impl Room {
     }
 }
 
-/// Writes the columns of the escapes of a row of groups; how many there are.
+/// Writes the columns of the escapes of a row of groups; returns their number.
 fn find_escapes(groups: &[u8], places: &mut [u8]) -> Option<usize> {
     let (mut used, mut column) = (0, 0);
     for group in groups {
         let stored = &GROUPS[usize::from(*group)];
-        // Four are written, and as many as there are stay: no branch.
+        // Always write four and advance by the actual count: no branch.
         let columns = stored.columns + column;
         *places.get_mut(used..)?.first_chunk_mut()? = columns.to_le_bytes();
         used += 2 * usize::from(stored.escapes);
@@ -169,14 +169,14 @@ fn unpack(groups: &[u8], choices: &mut [u8]) {
     }
 }
 
-/// Makes a row of the one above, but for its escapes; the highest rank in it.
+/// Builds a row from the one above, except for its escapes; returns the highest rank in it.
 #[inline(always)]
 fn step(above: &[u16], choices: &[u8], row: &mut [u16]) -> u16 {
     let above = above.iter().zip(&above[1..]).zip(&above[2..]);
     let mut highest = 0;
     for ((rank, choice), ((left, up), right)) in row.iter_mut().zip(choices).zip(above) {
         let choice = u16::from(*choice);
-        // An escape is one more and one less: the guess, which has a level.
+        // An escape is coded as one more and one less: the prediction, which has a level.
         *rank = median(*left, *up, *right)
             .wrapping_add(choice & 1)
             .wrapping_sub(choice >> 1);
@@ -200,7 +200,7 @@ mod tests {
         Some(out)
     }
 
-    /// The drawing above, pixel by pixel.
+    /// The definition above, pixel by pixel.
     fn naive(width: usize, streams: &Streams<Vec<u8>>) -> Vec<u16> {
         let [groups, lows, highs] = streams;
         let mut escapes = lows.iter().zip(highs);
@@ -271,14 +271,14 @@ mod tests {
         let mut beyond = good;
         beyond[0][2] |= 0x40;
         assert_eq!(decode(size, &beyond, 5), None);
-        // One less than 0 has no level.
+        // One less than rank 0 has no level.
         let below = [vec![2], vec![], vec![]];
         assert_eq!(decode((1, 4), &below, 5), None);
     }
 
     proptest! {
         #[test]
-        fn ranks_agree_with_the_drawing_and_come_back(
+        fn ranks_agree_with_the_definition_and_round_trip(
             (width, height) in (1_usize..70, 1_usize..20), seed: u64, levels in 1_usize..70_000, steps: bool,
         ) {
             let levels = levels.min(65_536);

@@ -1,4 +1,4 @@
-//! The streams of a page: zstd frames behind their lengths.
+//! The streams of a page: zstd frames, each preceded by its length.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use crate::scratch::at_least;
 use crate::varint;
 use crate::zstd_frame::{Effort, ZstdContexts, content_size};
 
-/// One stream of a page, not unpacked yet.
+/// One stream of a page, not decompressed yet.
 pub(super) struct Stream<'p> {
     frame: &'p [u8],
 }
@@ -24,7 +24,7 @@ pub(super) fn take_stream<'p>(rest: &mut &'p [u8]) -> Result<Stream<'p>> {
 }
 
 impl Stream<'_> {
-    /// Unpacks the stream into `buffer` from `at` on, if its content has a length in `allowed`; that length.
+    /// Decompresses the stream into `buffer` from `at` on, if its content length is in `allowed`; returns that length.
     pub(super) fn unpack_at(
         &self,
         at: usize,
@@ -37,7 +37,10 @@ impl Stream<'_> {
             frame => content_size(NAME, frame)?,
         };
         if !allowed.contains(&len) {
-            return Err(corrupt(NAME, format!("a stream of {len} bytes")));
+            return Err(corrupt(
+                NAME,
+                format!("a stream of {len} bytes does not fit the image"),
+            ));
         }
         if !self.frame.is_empty() {
             let place = &mut at_least(buffer, at + len)[at..];

@@ -1,4 +1,4 @@
-//! What a `depth` page promises, tried.
+//! Tests of what a `depth` page guarantees.
 
 use super::*;
 use crate::codec;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const DTYPES: [Dtype; 4] = [Dtype::U16, Dtype::F16, Dtype::F32, Dtype::F64];
 
-/// The bytes of metres, or of millimetres where numbers are whole.
+/// The bytes of metres, or of millimetres for integer dtypes.
 fn bytes_of(dtype: Dtype, metres: f64) -> Vec<u8> {
     match dtype {
         Dtype::U16 => ((metres * 1000.0).round() as u16).to_le_bytes().to_vec(),
@@ -29,7 +29,7 @@ fn value_of(dtype: Dtype, bytes: &[u8]) -> f64 {
     }
 }
 
-/// A tilted plane with holes, steps of a sensor or noise, or any bits at all.
+/// A tilted plane with holes, sensor steps or noise, or arbitrary bits.
 fn depths(dtype: Dtype, (height, width): (usize, usize), seed: u64, kind: u8) -> Vec<u8> {
     let noise = arbitrary_bytes(seed, height * width * 8);
     let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ fn never_change_these_constants() {
 }
 
 #[test]
-fn parameters_and_frames_that_do_not_suit_are_refused() {
+fn unsupported_parameters_and_frames_are_refused() {
     for text in [
         "depth:abs=-1",
         "depth:abs=x",
@@ -87,7 +87,10 @@ fn parameters_and_frames_that_do_not_suit_are_refused() {
 }
 
 #[test]
-#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "a list of one range is intended"
+)]
 fn protected_frames_come_back_bit_for_bit() {
     let frame = FrameType::values(Dtype::F32, &[20, 20]).unwrap();
     let ty = frame.as_values().unwrap();
@@ -109,7 +112,7 @@ fn protected_frames_come_back_bit_for_bit() {
 }
 
 #[test]
-fn special_numbers_come_back_within_any_bound() {
+fn special_values_are_exact_within_any_bound() {
     let frame = FrameType::values(Dtype::F32, &[2, 5]).unwrap();
     let values = [
         f32::NAN,
@@ -142,7 +145,7 @@ fn special_numbers_come_back_within_any_bound() {
 }
 
 #[test]
-fn choices_and_steps_come_back_whether_they_are_short_or_not() {
+fn choices_and_steps_round_trip_at_any_size() {
     let frame = FrameType::values(Dtype::U16, &[9, 14]).unwrap();
     let size = Size::new(&frame).unwrap();
     let bytes = depths(Dtype::U16, (9, 14), 1, 0);
@@ -194,7 +197,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_moves_further_than_the_bound(
+    fn no_value_is_off_by_more_than_the_bound(
         height in 1_usize..20, width in 1_usize..20, dtype in 0_usize..4, kind in 0_u8..4, eps in 0_usize..5,
         seed: u64,
     ) {
@@ -217,7 +220,7 @@ proptest! {
     }
 }
 
-/// Ranks below `levels`: of distances that mostly stay or change by one, or without any order.
+/// Ranks below `levels`: of distances that mostly stay or change by one, or in no order.
 pub(super) fn ranks(seed: u64, pixels: usize, levels: usize, steps: bool) -> Vec<u16> {
     let noise = arbitrary_bytes(seed, 2 * pixels);
     let mut last = 0_usize;

@@ -4,8 +4,8 @@
 //! page = | CMF FLG | deflate blocks … | adler32 of the content, big-endian |
 //! ```
 //!
-//! Here so that the classic comparisons can be made on one's own data; `zstd` is about as small and several times
-//! as fast. By `zlib-rs`, which needs no C compiler and which libdeflate outruns by 1.1 to 1.7 only
+//! For classic comparisons on your own data; `zstd` is about as small and several times
+//! as fast. Uses `zlib-rs`, which needs no C compiler; libdeflate is only 1.1 to 1.7 times faster
 //! (docs/measurements/codecs/general.md).
 
 use std::fmt;
@@ -17,13 +17,13 @@ use crate::general::Method;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
-/// zlib's own.
+/// zlib's own default.
 const DEFAULT_LEVEL: i32 = 6;
 
 /// Two bits, a length and a distance, repeat at most 258 bytes.
 const MAX_RATIO: usize = 258 * 4;
 
-/// The logarithm of the longest distance back that a stream may use.
+/// The log2 of the longest back-reference distance a stream may use.
 const WINDOW_BITS: u8 = 15;
 
 /// The names of zlib's strategies.
@@ -90,7 +90,10 @@ impl Method for Deflate {
         }
         Err(corrupt(
             Self::NAME,
-            format!("{} bytes cannot hold {expected}", page.len()),
+            format!(
+                "{} compressed bytes cannot hold {expected} bytes",
+                page.len()
+            ),
         ))
     }
 
@@ -102,14 +105,17 @@ impl Method for Deflate {
         if status != Status::StreamEnd {
             return Err(corrupt(
                 Self::NAME,
-                format!("not one whole zlib stream of {} bytes", content.len()),
+                format!(
+                    "it is not one complete zlib stream of {} bytes",
+                    content.len()
+                ),
             ));
         }
         if len(inflate.total_in()) != page.len() || len(inflate.total_out()) != content.len() {
             return Err(corrupt(
                 Self::NAME,
                 format!(
-                    "{} bytes of stream hold {} bytes, where {} hold {}",
+                    "the stream ended at {} bytes of input and {} of output, expected {} and {}",
                     inflate.total_in(),
                     inflate.total_out(),
                     page.len(),
@@ -121,7 +127,7 @@ impl Method for Deflate {
     }
 }
 
-/// The state of decoding a stream, some 40 kB, kept from page to page.
+/// The decoder state, about 40 kB, kept from page to page.
 #[derive(Default)]
 pub(crate) struct Inflater(Option<Inflate>);
 
@@ -132,7 +138,7 @@ impl fmt::Debug for Inflater {
 }
 
 impl Inflater {
-    /// The state, at the start of a stream.
+    /// The state, reset to the start of a stream.
     fn ready(&mut self) -> &mut Inflate {
         let inflate = self
             .0
@@ -142,7 +148,7 @@ impl Inflater {
     }
 }
 
-/// A count of bytes of a slice, which fits.
+/// The length of a slice as the library's integer type, which always fits.
 fn len(total: u64) -> usize {
     usize::try_from(total).unwrap_or(usize::MAX)
 }
@@ -155,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_by_another_library(
+        fn another_library_reads_what_we_write(
             seed: u64, len in 0_usize..5000, mask in 0_u8..8, level in 0..=9, strategy in 0_usize..5,
         ) {
             let content: Vec<u8> = arbitrary_bytes(seed, len).iter().map(|byte| byte & mask).collect();
@@ -187,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_ratio_is_not_refused() {
+    fn the_largest_possible_ratio_is_accepted() {
         let content = vec![0; 10 << 20];
         let mut page = Vec::new();
         let codec = Deflate::new(&"deflate:level=9".parse().unwrap()).unwrap();

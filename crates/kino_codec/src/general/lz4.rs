@@ -1,14 +1,14 @@
 //! `lz4`: the content as one LZ4 block, without a size or frame around it.
 //!
-//! The fastest to decode, and the least small. `lz4_flex` in its safe mode, because a page is untrusted and the C
-//! library decodes only 1.35 to 1.6 times as fast (docs/measurements/codecs/general.md).
+//! The fastest to decode, with the lowest ratio. Uses `lz4_flex` in its safe mode, because a page is untrusted and the
+//! C library decodes only 1.35 to 1.6 times as fast (docs/measurements/codecs/general.md).
 
 use crate::error::{Result, buffer, corrupt};
 use crate::general::Method;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
 
-/// A byte of a block adds at most 255 bytes to a repetition.
+/// A byte of a block adds at most 255 bytes to a match.
 const MAX_RATIO: usize = 255;
 
 /// The LZ4 compressor.
@@ -43,7 +43,10 @@ impl Method for Lz4 {
         }
         Err(corrupt(
             Self::NAME,
-            format!("{} bytes cannot hold {expected}", page.len()),
+            format!(
+                "{} compressed bytes cannot hold {expected} bytes",
+                page.len()
+            ),
         ))
     }
 
@@ -55,7 +58,7 @@ impl Method for Lz4 {
         }
         Err(corrupt(
             Self::NAME,
-            format!("{written} bytes where {} were expected", content.len()),
+            format!("it holds {written} bytes, expected {}", content.len()),
         ))
     }
 }
@@ -66,7 +69,7 @@ mod tests {
     use crate::testing::arbitrary_bytes;
     use proptest::prelude::*;
 
-    /// The format's description, a byte at a time; a valid block only.
+    /// The format's description, one byte at a time; valid blocks only.
     fn naive(block: &[u8]) -> Vec<u8> {
         let mut bytes = block.iter().map(|byte| usize::from(*byte));
         let mut out: Vec<u8> = Vec::new();
@@ -95,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_a_block_of_the_format(seed: u64, len in 0_usize..5000, mask in 0_u8..8) {
+        fn we_write_blocks_of_the_documented_format(seed: u64, len in 0_usize..5000, mask in 0_u8..8) {
             let content: Vec<u8> = arbitrary_bytes(seed, len).iter().map(|byte| byte & mask).collect();
             let mut page = Vec::new();
             Lz4.compress(&content, &mut page, &mut Scratch::new()).unwrap();
@@ -105,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_block_of_the_format_description_is_read() {
-        // 5 literals, a repetition of 19 + 255 + 2 bytes at distance 5, 5 literals: written by hand.
+        // 5 literals, a match of 19 + 255 + 2 bytes at distance 5, 5 literals: written by hand.
         let block = [
             0x5f, b'a', b'b', b'c', b'd', b'e', 5, 0, 255, 2, 0x50, b'v', b'w', b'x', b'y', b'z',
         ];
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_ratio_is_not_refused() {
+    fn the_largest_possible_ratio_is_accepted() {
         let content = vec![0; 10 << 20];
         let mut page = Vec::new();
         Lz4.compress(&content, &mut page, &mut Scratch::new())

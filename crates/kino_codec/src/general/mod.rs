@@ -1,12 +1,12 @@
-//! General lossless codecs: the packed values, optionally grouped by significance, through one compressor.
+//! General lossless codecs: the packed values, optionally shuffled by significance, through one compressor.
 //!
 //! ```text
-//! page = compressed content          (zstd.rs, lz4.rs and deflate.rs say how)
-//!   content = frame 0 | frame 1 | … | frame n−1, grouped as `shuffle` says (shuffle.rs)
+//! page = compressed content          (see zstd.rs, lz4.rs and deflate.rs)
+//!   content = frame 0 | frame 1 | … | frame n−1, grouped as set by `shuffle` (shuffle.rs)
 //! ```
 //!
-//! For numbers that no codec of their own suits: large arrays, anything already quantised. What differs between the
-//! compressors is a [`Method`]; sizes, sub-ranges and destinations are looked after here, once.
+//! For values without a specialised codec: large arrays, anything already quantised. What differs between the
+//! compressors is a [`Method`]; sizes, sub-ranges and destinations are handled here, once.
 
 mod deflate;
 mod lz4;
@@ -34,7 +34,7 @@ pub(crate) use self::deflate::{Deflate, Inflater};
 pub(crate) use self::lz4::Lz4;
 pub(crate) use self::zstd::Zstd;
 
-/// Larger than a page of `raw`, because compressors find more in more.
+/// Larger than a page of `raw`, because compressors find more matches in more data.
 const PAGE_BYTES: usize = 128 << 10;
 
 /// A compressor of bytes, with its parameters.
@@ -42,19 +42,19 @@ pub(crate) trait Method: Debug + Send + Sync + Sized + 'static {
     /// The codec's name.
     const NAME: &'static str;
 
-    /// The parameters it has beside `shuffle`.
+    /// The parameters it has besides `shuffle`.
     const PARAMETERS: &'static [&'static str];
 
     /// Reads the parameters.
     fn new(spec: &CodecSpec) -> Result<Self>;
 
-    /// All of them, as they stand in the canonical text.
+    /// All of them, as in the canonical text.
     fn parameters(&self) -> Vec<(&'static str, String)>;
 
     /// Appends the compressed `content` to `page`.
     fn compress(&self, content: &[u8], page: &mut Vec<u8>, scratch: &mut Scratch) -> Result<()>;
 
-    /// Refuses a page that cannot hold `expected` bytes of content, before so much is allocated.
+    /// Rejects a page that cannot hold `expected` bytes of content, before that much is allocated.
     fn check(page: &[u8], expected: usize) -> Result<()>;
 
     /// Fills exactly `content` from a page (untrusted bytes) that passed [`check`](Self::check).
@@ -112,7 +112,7 @@ impl<M: Method> Codec for General<M> {
             codec: M::NAME,
             frame: frame.to_string(),
             what: format!(
-                "a frame is not a whole number of elements of {} bytes; use `shuffle={}`",
+                "a frame does not divide into elements of {} bytes; use `shuffle={}`",
                 self.shuffle.width(),
                 self.shuffle.with_width(ty.dtype().size())
             ),
@@ -136,7 +136,7 @@ impl<M: Method> Codec for General<M> {
             if self.shuffle.is_none() {
                 self.method.compress(content, &mut page, scratch)?;
             } else {
-                // Taken out, so that the method can have the rest; an error leaves the scratch smaller, not broken.
+                // Taken out, so that the method can borrow the rest; an error leaves the scratch smaller, not broken.
                 let mut buffer = std::mem::take(&mut scratch.bytes);
                 let grouped = at_least(&mut buffer, content.len());
                 self.shuffle.group(content, grouped);
@@ -167,7 +167,7 @@ impl<M: Method> Codec for General<M> {
     }
 }
 
-/// Decodes pages of any method: what differs is two functions, so that the rest is compiled once.
+/// Decodes pages of any method: only two functions differ, so the rest is compiled once.
 #[derive(Debug)]
 struct GeneralDecoder {
     decompress: fn(&[u8], &mut [u8], &mut Scratch) -> Result<()>,
@@ -188,7 +188,7 @@ impl Decoder for GeneralDecoder {
         check_range(page, &range, dest.len())?;
         check_dest(dest, self.frame_bytes)?;
         if self.frame_bytes == 0 {
-            return Err(corrupt(self.name, "frames of no bytes have no pages"));
+            return Err(corrupt(self.name, "frames of zero bytes have no pages"));
         }
         let expected = page_bytes(self.name, page.frames, self.frame_bytes)?;
         (self.check)(page.bytes, expected)?;
@@ -206,7 +206,7 @@ impl Decoder for GeneralDecoder {
 }
 
 impl GeneralDecoder {
-    /// Puts frames `range` of a page's content where they belong.
+    /// Copies frames `range` of a page's content to their destination.
     fn put(
         &self,
         content: &[u8],
@@ -214,18 +214,18 @@ impl GeneralDecoder {
         dest: &mut FramesMut<'_>,
         scratch: &mut Scratch,
     ) {
-        let wanted = range.start * self.frame_bytes..range.end * self.frame_bytes;
+        let requested = range.start * self.frame_bytes..range.end * self.frame_bytes;
         let frames = if self.shuffle.is_none() {
-            &content[wanted]
+            &content[requested]
         } else {
-            let first = wanted.start / self.shuffle.width();
+            let first = requested.start / self.shuffle.width();
             if let Some(packed) = dest.as_packed() {
                 return self
                     .shuffle
-                    .ungroup(content, first, &mut packed[..wanted.len()]);
+                    .ungroup(content, first, &mut packed[..requested.len()]);
             }
             // One call for all frames: many are shorter than a vector register.
-            let frames = at_least(&mut scratch.more_bytes, wanted.len());
+            let frames = at_least(&mut scratch.more_bytes, requested.len());
             self.shuffle.ungroup(content, first, frames);
             frames
         };
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_the_bytes_could_not_hold_is_refused_before_it_is_allocated() {
+    fn a_size_that_the_bytes_cannot_hold_is_refused_before_allocation() {
         let frame = FrameType::values(Dtype::U8, &[1 << 20]).unwrap();
         let ty = frame.as_values().unwrap();
         for text in TEXTS {

@@ -1,4 +1,4 @@
-//! Grouping numbers by significance, so that a compressor finds repetition in them.
+//! Grouping the bytes or bits of values by significance, so that a compressor finds repetition in them.
 //!
 //! ```text
 //! E elements of W bytes, little-endian; G = E rounded down to a multiple of 8
@@ -8,11 +8,11 @@
 //!                byte j of a row: elements 8j…8j+7, the first in the lowest bit             as they are
 //! ```
 //!
-//! Bytes are HDF5's and Blosc's shuffle; bits are those of the bitshuffle library with one block for the page.
+//! Bytes: the shuffle of HDF5 and Blosc. Bits: the bitshuffle library's, with one block per page.
 //!
-//! The slow algorithm of both is one loop that moves one byte (or bit) at a time, as the tests have it. Here 8 × 8
-//! bytes are turned in eight `u64` by masks, of which compilers make vector code, and bits are turned the same way
-//! inside a `u64`. `zstd:shuffle=4` on G1's joints decodes at 2250 MB/s so, at 940 with a loop over planes
+//! The slow algorithm for both is one loop that moves one byte (or bit) at a time, as in the tests. Here 8 × 8
+//! bytes are transposed in eight `u64` by masks, which compilers vectorise, and bits are transposed the same way
+//! inside a `u64`. `zstd:shuffle=4` on G1's joints decodes at 2250 MB/s this way, against 940 with a loop over planes
 //! (docs/measurements/codecs/general.md).
 
 use crate::error::Result;
@@ -34,7 +34,7 @@ pub(super) struct Shuffle {
     width: usize,
 }
 
-/// Elements that are turned in one go: eight rows of eight bytes.
+/// Elements transposed at once: eight rows of eight bytes.
 const BLOCK: usize = 64;
 
 /// Elements whose byte planes are held on the stack between the two steps of grouping bits.
@@ -44,7 +44,7 @@ const TILE: usize = 8 * BLOCK;
 type Planes = [u8; 8 * TILE];
 
 impl Shuffle {
-    /// Reads parameter `shuffle`; none without it.
+    /// Reads parameter `shuffle`; no grouping without it.
     pub(super) fn from_spec(spec: &CodecSpec) -> Result<Self> {
         let text = spec.get("shuffle").unwrap_or("1");
         let (unit, width) = match text.strip_prefix("bits") {
@@ -58,7 +58,7 @@ impl Shuffle {
             "8" => 8,
             _ => {
                 return Err(spec.error(
-                    "`shuffle` must be the element size: 1 (none), 2, 4 or 8 for bytes, bits1, bits2, bits4 or bits8 for bits",
+                    "`shuffle` must be the element size: 1 (none), 2, 4 or 8 for bytes; bits1, bits2, bits4 or bits8 for bits",
                 ));
             }
         };
@@ -96,7 +96,7 @@ impl Shuffle {
         }
     }
 
-    /// Fills `values` with the elements from number `first` on of a page grouped by [`group`](Self::group).
+    /// Fills `values` with the elements from index `first` on of a page grouped by [`group`](Self::group).
     pub(super) fn ungroup(self, grouped: &[u8], first: usize, values: &mut [u8]) {
         match (self.unit, self.width) {
             (Unit::Byte, width) => {
@@ -180,8 +180,8 @@ fn interleave<const W: usize>(planes: &[u8], stride: usize, values: &mut [u8]) {
     }
 }
 
-/// [`interleave`] for four planes: 13 → 47 GB/s where there is AVX2, but only if neither closures nor iterators
-/// stand between the loop and the choice of instructions.
+/// [`interleave`] for four planes: 13 → 47 GB/s with AVX2, but only if no closure or iterator
+/// sits between the loop and the instruction dispatch.
 fn interleave_four(planes: &[u8], stride: usize, values: &mut [u8]) {
     vectorised(
         #[inline(always)]
@@ -201,7 +201,7 @@ fn interleave_four(planes: &[u8], stride: usize, values: &mut [u8]) {
     );
 }
 
-/// [`interleave`] for eight planes, of which compilers make slow code: 8 × 8 bytes at a time.
+/// [`interleave`] for eight planes, which compilers handle badly: 8 × 8 bytes at a time.
 fn interleave_eight(planes: &[u8], stride: usize, values: &mut [u8]) {
     let len = values.len() / 8;
     let (blocks, rest) = values.as_chunks_mut::<BLOCK>();
@@ -240,9 +240,9 @@ fn group_bits(width: usize, values: &[u8], grouped: &mut [u8]) {
     grouped[whole..].copy_from_slice(&values[whole..]);
 }
 
-/// Writes the bits of a plane (a multiple of 8 elements, left with other values) to column `start` of its eight rows.
+/// Writes the bits of a plane (a multiple of 8 elements, clobbered) to column `start` of its eight rows.
 fn rows_of_plane(plane: &mut [u8], rows: &mut [u8], row_len: usize, start: usize) {
-    // Loops of their own for bits and for bytes: only so are both vectorised.
+    // Separate loops for bits and for bytes: otherwise they are not both vectorised.
     turn_bits_of_all(plane);
     let (blocks, rest) = plane.as_chunks::<BLOCK>();
     for (idx, block) in blocks.iter().enumerate() {
@@ -259,7 +259,7 @@ fn rows_of_plane(plane: &mut [u8], rows: &mut [u8], row_len: usize, start: usize
     }
 }
 
-/// The other way: tiles from the one that holds `first` on, each cut to what is wanted.
+/// The inverse: tiles from the one that contains `first` on, each trimmed to the requested elements.
 fn ungroup_bits(width: usize, grouped: &[u8], first: usize, values: &mut [u8]) {
     let whole = grouped.len() / (8 * width) * 8;
     let row_len = whole / 8;
@@ -278,11 +278,11 @@ fn ungroup_bits(width: usize, grouped: &[u8], first: usize, values: &mut [u8]) {
         {
             plane_of_rows(rows, row_len, start / 8, &mut plane[..elements]);
         }
-        let wanted = (elements - (next - start)).min(rest.len() / width);
-        let (now, later) = rest.split_at_mut(wanted * width);
+        let requested = (elements - (next - start)).min(rest.len() / width);
+        let (now, later) = rest.split_at_mut(requested * width);
         ungroup_bytes(width, &planes[next - start..], TILE, now);
         rest = later;
-        next += wanted;
+        next += requested;
     }
 }
 
@@ -309,7 +309,7 @@ fn plane_of_rows(rows: &[u8], row_len: usize, start: usize, plane: &mut [u8]) {
 /// [`turn_bits`] of every eight bytes.
 #[expect(
     clippy::needless_range_loop,
-    reason = "an iterator would be compiled for the oldest cpu"
+    reason = "an iterator would be compiled for the baseline CPU"
 )]
 fn turn_bits_of_all(plane: &mut [u8]) {
     vectorised(
@@ -323,10 +323,10 @@ fn turn_bits_of_all(plane: &mut [u8]) {
     );
 }
 
-/// Turns 8 × 8 bytes over their diagonal: byte `i` of word `j` becomes byte `j` of word `i`.
+/// Transposes 8 × 8 bytes: byte `i` of word `j` becomes byte `j` of word `i`.
 ///
-/// Quarters of the square change places: single bytes, then pairs, then fours. Inlined by force, and written out like
-/// this, because otherwise the loops around it are not vectorised (18 GB/s become 4).
+/// Quarters of the square are swapped: single bytes, then pairs, then fours. Forced inline and unrolled by hand,
+/// because otherwise the loops around it are not vectorised (18 GB/s become 4).
 #[inline(always)]
 fn turn_bytes(mut words: [u64; 8]) -> [u64; 8] {
     for low in [0, 2, 4, 6] {
@@ -341,7 +341,7 @@ fn turn_bytes(mut words: [u64; 8]) -> [u64; 8] {
     words
 }
 
-/// Exchanges the upper halves of `words[low]` with the lower halves of the word `HALF` further.
+/// Swaps the upper halves of `words[low]` with the lower halves of the word `HALF` further.
 #[inline(always)]
 fn exchange<const HALF: usize>(words: &mut [u64; 8], low: usize, mask: u64) {
     let (a, b) = (words[low], words[low + HALF]);
@@ -349,7 +349,7 @@ fn exchange<const HALF: usize>(words: &mut [u64; 8], low: usize, mask: u64) {
     words[low + HALF] = ((a >> (8 * HALF)) & mask) | (b & !mask);
 }
 
-/// Turns 8 × 8 bits over their diagonal: bit `i` of byte `j` becomes bit `j` of byte `i`.
+/// Transposes 8 × 8 bits: bit `i` of byte `j` becomes bit `j` of byte `i`.
 #[inline(always)]
 fn turn_bits(word: u64) -> u64 {
     let word = exchange_bits::<7>(word, 0x00aa_00aa_00aa_00aa);
@@ -357,7 +357,7 @@ fn turn_bits(word: u64) -> u64 {
     exchange_bits::<28>(word, 0x0000_0000_f0f0_f0f0)
 }
 
-/// Exchanges the bits of `mask` with those `SHIFT` further up.
+/// Swaps the bits of `mask` with those `SHIFT` further up.
 #[inline(always)]
 fn exchange_bits<const SHIFT: u32>(word: u64, mask: u64) -> u64 {
     let moved = (word ^ (word >> SHIFT)) & mask;
@@ -380,7 +380,7 @@ mod tests {
         grouped
     }
 
-    /// The drawing of this file, one bit at a time.
+    /// The definition of this file, one bit at a time.
     fn naive(shuffle: Shuffle, values: &[u8]) -> Vec<u8> {
         let elements = values.len() / shuffle.width;
         let mut grouped = vec![0; values.len()];
@@ -409,7 +409,7 @@ mod tests {
     fn never_change_these_constants() {
         assert_eq!(group("1", &[1, 2, 3]), [1, 2, 3]);
         assert_eq!(group("2", &[1, 2, 3, 4, 5, 6]), [1, 3, 5, 2, 4, 6]);
-        // Element 0 has bit 0 set, element 1 bit 7, element 7 bits 0 and 1; the ninth stays.
+        // Element 0 has bit 0 set, element 1 bit 7, element 7 bits 0 and 1; the ninth is unchanged.
         assert_eq!(
             group("bits1", &[1, 0x80, 0, 0, 0, 0, 0, 3, 9]),
             [0x81, 0x80, 0, 0, 0, 0, 0, 2, 9]
@@ -434,7 +434,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn grouping_agrees_with_naive_and_any_part_comes_back(
+        fn grouping_agrees_with_naive_and_any_range_round_trips(
             bits: bool,
             width in prop::sample::select(vec![1_usize, 2, 4, 8]),
             elements in prop_oneof![0_usize..40, 0_usize..1500],

@@ -1,6 +1,6 @@
 //! `zstd`: the content as one zstd frame that states its size.
 //!
-//! The right one of the general codecs nearly always: about as small as `deflate` and several times as fast.
+//! Nearly always the right general codec: about as small as `deflate` and several times as fast.
 
 use crate::error::Result;
 use crate::general::Method;

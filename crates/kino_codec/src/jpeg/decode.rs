@@ -1,4 +1,4 @@
-//! Files to pixels: whole, or scaled and cut while they are decoded.
+//! Files to pixels: whole, or scaled and cropped while decoding.
 
 use std::ops::Range;
 
@@ -16,12 +16,12 @@ use super::{NAME, check_file};
 #[derive(Debug)]
 pub(super) struct JpegDecoder {
     pub(super) image: Image,
-    /// The decoder of images that are not JPEG, where the codec's text allows them.
+    /// The decoder of images that are not JPEG, if the codec string allows them.
     pub(super) exact: Option<Box<dyn Decoder>>,
 }
 
 impl JpegDecoder {
-    /// The decoder of this page, if it is no JPEG file.
+    /// The decoder of this page, if it is not a JPEG file.
     fn exact(&self, page: Page<'_>) -> Option<&dyn Decoder> {
         self.exact
             .as_deref()
@@ -29,17 +29,20 @@ impl JpegDecoder {
     }
 }
 
-/// Refuses a page of several frames.
+/// Rejects a page of several frames.
 fn check_page(page: Page<'_>) -> Result<()> {
     match page.frames {
         1 => Ok(()),
-        frames => Err(corrupt(NAME, format!("{frames} frames in one page"))),
+        frames => Err(corrupt(
+            NAME,
+            format!("a page must have one frame, not {frames}"),
+        )),
     }
 }
 
-/// An instance of the library that knows nothing this file could wrongly use.
+/// A library instance without state that this file could use by mistake.
 fn decompressor(header: &Header, scratch: &mut Scratch) -> Result<Decompressor> {
-    // Later scans may use tables that an instance remembers from other files: those get a new one.
+    // Later scans may use tables that an instance remembers from other files: such files get a new instance.
     match scratch.jpeg_decompressor.take() {
         Some(used) if header.single_scan => Ok(used),
         _ => Decompressor::new(),
@@ -96,7 +99,10 @@ impl Decoder for JpegDecoder {
             ..
         } = self.image;
         if view.stored_size() != (height, width, channels) {
-            return Err(buffer(format!("a view of {} for another image", view.ty())));
+            return Err(buffer(format!(
+                "a view of {} does not match the stored image",
+                view.ty()
+            )));
         }
         if range.is_empty() {
             return Ok(());
@@ -145,10 +151,10 @@ impl Decoder for JpegDecoder {
 /// How far the smoothing between chroma samples reaches, in pixels.
 const REACH: usize = 2;
 
-/// The part of the file to decode for a view: its crop, grown to what the library can cut exactly.
+/// The region of the file to decode for a view: its crop, expanded to what the library can crop exactly.
 ///
-/// The left edge has to lie on a border of units. As many pixels more as smoothing reaches keep it from
-/// noticing the cut: the pixels are those of the whole image.
+/// The left edge must be on an MCU boundary. A margin as wide as the smoothing filter hides the
+/// crop from it: the pixels are those of the whole image.
 fn part_of(view: &View, unit_width: usize) -> Part {
     let (height, width) = view.scaled_size();
     let (stored_height, stored_width, _) = view.stored_size();

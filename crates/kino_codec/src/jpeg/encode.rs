@@ -1,4 +1,4 @@
-//! Pixels to files, and the search for the lowest quality that keeps a bound.
+//! Pixels to files, and the search for the lowest quality that meets a bound.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{NAME, Subsampling, one_page};
 /// Where the search starts: most robot cameras reach 40 dB near it.
 const FIRST_QUALITY: i32 = 90;
 
-/// The codec of images that have to come back bit for bit.
+/// The codec for images that must come back bit for bit.
 pub(super) fn exact() -> Result<Predict> {
     Predict::new(&"predict".parse()?)
 }
@@ -33,11 +33,11 @@ pub(super) fn compress<'s>(
     compressor.compress(pixels, image, how, &mut scratch.bytes)
 }
 
-/// The search for the lowest quality that keeps a signal-to-noise ratio.
+/// The search for the lowest quality that meets a PSNR.
 pub(super) struct Search {
     subsampling: Subsampling,
     image: Image,
-    /// The largest sum of squared differences that an image may have.
+    /// The largest sum of squared differences allowed for an image.
     limit: f64,
     exact: Predict,
 }
@@ -54,7 +54,7 @@ impl Search {
         })
     }
 
-    /// Appends a page per frame: a file that keeps the bound, or the frame itself where none does or may.
+    /// Appends a page per frame: a file that meets the bound, or the exact frame if none does or loss is not allowed.
     pub(super) fn encode(
         &self,
         frames: &Frames<'_>,
@@ -91,9 +91,9 @@ impl Search {
         Ok(())
     }
 
-    /// The lowest quality that keeps the bound, and its file; `None` if none does.
+    /// The lowest quality that meets the bound, and its file; `None` if none does.
     ///
-    /// Steps away from `start` by 1, 2, 4, … until the bound is crossed, then halves the gap.
+    /// Steps away from `start` by 1, 2, 4, … until the bound is crossed, then bisects.
     fn search(
         &self,
         pixels: &[u8],
@@ -101,7 +101,7 @@ impl Search {
         scratch: &mut Scratch,
     ) -> Result<Option<(i32, Vec<u8>)>> {
         let mut best: Option<(i32, Vec<u8>)> = None;
-        // Qualities up to `low` are known or taken to miss the bound, those from `high` on to keep it.
+        // Qualities up to `low` are known or assumed to miss the bound, those from `high` on to meet it.
         let (mut low, mut high) = (0, 101);
         let (mut quality, mut step) = (start, 1);
         while low + 1 < high {
@@ -123,7 +123,7 @@ impl Search {
         Ok(best)
     }
 
-    /// The file of this quality, decoded and compared: `None` if it misses the bound.
+    /// The file at this quality, decoded and compared: `None` if it misses the bound.
     fn try_quality(
         &self,
         pixels: &[u8],
@@ -149,7 +149,7 @@ impl Search {
     reason = "a page has under 2³⁷ of them, each under 2¹⁶"
 )]
 fn squared_error(a: &[u8], b: &[u8]) -> f64 {
-    // Pieces of 4096 keep the sums in 32 bits, which the compiler turns into vector instructions.
+    // Chunks of 4096 keep the sums in 32 bits, which the compiler vectorises.
     let part = |(a, b): (&[u8], &[u8])| {
         let squares = a
             .iter()

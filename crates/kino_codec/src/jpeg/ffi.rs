@@ -1,10 +1,10 @@
-//! libjpeg-turbo behind two safe types: with `av1/ffi.rs` the only files of this crate with `unsafe`.
+//! libjpeg-turbo behind two safe types. This file and `av1/ffi.rs` are the only ones in this crate with `unsafe`.
 //!
 //! A [`Compressor`] or [`Decompressor`] owns one library instance, which is reused from image to
-//! image. The library never keeps a pointer to a caller's buffer beyond the call that got it.
+//! image. The library never keeps a pointer to a caller's buffer after a call returns.
 //!
 //! Not here: which images are allowed. [`header`](super::header) reads a file's size and tables in
-//! safe code first, and the numbers in [`Image`] come from the stream's type, never from the file.
+//! safe code first, and the dimensions in [`Image`] come from the stream's type, never from the file.
 
 #![allow(
     unsafe_code,
@@ -24,26 +24,26 @@ use super::{NAME, Subsampling};
 /// Real progressive files have about ten scans; a file of thousands would decode for minutes.
 const MAX_SCANS: c_int = 64;
 
-/// The size of an image and how it lies in memory.
+/// The size of an image and its memory layout.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Image {
     pub(crate) height: usize,
     pub(crate) width: usize,
-    /// 1 (grey) or 3 (red, green, blue).
+    /// 1 (grey) or 3 (RGB).
     pub(crate) channels: usize,
     /// Bytes from the start of one row to the start of the next.
     pub(crate) row_stride: usize,
 }
 
 impl Image {
-    /// Bytes from the first of the first row to the last of the last row.
+    /// Bytes from the start of the first row to the end of the last row.
     fn extent(&self) -> Option<usize> {
         let row = self.width.checked_mul(self.channels)?;
         let last = self.row_stride.checked_mul(self.height.checked_sub(1)?)?;
         (row <= self.row_stride).then_some(last.checked_add(row)?)
     }
 
-    /// Height, width, pitch and pixel format as the library wants them, if `bytes` bytes hold the image.
+    /// Height, width, pitch and pixel format as the library takes them, if `bytes` bytes hold the image.
     fn to_c(self, bytes: usize) -> Result<(c_int, c_int, c_int, c_int)> {
         let fits = self.extent().is_some_and(|extent| extent <= bytes);
         let numbers = [self.height, self.width, self.row_stride].map(c_int::try_from);
@@ -61,14 +61,14 @@ impl Image {
     }
 }
 
-/// Which part of a file to decode.
+/// Which region of a file to decode.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     /// The height and width that the file must have.
     pub(crate) stored: (usize, usize),
-    /// How much smaller to decode it.
+    /// The scale to decode at.
     pub(crate) scale: Scale,
-    /// The rectangle of the smaller image; its left edge on a border of the file's units.
+    /// The rectangle of the scaled image; its left edge must be on an MCU boundary of the file.
     pub(crate) crop: Crop,
 }
 
@@ -87,7 +87,7 @@ impl Part {
         }
     }
 
-    /// Whether nothing of the (smaller) image is left away.
+    /// Whether the whole (scaled) image is decoded.
     fn is_uncut(&self) -> bool {
         let divisor = self.scale.divisor();
         let size = (
@@ -102,8 +102,8 @@ impl Part {
 #[derive(Debug)]
 struct Instance(NonNull<std::ffi::c_void>);
 
-// SAFETY: an instance is plain memory without thread-local state (the library's own error text is
-// thread-local, but we read the instance's), and `&mut self` methods keep it to one thread at a time.
+// SAFETY: an instance is plain memory without thread-local state (the library's global error text is
+// thread-local, but we read the instance's), and `&mut self` methods restrict it to one thread at a time.
 unsafe impl Send for Instance {}
 
 // SAFETY: no method takes `&self`, so sharing a reference allows nothing.
@@ -111,11 +111,11 @@ unsafe impl Sync for Instance {}
 
 impl Instance {
     fn new(kind: sys::TJINIT) -> Result<Self> {
-        // SAFETY: takes a number, returns an owned instance or null.
+        // SAFETY: takes an integer, returns an owned instance or null.
         let handle = unsafe { sys::tj3Init(to_int(kind)) };
         NonNull::new(handle)
             .map(Self)
-            .ok_or_else(|| buffer("no memory for a JPEG context"))
+            .ok_or_else(|| buffer("out of memory for a JPEG context"))
     }
 
     fn set(&mut self, param: sys::TJPARAM, value: c_int) -> Result<()> {
@@ -151,12 +151,12 @@ impl Compressor {
     pub(crate) fn new() -> Result<Self> {
         let mut instance = Instance::new(sys::TJINIT_TJINIT_COMPRESS)?;
         instance.set(sys::TJPARAM_TJPARAM_NOREALLOC, 1)?;
-        // Tables fitted to the image: smaller files at the same pixels, and small images gain most.
+        // Optimised Huffman tables: smaller files with the same pixels, and small images gain most.
         instance.set(sys::TJPARAM_TJPARAM_OPTIMIZE, 1)?;
         Ok(Self(instance))
     }
 
-    /// Makes progressive files, which our writer does not, to test that they are read.
+    /// Produces progressive files, which our writer does not, to test that they are read.
     #[cfg(test)]
     pub(crate) fn make_progressive(&mut self) {
         self.0.set(sys::TJPARAM_TJPARAM_PROGRESSIVE, 1).unwrap();
@@ -179,7 +179,7 @@ impl Compressor {
         };
         self.0.set(sys::TJPARAM_TJPARAM_QUALITY, quality)?;
         self.0.set(sys::TJPARAM_TJPARAM_SUBSAMP, subsampling)?;
-        // SAFETY: takes numbers, returns a number.
+        // SAFETY: takes integers, returns an integer.
         let worst = from_size(unsafe { sys::tj3JPEGBufSize(width, height, subsampling) });
         if worst == 0 {
             return Err(buffer(format!("no JPEG file can hold {image:?}")));
@@ -219,13 +219,13 @@ pub(crate) struct Decompressor(Instance);
 impl Decompressor {
     pub(crate) fn new() -> Result<Self> {
         let mut instance = Instance::new(sys::TJINIT_TJINIT_DECOMPRESS)?;
-        // A warning means damaged or missing data, which the library would paint over in grey.
+        // A warning means damaged or missing data, which the library would fill with grey.
         instance.set(sys::TJPARAM_TJPARAM_STOPONWARNING, 1)?;
         instance.set(sys::TJPARAM_TJPARAM_SCANLIMIT, MAX_SCANS)?;
         Ok(Self(instance))
     }
 
-    /// Decompresses `part` of `file` into `pixels`, which lie as `image` says.
+    /// Decompresses `part` of `file` into `pixels`, laid out as in `image`.
     pub(crate) fn decompress(
         &mut self,
         file: &[u8],
@@ -254,16 +254,19 @@ impl Decompressor {
             get(sys::TJPARAM_TJPARAM_LOSSLESS),
         ];
         let stored = (found[0], found[1]);
-        let wanted = (
+        let requested = (
             c_int::try_from(part.stored.0),
             c_int::try_from(part.stored.1),
         );
-        if (Ok(stored.0), Ok(stored.1)) != wanted || found[2..] != [8, 0] {
-            return Err(corrupt(NAME, "the library reads another size in the file"));
+        if (Ok(stored.0), Ok(stored.1)) != requested || found[2..] != [8, 0] {
+            return Err(corrupt(
+                NAME,
+                "the library reports another image size for the file",
+            ));
         }
         self.select(part, (height, width))?;
         // SAFETY: the handle is a live decompressor, and `file` is readable for its length. The call reads
-        // the same bytes as the header call above and was set to scale and cut as `part` says (`select`
+        // the same bytes as the header call above and was set to scale and crop as in `part` (`select`
         // failed otherwise), so it writes `height` rows of `width` pixels of `format`, `pitch` apart:
         // inside `pixels`, as `to_c` checked.
         let failed = unsafe {
@@ -282,7 +285,7 @@ impl Decompressor {
         Ok(())
     }
 
-    /// Sets what the next call decodes: `part`, which is `height` × `width` pixels. The header was read.
+    /// Sets what the next call decodes: `part`, which is `height` × `width` pixels. The header must have been read.
     fn select(&mut self, part: Part, (height, width): (c_int, c_int)) -> Result<()> {
         let handle = self.0.0.as_ptr();
         let divisor = part.scale.divisor();
@@ -297,7 +300,7 @@ impl Decompressor {
             h: 0,
         };
         // SAFETY: the handle is a live decompressor; the structures are passed by value and checked by
-        // the library. What the last image set is forgotten first.
+        // the library. The previous image's settings are reset first.
         let mut failed = unsafe {
             sys::tj3SetCroppingRegion(handle, uncut) | sys::tj3SetScalingFactor(handle, factor)
         };
@@ -312,7 +315,7 @@ impl Decompressor {
                 w: width,
                 h: height,
             };
-            // SAFETY: as above; a rectangle outside the scaled image is refused by the library.
+            // SAFETY: as above; the library rejects a rectangle outside the scaled image.
             failed |= unsafe { sys::tj3SetCroppingRegion(handle, region) };
         }
         match failed {
@@ -326,7 +329,7 @@ impl Decompressor {
     }
 }
 
-/// The library's constants are small numbers that C passes as `int`.
+/// The library's constants are small integers that C passes as `int`.
 fn to_int(constant: std::ffi::c_uint) -> c_int {
     c_int::try_from(constant).unwrap_or(c_int::MAX)
 }
@@ -335,7 +338,7 @@ fn to_size(len: usize) -> Result<sys::size_t> {
     sys::size_t::try_from(len).map_err(|_| buffer("too long for libjpeg-turbo"))
 }
 
-/// No length here is over the memory there is; if one were, the caller's bounds check would find it.
+/// No length here exceeds available memory; if one did, the caller's bounds check would catch it.
 fn from_size(len: sys::size_t) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }

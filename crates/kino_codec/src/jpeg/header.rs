@@ -1,13 +1,13 @@
-//! What a JPEG file says about itself, read in safe code before the library sees it.
+//! What a JPEG file's header declares, read in safe code before the library sees it.
 //!
 //! ```text
 //! FFD8 │ FFxx length body │ FFxx length body │ … │ FFDA length body │ entropy-coded data … │ FFD9
 //! SOI    marker segments: DQT, DHT, SOF, APPn, …   SOS
 //! ```
 //!
-//! The library keeps quantisation and Huffman tables from file to file and would quietly use the last
-//! image's where a file has none (motion-JPEG cameras leave them out). A page has to decode alone, so
-//! [`Header::parse`] refuses a file whose first scan needs a table that the file does not bring.
+//! The library keeps quantisation and Huffman tables from file to file and would silently use the last
+//! image's where a file has none (motion-JPEG cameras omit them). A page must decode alone, so
+//! [`Header::parse`] rejects a file whose first scan needs a table that the file does not contain.
 
 use crate::error::{CodecError, Result, corrupt};
 
@@ -19,7 +19,7 @@ pub(crate) struct Header {
     pub(crate) height: usize,
     pub(crate) width: usize,
     pub(crate) channels: usize,
-    /// How many pixels wide the smallest unit is that can be decoded by itself.
+    /// The width in pixels of the smallest unit that can be decoded alone (the MCU).
     pub(crate) unit_width: usize,
     /// Whether every pixel is in the first scan, whose tables are known to be in the file.
     pub(crate) single_scan: bool,
@@ -30,7 +30,7 @@ struct FrameHeader {
     height: usize,
     width: usize,
     channels: usize,
-    /// The quantisation table of each channel; unused places repeat the first.
+    /// The quantisation table of each channel; unused slots repeat the first.
     quantisation: [u8; 4],
     /// The largest horizontal sampling factor.
     sampling: usize,
@@ -59,7 +59,7 @@ impl Header {
                     ));
                 }
                 0xda => {
-                    let frame = frame.ok_or_else(|| damaged("a scan before the frame header"))?;
+                    let frame = frame.ok_or_else(|| damaged("a scan precedes the frame header"))?;
                     return tables.check_scan(&frame, body);
                 }
                 _ => {}
@@ -75,15 +75,15 @@ fn take_segment<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
         if rest.is_empty() {
             truncated()
         } else {
-            damaged("no marker where one should be")
+            damaged("a marker is missing")
         }
     })?;
-    // Any number of fill bytes may stand before a marker.
+    // Any number of fill bytes may precede a marker.
     let fill = after.iter().take_while(|byte| **byte == 0xff).count();
     let (&marker, after) = after[fill..].split_first().ok_or_else(truncated)?;
     if matches!(marker, 0 | 1 | 0xd0..=0xd9) {
         return Err(damaged(format!(
-            "marker {marker:02x} before the first scan"
+            "marker {marker:02x} is not allowed before the first scan"
         )));
     }
     let (len, _) = after.split_first_chunk().ok_or_else(truncated)?;
@@ -92,20 +92,22 @@ fn take_segment<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8])> {
     *rest = after;
     let body = segment
         .get(2..)
-        .ok_or_else(|| damaged("a segment without a length"))?;
+        .ok_or_else(|| damaged("a segment has no valid length"))?;
     Ok((marker, body))
 }
 
 fn parse_frame(progressive: bool, body: &[u8]) -> Result<FrameHeader> {
     let Some((&[precision, h1, h0, w1, w0, count], components)) = body.split_first_chunk() else {
-        return Err(damaged("a short frame header"));
+        return Err(damaged("its frame header is truncated"));
     };
     if precision != 8 {
-        return Err(damaged(format!("{precision} bits per sample, not 8")));
+        return Err(damaged(format!(
+            "it has {precision} bits per sample, not 8"
+        )));
     }
     let channels = usize::from(count);
     if !(1..=4).contains(&channels) || components.len() != 3 * channels {
-        return Err(damaged(format!("a frame header of {channels} channels")));
+        return Err(damaged(format!("its frame header has {channels} channels")));
     }
     let mut quantisation = [components[2]; 4];
     for (table, component) in quantisation.iter_mut().zip(components.chunks_exact(3)) {
@@ -113,7 +115,7 @@ fn parse_frame(progressive: bool, body: &[u8]) -> Result<FrameHeader> {
     }
     let factors = components.chunks_exact(3).map(|part| part[1] >> 4);
     Ok(FrameHeader {
-        // The library refuses a factor of 0 later; here nothing may be divided by it.
+        // The library rejects a factor of 0 later; here it must not be a divisor.
         sampling: usize::from(factors.max().unwrap_or(1).max(1)),
         height: usize::from(u16::from_be_bytes([h1, h0])),
         width: usize::from(u16::from_be_bytes([w1, w0])),
@@ -123,7 +125,7 @@ fn parse_frame(progressive: bool, body: &[u8]) -> Result<FrameHeader> {
     })
 }
 
-/// Which tables the file has brought so far, by number.
+/// Which tables the file has defined so far, by id.
 #[derive(Default)]
 struct Tables {
     quantisation: [bool; 4],
@@ -136,7 +138,9 @@ impl Tables {
         while let Some((&kind, rest)) = body.split_first() {
             let len = if kind >> 4 == 0 { 64 } else { 128 };
             mark(&mut self.quantisation, kind & 15)?;
-            body = rest.get(len..).ok_or_else(|| damaged("a short table"))?;
+            body = rest
+                .get(len..)
+                .ok_or_else(|| damaged("a table is truncated"))?;
         }
         Ok(())
     }
@@ -145,7 +149,7 @@ impl Tables {
         while let Some((&kind, rest)) = body.split_first() {
             let (counts, rest) = rest
                 .split_first_chunk::<16>()
-                .ok_or_else(|| damaged("a short table"))?;
+                .ok_or_else(|| damaged("a table is truncated"))?;
             let symbols: usize = counts.iter().map(|count| usize::from(*count)).sum();
             let class = if kind >> 4 == 0 {
                 &mut self.direct
@@ -155,7 +159,7 @@ impl Tables {
             mark(class, kind & 15)?;
             body = rest
                 .get(symbols..)
-                .ok_or_else(|| damaged("a short table"))?;
+                .ok_or_else(|| damaged("a table is truncated"))?;
         }
         Ok(())
     }
@@ -164,29 +168,29 @@ impl Tables {
     fn check_scan(&self, frame: &FrameHeader, body: &[u8]) -> Result<Header> {
         let (&count, rest) = body
             .split_first()
-            .ok_or_else(|| damaged("a short scan header"))?;
+            .ok_or_else(|| damaged("its scan header is truncated"))?;
         let components = rest
             .get(..2 * usize::from(count))
-            .ok_or_else(|| damaged("a short scan header"))?;
+            .ok_or_else(|| damaged("its scan header is truncated"))?;
         let quantised = frame
             .quantisation
             .iter()
             .all(|table| has(&self.quantisation, *table));
-        // The first scan of a progressive file holds only direct coefficients.
+        // The first scan of a progressive file holds only DC coefficients.
         let huffman = components.chunks_exact(2).all(|part| {
             has(&self.direct, part[1] >> 4)
                 && (frame.progressive || has(&self.alternating, part[1] & 15))
         });
         if !quantised || !huffman {
             return Err(damaged(
-                "it brings no tables of its own, as motion-JPEG files do; decode it and use `jpeg:q=…`",
+                "it has no tables of its own, like a motion-JPEG frame; decode it and use `jpeg:q=…`",
             ));
         }
         Ok(Header {
             height: frame.height,
             width: frame.width,
             channels: frame.channels,
-            // A grey file's only channel is never larger than itself.
+            // With a single component, sampling factors do not matter.
             unit_width: 8 * if frame.channels == 1 {
                 1
             } else {
@@ -200,7 +204,7 @@ impl Tables {
 fn mark(tables: &mut [bool; 4], number: u8) -> Result<()> {
     match tables.get_mut(usize::from(number)) {
         Some(table) => *table = true,
-        None => return Err(damaged(format!("table number {number}"))),
+        None => return Err(damaged(format!("invalid table id {number}"))),
     }
     Ok(())
 }
@@ -222,7 +226,7 @@ mod tests {
         0xff, 0xc0, 0, 17, 8, 0, 2, 0, 3, 3, 1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0,
     ];
 
-    /// A file from segments, with one quantisation table and one of each Huffman table before them.
+    /// A file from segments, preceded by one quantisation table and one of each Huffman table.
     fn file(segments: &[&[u8]]) -> Vec<u8> {
         let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
         file.extend([1; 64]);
@@ -235,7 +239,7 @@ mod tests {
         file
     }
 
-    /// The start of a scan of these channels, by table 0.
+    /// The start of a scan of these channels, with table 0.
     fn scan(channels: u8) -> Vec<u8> {
         let mut scan = vec![0xff, 0xda, 0, 6 + 2 * channels, channels];
         scan.extend((1..=channels).flat_map(|channel| [channel, 0]));
@@ -283,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_is_an_error() {
+    fn every_truncation_is_an_error() {
         let file = file(&[&FRAME, &scan(3)]);
         for cut in 0..file.len() {
             assert!(Header::parse(&file[..cut]).is_err(), "{cut}");
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_or_channel_by_a_table_that_is_not_there_is_refused() {
+    fn a_scan_or_channel_that_uses_a_missing_table_is_refused() {
         let mut other_quantisation = FRAME;
         other_quantisation[18] = 1;
         assert!(Header::parse(&file(&[&other_quantisation, &scan(3)])).is_err());

@@ -1,4 +1,4 @@
-//! `jpeg`: images as JPEG files, compressed here or carried as they came.
+//! `jpeg`: images as JPEG files, compressed here or carried unchanged.
 //!
 //! ```text
 //! page = one JPEG file (FFD8 … FFD9), one frame
@@ -6,9 +6,9 @@
 //! ```
 //!
 //! `jpeg:q=95,sub=444` compresses pixels with libjpeg-turbo; `jpeg:psnr=42,sub=420` gives every image the
-//! lowest quality that keeps the bound; `jpeg:carry` stores files that already are JPEG, without another
-//! generation of loss. All decode the same way, and a file can be handed to any other JPEG decoder (a GPU's)
-//! as it is.
+//! lowest quality that meets the bound; `jpeg:carry` stores files that are already JPEG, without another
+//! generation of loss. All decode the same way, and a file can be passed unchanged to any other JPEG decoder
+//! (a GPU's, for example).
 
 mod decode;
 mod encode;
@@ -38,14 +38,14 @@ const MAX_SIDE: usize = 65_535;
 /// Above this quality files grow fast and images hardly change.
 const DEFAULT_QUALITY: i32 = 95;
 
-/// Whether this build decodes JPEG with the CPU's vector instructions; without them it is about 2.5 times slower.
+/// Whether this build decodes JPEG with SIMD instructions; without them it is about 2.5 times slower.
 pub const fn jpeg_simd() -> bool {
     cfg!(feature = "jpeg-simd")
 }
 
 /// The shape `[height, width, channels]` of the image in a JPEG file, read from its header.
 ///
-/// It is the shape of the stream that `jpeg:carry` can store the file in. An error means that it cannot.
+/// This is the shape of the stream in which `jpeg:carry` can store the file. An error means that it cannot.
 ///
 /// ```
 /// assert!(kino_codec::jpeg_shape(b"not an image").is_err());
@@ -54,11 +54,14 @@ pub fn jpeg_shape(file: &[u8]) -> Result<[usize; 3]> {
     let header = Header::parse(file)?;
     match header.channels {
         1 | 3 => Ok([header.height, header.width, header.channels]),
-        channels => Err(corrupt(NAME, format!("{channels} channels, not 1 or 3"))),
+        channels => Err(corrupt(
+            NAME,
+            format!("it has {channels} channels, not 1 or 3"),
+        )),
     }
 }
 
-/// How much smaller than the brightness the channels are stored.
+/// How chroma is subsampled relative to luma.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subsampling {
     /// Chroma at full size.
@@ -74,9 +77,9 @@ pub(crate) enum Subsampling {
 enum Source {
     /// Compressed here from pixels, at a quality.
     Pixels(i32, Subsampling),
-    /// Compressed here from pixels, at the lowest quality that keeps a signal-to-noise ratio in dB.
+    /// Compressed here from pixels, at the lowest quality that meets a PSNR in dB.
     Bounded(f64, Subsampling),
-    /// Given as files.
+    /// Passed in as files.
     Files,
 }
 
@@ -108,7 +111,7 @@ impl Jpeg {
         };
         let (key, value, source) = match spec.get("psnr") {
             Some(_) if spec.get("q").is_some() => {
-                return Err(spec.error("give `q` or `psnr`, not both"));
+                return Err(spec.error("`q` and `psnr` exclude each other; use one of them"));
             }
             Some(_) => {
                 let db = spec.decibels("psnr")?;
@@ -136,14 +139,14 @@ fn image(frame: &FrameType) -> Result<Image> {
     };
     let Some((height, width, channels)) = frame.as_values().and_then(ValueType::as_image) else {
         return Err(unsuited(
-            "it stores 8-bit images of 1 or 3 channels; use `zstd` or `pco` for other numbers",
+            "it stores 8-bit images with 1 or 3 channels; use `zstd` or `pco` for other data",
         ));
     };
     if channels == 4 {
         return Err(unsuited("JPEG has no fourth channel; use `predict`"));
     }
     if height > MAX_SIDE || width > MAX_SIDE {
-        return Err(unsuited("a side is over 65535 pixels; use `predict`"));
+        return Err(unsuited("a side exceeds 65535 pixels; use `predict`"));
     }
     Ok(Image {
         height,
@@ -153,7 +156,7 @@ fn image(frame: &FrameType) -> Result<Image> {
     })
 }
 
-/// Refuses a file that is not an image of this size.
+/// Rejects a file that is not an image of this size.
 fn check_file(file: &[u8], image: Image) -> Result<Header> {
     let header = Header::parse(file)?;
     let found = (header.height, header.width, header.channels);
@@ -161,9 +164,7 @@ fn check_file(file: &[u8], image: Image) -> Result<Header> {
     if found != expected {
         return Err(corrupt(
             NAME,
-            format!(
-                "an image of {found:?} (height, width, channels) where {expected:?} is expected"
-            ),
+            format!("an image has (height, width, channels) {found:?}, expected {expected:?}"),
         ));
     }
     Ok(header)
@@ -205,8 +206,11 @@ impl Codec for Jpeg {
         match (self.source, frames.data()) {
             (Source::Files, FrameData::Bytes(files)) => {
                 for (idx, file) in files.iter().enumerate() {
-                    check_file(file, image)
-                        .map_err(|error| buffer(format!("file of frame {idx}: {error}")))?;
+                    check_file(file, image).map_err(|error| {
+                        buffer(format!(
+                            "the JPEG file of frame {idx} cannot be carried: {error}"
+                        ))
+                    })?;
                     out.pages.push(one_page(file));
                 }
             }

@@ -1,4 +1,4 @@
-//! What a `jpeg` page promises, tried.
+//! Tests of what a `jpeg` page guarantees.
 
 use super::*;
 use crate::codec;
@@ -22,11 +22,11 @@ fn decode_file(file: &[u8], frame: &FrameType) -> Result<Vec<u8>> {
     decode(&*decoder, frame.as_values().unwrap(), page, 0..1)
 }
 
-/// A second opinion, by a library that shares no code with ours.
+/// A second opinion from a library that shares no code with ours.
 fn decode_independently(file: &[u8], channels: usize) -> Vec<u8> {
     let file = zune_jpeg::zune_core::bytestream::ZCursor::new(file);
     let pixels = zune_jpeg::JpegDecoder::new(file).decode().unwrap();
-    // It turns grey into three equal channels.
+    // It converts grey into three equal channels.
     pixels
         .into_iter()
         .step_by(if channels == 1 { 3 } else { 1 })
@@ -110,8 +110,11 @@ fn pixels_agree_with_an_independent_decoder_and_with_the_image() {
 }
 
 #[test]
-#[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
-fn a_bound_is_kept_by_the_lowest_quality_and_protected_frames_are_exact() {
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "a list of one range is intended"
+)]
+fn the_lowest_quality_that_meets_a_bound_is_used_and_protected_frames_are_exact() {
     let frame = frame(40, 56, 3);
     let pixels: Vec<u8> = (0..6).flat_map(|seed| image(40, 56, 3, seed)).collect();
     let frames = Frames::values(&frame, &pixels).unwrap();
@@ -135,7 +138,7 @@ fn a_bound_is_kept_by_the_lowest_quality_and_protected_frames_are_exact() {
         assert_eq!(
             decode_file(page.bytes, &frame).is_err(),
             protected,
-            "`q` has files only"
+            "`q` stores files only"
         );
         if protected {
             continue;
@@ -153,13 +156,13 @@ fn a_bound_is_kept_by_the_lowest_quality_and_protected_frames_are_exact() {
         assert_eq!(
             page.bytes.len(),
             lowest.0,
-            "the first quality that keeps the bound"
+            "the lowest quality that meets the bound"
         );
     }
 }
 
 #[test]
-fn a_bound_that_jpeg_cannot_keep_is_kept_exactly() {
+fn a_bound_that_jpeg_cannot_meet_is_met_by_exact_frames() {
     let frame = frame(16, 16, 3);
     let noise = crate::testing::arbitrary_bytes(1, 16 * 16 * 3);
     for spec in ["jpeg:psnr=90", "jpeg:psnr=40,sub=420"] {
@@ -175,7 +178,7 @@ fn a_bound_that_jpeg_cannot_keep_is_kept_exactly() {
     }
 }
 
-/// The part of a file that a view asks for.
+/// The region of a file that a view requests.
 fn decode_view(file: &[u8], view: &View) -> Vec<u8> {
     let frame = FrameType::Values(view.ty().clone());
     let decoder = codec("jpeg").unwrap().decoder(&frame, &[]).unwrap();
@@ -192,7 +195,7 @@ fn decode_view(file: &[u8], view: &View) -> Vec<u8> {
 }
 
 #[test]
-fn a_cut_is_the_same_pixels_as_the_whole_image_in_every_layout() {
+fn a_crop_has_the_pixels_of_the_whole_image_in_every_layout() {
     for (sub, channels) in [("444", 3), ("422", 3), ("420", 3), ("444", 1)] {
         let (height, width) = (61, 83);
         let frame = frame(height, width, channels);
@@ -240,7 +243,7 @@ fn a_cut_is_the_same_pixels_as_the_whole_image_in_every_layout() {
 
 proptest! {
     #[test]
-    fn any_cut_is_the_same_pixels_as_the_whole_image(
+    fn any_crop_has_the_pixels_of_the_whole_image(
         (height, width) in (1_usize..70, 1_usize..70), sub in 0_usize..3, scale in 0_usize..4,
         corner in (0.0..1.0, 0.0..1.0), side in (0.0..1.0, 0.0..1.0), seed in 0_u64..9,
     ) {
@@ -263,7 +266,7 @@ proptest! {
 }
 
 #[test]
-fn a_scaled_image_is_near_the_mean_of_the_whole_one() {
+fn a_scaled_image_is_close_to_the_mean_of_the_whole_one() {
     let frame = frame(64, 96, 3);
     let pixels = image(64, 96, 3, 2);
     let file = encode("jpeg:q=98", &frame, &pixels, 1)
@@ -287,7 +290,7 @@ fn a_scaled_image_is_near_the_mean_of_the_whole_one() {
 }
 
 #[test]
-fn rows_are_written_in_place_and_gaps_stay() {
+fn rows_are_written_in_place_and_gaps_are_untouched() {
     let (frame, pixels) = (frame(9, 7, 3), image(9, 7, 3, 5));
     let ty = frame.as_values().unwrap();
     let file = encode("jpeg", &frame, &pixels, 1).pages.remove(0).bytes;
@@ -309,7 +312,7 @@ fn rows_are_written_in_place_and_gaps_stay() {
 }
 
 #[test]
-fn a_carried_file_is_stored_unchanged_and_handed_out_again() {
+fn a_carried_file_is_stored_and_returned_unchanged() {
     let frame = frame(16, 24, 3);
     let file = encode("jpeg:q=80,sub=420", &frame, &image(16, 24, 3, 1), 1)
         .pages
@@ -329,7 +332,7 @@ fn a_carried_file_is_stored_unchanged_and_handed_out_again() {
 }
 
 #[test]
-fn a_carried_file_of_another_size_or_channel_is_refused_with_its_frame() {
+fn a_carried_file_of_another_size_is_refused_with_its_frame() {
     let file = encode("jpeg", &frame(16, 24, 3), &image(16, 24, 3, 1), 1)
         .pages
         .remove(0)
@@ -381,7 +384,7 @@ fn an_image_with_a_fourth_channel_is_referred_to_predict() {
 }
 
 #[test]
-fn a_file_without_its_own_tables_does_not_borrow_the_last_ones() {
+fn a_file_without_its_own_tables_does_not_borrow_the_previous_files() {
     let frame = frame(8, 8, 3);
     let file = encode("jpeg", &frame, &image(8, 8, 3, 2), 1)
         .pages
@@ -395,7 +398,7 @@ fn a_file_without_its_own_tables_does_not_borrow_the_last_ones() {
     }
 }
 
-/// `file` without the segments of that marker before its scan.
+/// `file` without the segments with that marker before its scan.
 fn without_segments(file: &[u8], marker: u8) -> Vec<u8> {
     let (mut out, mut rest) = (file[..2].to_vec(), &file[2..]);
     while rest[1] != 0xda {
@@ -425,7 +428,7 @@ fn a_progressive_file_is_read() {
     assert!(decode_file(file, &frame).unwrap() == expected);
 }
 
-/// A valid grey block of 8 × 8 that takes `scans` scans, up to 127, to say nothing.
+/// A valid, empty grey block of 8 × 8 that takes `scans` scans, up to 127.
 fn many_scans(scans: usize) -> Vec<u8> {
     let mut file = vec![0xff, 0xd8, 0xff, 0xdb, 0, 67, 0];
     file.extend([1; 64]);
@@ -435,7 +438,7 @@ fn many_scans(scans: usize) -> Vec<u8> {
         file.extend([0xff, 0xc4, 0, 20, class, 1]);
         file.extend([0; 16]);
     }
-    // The mean, then each of the 63 coefficients but for its lowest bit, then that bit.
+    // DC, then each of the 63 AC coefficients without its lowest bit, then that bit.
     let coarse = (1..64).map(|k| (k, 0x01));
     let fine = (1..64).map(|k| (k, 0x10));
     for (k, bits) in [(0, 0)].into_iter().chain(coarse).chain(fine).take(scans) {
@@ -446,7 +449,7 @@ fn many_scans(scans: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_file_of_very_many_scans_is_refused() {
+fn a_file_with_very_many_scans_is_refused() {
     let frame = frame(8, 8, 1);
     assert_eq!(decode_file(&many_scans(50), &frame).unwrap(), [128; 64]);
     let error = decode_file(&many_scans(100), &frame)

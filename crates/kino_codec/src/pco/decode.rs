@@ -18,13 +18,13 @@ use crate::varint;
 use super::element::Element;
 use super::{MAX_ANS_SIZE_LOG, NAME, PCO_MAJOR};
 
-/// The library asks for up to 4.6 KB at a time, and allocates a buffer of its own where there are fewer:
-/// zeros behind a page are cheaper than an allocation per column.
+/// The library reads up to 4.6 KB at a time, and allocates its own buffer where there are fewer bytes:
+/// zeros after a page are cheaper than an allocation per column.
 const PADDING: usize = 8 << 10;
 
-/// Decodes pages of numbers `T`.
+/// Decodes pages of values `T`.
 ///
-/// The library's column decoders are working memory too, so a thread takes a whole set of them and
+/// The library's column decoders are also working memory, so a thread takes a whole set of them and
 /// puts it back. There are as many sets as threads have ever decoded this run at the same time.
 pub(super) struct PcoDecoder<T: Element> {
     ty: ValueType,
@@ -56,14 +56,14 @@ impl<T: Element> PcoDecoder<T> {
         })
     }
 
-    /// A set of columns that no other thread uses.
+    /// A set of columns that no other thread is using.
     fn take_columns(&self) -> Result<Vec<Column<T>>> {
         let idle = self.idle().pop();
         idle.map_or_else(|| parse_columns(self.ty.elements(), &self.shared), Ok)
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Column<T>>>> {
-        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list sound.
+        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,12 +112,12 @@ impl<T: Element> Decoder for PcoDecoder<T> {
                 }
                 Column::Varying(decompressor) => {
                     let end = ends.next().copied().unwrap_or(start);
-                    let wanted = Wanted {
+                    let requested = Requested {
                         frames: page.frames,
                         range: range.clone(),
                         len: end - start,
                     };
-                    wanted.decode(decompressor, &padded[start..], put)?;
+                    requested.decode(decompressor, &padded[start..], put)?;
                     start = end;
                 }
             }
@@ -136,7 +136,7 @@ fn batches(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// What to decode of one column of a page.
-struct Wanted {
+struct Requested {
     /// Frames in the page.
     frames: usize,
     /// Frames to decode.
@@ -145,8 +145,8 @@ struct Wanted {
     len: usize,
 }
 
-impl Wanted {
-    /// Decodes batches from the start of the column up to the end of the range, and puts those inside it.
+impl Requested {
+    /// Decodes batches from the start of the column to the end of the range, and outputs those inside the range.
     fn decode<T: Element>(
         &self,
         decompressor: &mut ChunkDecompressor<T>,
@@ -174,14 +174,17 @@ impl Wanted {
         if used > self.len || (finished && used < self.len) {
             return Err(corrupt(
                 NAME,
-                format!("a column of {} bytes ends after {used}", self.len),
+                format!(
+                    "a column has {} bytes, but its data ends after {used}",
+                    self.len
+                ),
             ));
         }
         Ok(())
     }
 }
 
-/// Takes the lengths off the front of a page and leaves, in `ends`, where each of the columns ends behind them.
+/// Takes the lengths off the front of a page and writes to `ends` where each of the columns after them ends.
 fn take_lengths(body: &mut &[u8], columns: usize, ends: &mut Vec<usize>) -> Result<()> {
     ends.clear();
     let mut end = 0;
@@ -192,7 +195,10 @@ fn take_lengths(body: &mut &[u8], columns: usize, ends: &mut Vec<usize>) -> Resu
     if end > body.len() || (columns == 0 && !body.is_empty()) {
         return Err(corrupt(
             NAME,
-            format!("{} bytes for columns that end at {end}", body.len()),
+            format!(
+                "its columns end at {end}, but there are {} bytes",
+                body.len()
+            ),
         ));
     }
     ends.push(body.len());
@@ -201,14 +207,14 @@ fn take_lengths(body: &mut &[u8], columns: usize, ends: &mut Vec<usize>) -> Resu
 
 /// Reads what the pages of a run share.
 fn parse_columns<T: Element>(elements: usize, shared: &[u8]) -> Result<Vec<Column<T>>> {
-    let cut = || corrupt(NAME, "its shared part is cut short");
+    let cut = || corrupt(NAME, "its shared part is truncated");
     let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
     let (file, rest) = FileDecompressor::new(shared).map_err(damaged)?;
     if version[0] != PCO_MAJOR || file.format_version().can_be_decompressed() != Some(true) {
         return Err(corrupt(
             NAME,
             format!(
-                "pco format {}.{}; upgrade `kinograph` to read it",
+                "it uses pco format {}.{}; upgrade `kinograph` to read it",
                 version[0], version[1]
             ),
         ));
@@ -226,7 +232,7 @@ fn parse_columns<T: Element>(elements: usize, shared: &[u8]) -> Result<Vec<Colum
         }
         // The low four bits are the mode. A dictionary would be allocated before its bytes are seen.
         if rest.first().is_none_or(|first| first & 15 > 3) {
-            return Err(corrupt(NAME, "a column of an unknown mode"));
+            return Err(corrupt(NAME, "a column has an unknown mode"));
         }
         let (decompressor, after) = file.chunk_decompressor(rest).map_err(damaged)?;
         check_meta(decompressor.meta())?;
@@ -236,11 +242,11 @@ fn parse_columns<T: Element>(elements: usize, shared: &[u8]) -> Result<Vec<Colum
     if rest.is_empty() {
         Ok(columns)
     } else {
-        Err(corrupt(NAME, "bytes behind its shared part"))
+        Err(corrupt(NAME, "there are extra bytes after its shared part"))
     }
 }
 
-/// Refuses metadata that our writer does not make and that would cost a reader memory out of proportion.
+/// Rejects metadata that our writer never produces and that would cost a reader disproportionate memory.
 fn check_meta(meta: &ChunkMeta) -> Result<()> {
     let simple_delta = matches!(
         meta.delta_encoding,
@@ -259,7 +265,7 @@ fn check_meta(meta: &ChunkMeta) -> Result<()> {
     } else {
         Err(corrupt(
             NAME,
-            "a column that no writer of this format makes",
+            "a column has parameters that no writer of this format produces",
         ))
     }
 }

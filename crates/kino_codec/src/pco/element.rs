@@ -1,26 +1,26 @@
-//! The number types that the library takes, as little-endian bytes.
+//! The value types that the library accepts, as little-endian bytes.
 
 use ::pco::data_types::Number;
 
-/// One number of a vector.
+/// One value of a vector.
 pub(super) trait Element: Number + Default + Send + Sync {
-    /// Bytes per number.
+    /// Bytes per value.
     const SIZE: usize;
 
-    /// The number in the first [`SIZE`](Self::SIZE) bytes.
+    /// The value in the first [`SIZE`](Self::SIZE) bytes.
     fn read(bytes: &[u8]) -> Self;
 
-    /// Bits of the library's unsigned number for it.
+    /// Bits of the library's unsigned integer for it.
     const LATENT_BITS: u32;
 
-    /// The library's unsigned number for it: the larger the one, the larger the other.
+    /// The library's unsigned integer for it, in the same order as the values.
     fn latent(self) -> u64;
 
-    /// Puts the number into the first [`SIZE`](Self::SIZE) bytes.
+    /// Writes the value into the first [`SIZE`](Self::SIZE) bytes.
     fn write(self, bytes: &mut [u8]);
 }
 
-/// A number's bits, without a sign.
+/// A value's bits as an unsigned integer.
 macro_rules! bits {
     ($number:expr, $type:ty) => {{
         let mut raw = [0; 8];
@@ -58,7 +58,7 @@ macro_rules! impl_element {
 
 impl_element!(|bits, _: u64| bits; u8, u16, u32, u64);
 impl_element!(|bits, sign: u64| bits ^ sign; i8, i16, i32, i64);
-// The bits below the sign of a negative number are turned over.
+// The bits below the sign of a negative value are inverted.
 impl_element!(
     |bits: u64, sign: u64| match bits & sign {
         0 => bits | sign,

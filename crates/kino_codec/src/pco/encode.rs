@@ -11,7 +11,7 @@ use crate::varint;
 
 use super::element::Element;
 
-/// A run to encode: at least one frame, pages of at most the run.
+/// A run to encode: at least one frame, with pages no longer than the run.
 pub(super) struct Run<'a> {
     pub(super) ty: &'a ValueType,
     pub(super) bytes: &'a [u8],
@@ -20,7 +20,7 @@ pub(super) struct Run<'a> {
     pub(super) level: usize,
 }
 
-/// One page in the making.
+/// One page under construction.
 #[derive(Default)]
 pub(super) struct PageParts {
     pub(super) frames: usize,
@@ -29,7 +29,7 @@ pub(super) struct PageParts {
 }
 
 impl Run<'_> {
-    /// Encodes the run into `out`, whose numbers are `T`.
+    /// Encodes the run, whose values are `T`, into `out`.
     pub(super) fn encode<T: Element>(&self, out: &mut Encoded) -> Result<()> {
         let elements = self.ty.elements();
         let mut pages = self.empty_pages();
@@ -66,7 +66,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The pages, with their numbers of frames and nothing else yet.
+    /// The pages, with their frame counts and no content yet.
     pub(super) fn empty_pages(&self) -> Vec<PageParts> {
         (0..self.frames)
             .step_by(self.page_frames)
@@ -83,7 +83,7 @@ impl Run<'_> {
 }
 
 impl PageParts {
-    /// A page of so many frames, without a column yet.
+    /// A page of this many frames, without a column yet.
     pub(super) fn new(frames: usize) -> Self {
         Self {
             frames,
@@ -114,7 +114,7 @@ impl PageParts {
     }
 }
 
-/// Compresses a column by what the library finds best, among what a reader takes.
+/// Compresses a column with the mode that the library finds best, among those that readers accept.
 pub(super) fn compress_column<T: Element>(
     column: &[T],
     config: &ChunkConfig,
@@ -126,7 +126,7 @@ pub(super) fn compress_column<T: Element>(
     if !matches!(best.meta().delta_encoding, DeltaEncoding::Lookback { .. }) {
         return Ok(best);
     }
-    // Looking back needs a window of the whole run for every page that is decoded, so it is not used.
+    // Lookback needs a window of the whole run for every decoded page, so it is not used.
     let mut smallest: Option<(usize, ChunkCompressor)> = None;
     for order in 0..=2 {
         let config = config

@@ -1,8 +1,8 @@
-//! Pages of a run that is too long to be seen at once: tables are learnt from a sample of it.
+//! Pages of a run that is too long to be held at once: tables are learned from a sample of it.
 //!
-//! A column that a sample shows as constant may move elsewhere, and a page of `pco` has no way to correct a value, so
-//! every column of a long run varies. Of the library's modes those are used that numbers are split by without
-//! rounding: classic, and multiples of whole numbers (times in microseconds, say).
+//! A column that is constant in the sample may change elsewhere, and a page of `pco` cannot correct a value, so
+//! every column of a long run is stored as varying. Only the library's modes that split values without
+//! rounding are used: classic, and integer multiples (times in microseconds, for example).
 
 use std::num::NonZeroUsize;
 
@@ -15,33 +15,33 @@ use crate::codec::{Encoded, RunEncoder, check_page_frames};
 use crate::error::Result;
 use crate::frame::ValueType;
 use crate::frames::Frames;
-use crate::pco_table::{Escapes, MAX_LEVEL, Numbers, Table, put_page};
+use crate::pco_table::{Escapes, Latents, MAX_LEVEL, Table, put_page};
 
 use super::NAME;
 use super::element::Element;
 use super::encode::{PageParts, Run, compress_column, failed};
 
-/// What was learnt.
+/// What was learned.
 #[derive(Debug)]
 pub(super) struct Frozen<T> {
     ty: ValueType,
     columns: Vec<Column>,
     shared: Vec<u8>,
-    number: std::marker::PhantomData<T>,
+    value: std::marker::PhantomData<T>,
 }
 
 /// How one element is written.
 #[derive(Debug)]
 struct Column {
-    /// Differences of differences of …
+    /// How many times differences are taken.
     order: usize,
-    /// Numbers are multiples of it and a rest.
+    /// If set, values are stored as a multiple of it and a remainder.
     base: Option<NonZeroBase>,
     primary: Table,
     secondary: Option<Table>,
 }
 
-/// What numbers are multiples of.
+/// The base of the multiples.
 type NonZeroBase = std::num::NonZeroU64;
 
 impl Run<'_> {
@@ -70,23 +70,23 @@ impl Run<'_> {
             ty: self.ty.clone(),
             columns,
             shared,
-            number: std::marker::PhantomData,
+            value: std::marker::PhantomData,
         })
     }
 }
 
 fn learn_column<T: Element>(values: &[T], config: &ChunkConfig) -> Result<Column> {
-    let mut learnt = compress_column(values, config)?;
-    if !matches!(learnt.meta().mode, Mode::Classic | Mode::IntMult(_)) {
+    let mut learned = compress_column(values, config)?;
+    if !matches!(learned.meta().mode, Mode::Classic | Mode::IntMult(_)) {
         let classic = config.clone().with_mode_spec(ModeSpec::Classic);
-        learnt = compress_column(values, &classic)?;
+        learned = compress_column(values, &classic)?;
     }
     let ChunkMeta {
         mode,
         delta_encoding,
         per_latent_var,
         ..
-    } = learnt.meta();
+    } = learned.meta();
     let order = match delta_encoding {
         DeltaEncoding::Consecutive { order, .. } => *order,
         _ => 0,
@@ -104,14 +104,14 @@ fn learn_column<T: Element>(values: &[T], config: &ChunkConfig) -> Result<Column
         middle,
         widest: bits,
     };
-    // What is left is less than the base.
+    // The remainder is less than the base.
     let secondary = per_latent_var.secondary.as_ref().zip(base);
-    let secondary = secondary.map(|(learnt, base)| {
+    let secondary = secondary.map(|(learned, base)| {
         let escapes = Escapes {
             middle: 0,
             widest: u64::BITS - (base.get() - 1).leading_zeros(),
         };
-        Table::new(bits, Some(learnt), escapes)
+        Table::new(bits, Some(learned), escapes)
     });
     Ok(Column {
         order,
@@ -131,9 +131,9 @@ fn to_u64(latent: &DynLatent) -> u64 {
     }
 }
 
-/// A number as a multiple and what is left.
-fn split(number: u64, base: Option<NonZeroBase>) -> (u64, u64) {
-    base.map_or((number, 0), |base| (number / base, number % base))
+/// A value as a multiple and a remainder.
+fn split(value: u64, base: Option<NonZeroBase>) -> (u64, u64) {
+    base.map_or((value, 0), |base| (value / base, value % base))
 }
 
 impl Column {
@@ -165,15 +165,15 @@ impl Column {
         let split = values.map(|value| split(value.latent(), self.base));
         let (mut multiples, rests): (Vec<u64>, Vec<u64>) = split.unzip();
         let moments = differences::<T>(self.order, &mut multiples);
-        let primary = Numbers {
+        let primary = Latents {
             table: &self.primary,
             moments: &moments,
-            numbers: &multiples,
+            values: &multiples,
         };
-        let secondary = self.secondary.as_ref().map(|table| Numbers {
+        let secondary = self.secondary.as_ref().map(|table| Latents {
             table,
             moments: &[],
-            numbers: &rests,
+            values: &rests,
         });
         match secondary {
             None => put_page(&[primary], out),
@@ -182,21 +182,21 @@ impl Column {
     }
 }
 
-/// Leaves the differences of numbers, `order` times, and returns what each time starts with.
-fn differences<T: Element>(order: usize, numbers: &mut Vec<u64>) -> Vec<u64> {
+/// Takes differences of values in place, `order` times, and returns the first value of each pass.
+fn differences<T: Element>(order: usize, values: &mut Vec<u64>) -> Vec<u64> {
     let mask = u64::MAX >> (u64::BITS - T::LATENT_BITS);
     let mut moments = Vec::with_capacity(order);
     for _ in 0..order {
-        moments.push(numbers.first().copied().unwrap_or(0));
-        for idx in (1..numbers.len()).rev() {
-            numbers[idx] = numbers[idx].wrapping_sub(numbers[idx - 1]) & mask;
+        moments.push(values.first().copied().unwrap_or(0));
+        for idx in (1..values.len()).rev() {
+            values[idx] = values[idx].wrapping_sub(values[idx - 1]) & mask;
         }
-        numbers.drain(..numbers.len().min(1));
+        values.drain(..values.len().min(1));
     }
     if order > 0 {
-        // Differences have a sign: zero lies in the middle.
+        // Differences are signed: zero is in the middle.
         let middle = 1 << (T::LATENT_BITS - 1);
-        numbers.iter_mut().for_each(|number| *number ^= middle);
+        values.iter_mut().for_each(|value| *value ^= middle);
     }
     moments
 }

@@ -1,13 +1,13 @@
-//! `pco`: vectors of numbers, lossless; every element of the vector is a column of its own.
+//! `pco`: numeric vectors, lossless; every element of the vector is a separate column.
 //!
 //! ```text
 //! shared = major │ minor │ constant │ column 0 │ column 1 │ …      what all pages of a run need
-//!          u8      u8      bitmap     a constant column: its value; another: its pco chunk metadata
+//!          u8      u8      bitmap     a constant column: its value; any other: its pco chunk metadata
 //! page   = length × (varying columns − 1) │ column │ column │ …    varying columns only, in order
-//!          varints                          pco pages; the last takes the rest
+//!          varints                          pco pages; the last extends to the end
 //! ```
 //!
-//! The format of chunk metadata and pages is pco's "wrapped" format (version 4). What was learnt from
+//! The format of chunk metadata and pages is pco's "wrapped" format (version 4). What was learned from
 //! the whole run is stored once, so that a page may be short. A column that never changes (a locked
 //! joint, a padded dimension) costs its value once and nothing per page.
 
@@ -23,32 +23,32 @@ use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::FrameType;
 use crate::frames::Frames;
-use crate::number::with_number;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
+use crate::with_dtype::with_dtype;
 
 use decode::PcoDecoder;
 use encode::Run;
 
 const NAME: &str = "pco";
 
-/// The library's own default: higher levels gain under a percent on joint data.
+/// The library's own default: higher levels gain less than one percent on joint data.
 const DEFAULT_LEVEL: i32 = 8;
 
 /// One batch of the library: what it decodes at a time.
 const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// Each column costs a decoder some kilobytes, so an image is not a vector.
+/// Each column costs a decoder some kilobytes, so an image is not treated as a vector.
 const MAX_ELEMENTS: usize = 2048;
 
-/// The library takes no longer column.
+/// The library's longest column.
 const MAX_RUN_FRAMES: usize = 1 << 24;
 
 /// The major version of the library's format that we read and write.
 const PCO_MAJOR: u8 = 4;
 
-/// Our writer's tables have at most 2¹² states; larger ones would only cost a reader memory.
+/// Our writer's tables have at most 2¹² states; larger ones would only cost readers memory.
 const MAX_ANS_SIZE_LOG: u32 = 12;
 
 /// The `pco` codec.
@@ -70,13 +70,13 @@ impl Pco {
 }
 
 impl Pco {
-    /// At least one frame, to be encoded or learnt from.
+    /// At least one frame, to encode or to learn from.
     fn run<'a>(&self, frames: &Frames<'a>, page_frames: NonZeroUsize) -> Result<Run<'a>> {
         self.check(frames.frame())?;
         let (ty, bytes) = frames.as_values(NAME)?;
         if frames.len() > MAX_RUN_FRAMES {
             return Err(buffer(format!(
-                "a run of {} frames, `pco` takes {MAX_RUN_FRAMES} at once; learn from a sample of it",
+                "a run has {} frames, but `pco` takes at most {MAX_RUN_FRAMES} at once; learn from a sample of it",
                 frames.len()
             )));
         }
@@ -121,7 +121,7 @@ impl Codec for Pco {
         Err(CodecError::Unsuited {
             codec: NAME,
             frame: frame.to_string(),
-            what: format!("it is for vectors of up to {MAX_ELEMENTS} numbers; use {better}"),
+            what: format!("it stores vectors of up to {MAX_ELEMENTS} elements; use {better}"),
         })
     }
 
@@ -136,7 +136,7 @@ impl Codec for Pco {
             return self.check(frames.frame());
         }
         let run = self.run(frames, page_frames)?;
-        with_number!(run.ty.dtype(), T => run.encode::<T>(out))
+        with_dtype!(run.ty.dtype(), T => run.encode::<T>(out))
     }
 
     fn learn(
@@ -146,16 +146,16 @@ impl Codec for Pco {
         _run_frames: usize,
     ) -> Result<Box<dyn RunEncoder>> {
         if sample.is_empty() {
-            return Err(buffer("there is nothing to learn from no frames"));
+            return Err(buffer("a sample without frames cannot be learned from"));
         }
         let run = self.run(sample, piece_frames)?;
-        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>()?)))
+        Ok(with_dtype!(run.ty.dtype(), T => Box::new(run.learn::<T>()?)))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
         self.check(frame)?;
         let ty = values_only(NAME, frame)?;
-        Ok(with_number!(ty.dtype(), T => Box::new(PcoDecoder::<T>::new(ty, shared)?)))
+        Ok(with_dtype!(ty.dtype(), T => Box::new(PcoDecoder::<T>::new(ty, shared)?)))
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_longer_than_a_batch_come_back_in_any_part() {
+    fn pages_longer_than_a_batch_round_trip_in_any_range() {
         let bytes = movement(1500, 3);
         for page_frames in [255, 256, 257, 700, 1500, 4000] {
             assert_same_as_raw("pco:level=4", &f32_frame(3), &bytes, page_frames);
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn metadata_that_would_allocate_is_refused() {
         let decoder = |shared: &[u8]| codec("pco").unwrap().decoder(&f32_frame(1), shared);
-        // Mode 4 is a dictionary, here of 2²⁵ − 1 values; delta 2 looks back over 2²⁴.
+        // Mode 4 is a dictionary, here of 2²⁵ − 1 values; delta 2 is a lookback over 2²⁴.
         assert!(decoder(&[4, 1, 0, 0xf4, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]).is_err());
         assert!(decoder(&[4, 1, 0, 0x20, 0xf7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).is_err());
         assert!(decoder(&[5, 0, 1, 0, 0, 0, 0]).is_err());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_no_bytes_do_not_panic() {
+    fn frames_of_zero_bytes_do_not_panic() {
         assert_survives_empty_frames("pco");
     }
 
@@ -310,7 +310,7 @@ mod tests {
     fn a_long_run_of_times_costs_what_it_would_cost_as_a_whole() {
         let frame = FrameType::values(Dtype::I64, &[]).unwrap();
         let noise = crate::testing::arbitrary_bytes(5, 256 * 64);
-        // A clock of microseconds that jitters: multiples of 1000.
+        // A jittering microsecond clock: multiples of 1000.
         let time = |idx: usize| {
             1_700_000_000_000_000_000 + 1000 * (1000 * idx as i64 + i64::from(noise[idx]))
         };
@@ -329,7 +329,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_long_run_comes_back_whatever_the_sample(
+        fn a_long_run_round_trips_whatever_the_sample(
             (frame, bytes) in any_values(), cut in 1_usize..100, page_frames in 1_usize..50, level in 0..=12,
         ) {
             let size = frame.as_values().unwrap().frame_bytes();

@@ -1,18 +1,18 @@
-//! `predict`: 8-bit images, lossless: channels minus green, values minus a guess, then zstd.
+//! `predict`: 8-bit images, lossless: channels minus green, values minus a prediction, then zstd.
 //!
 //! ```text
-//! page = guess │ zstd frame, content size stated
-//!        u8      content = the remainder planes, each height × width bytes, row-major
-//!                1 channel: grey      3 channels: G, R−G, B−G      4 channels: G, R−G, B−G, A
+//! page = predictor │ zstd frame, content size stated
+//!        u8          content = the residual planes, each height × width bytes, row-major
+//!                    1 channel: grey      3 channels: G, R−G, B−G      4 channels: G, R−G, B−G, A
 //! ```
 //!
-//! All differences are modulo 256. Neighbouring pixels are alike, so what is left after the guess is
-//! small, and zstd's entropy stage does the rest. Each frame uses the guess that makes it smallest.
-//! Planes, not pixels: channel remainders are smaller than those of green, and each plane's rows can be
-//! restored with vector instructions.
+//! All differences are modulo 256. Neighbouring pixels are alike, so the residuals are
+//! small, and zstd's entropy stage does the rest. Each frame uses the predictor that makes it smallest.
+//! Planes, not pixels: residuals of red and blue are smaller than those of green, and SIMD can restore the
+//! rows of a plane.
 
-mod guess;
 mod planes;
+mod predictor;
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -30,18 +30,18 @@ use crate::spec::CodecSpec;
 use crate::view::{ImagesMut, Scale};
 use crate::zstd_frame::{Effort, LEVELS, ZstdContexts, check_frame};
 
-pub(crate) use guess::Guess;
 pub(crate) use planes::{Size, check_view, join_row, put_row, restore_row, split_planes};
+pub(crate) use predictor::Predictor;
 
 const NAME: &str = "predict";
 
-/// Higher levels gain nothing on photographs, where there is nothing to match in the noise.
+/// Higher levels gain nothing on photographs, whose noise has nothing to match.
 pub(crate) const DEFAULT_LEVEL: i32 = 3;
 
-/// Short repetitions among remainders are chance: left as they are, a page is smaller and decodes faster.
+/// Short matches among residuals are coincidence: without them a page is smaller and decodes faster.
 pub(crate) const MIN_MATCH: u32 = 7;
 
-/// How many pixels of an image the guess is chosen on.
+/// How many pixels of an image the predictor is chosen on.
 pub(crate) const BAND_PIXELS: usize = 16 << 10;
 
 /// The `predict` codec.
@@ -62,14 +62,14 @@ impl Predict {
     }
 }
 
-/// The page of one packed image by the guess that suits it.
+/// The page of one packed image with the predictor that suits it.
 fn encode_image(
     effort: Effort,
     size: Size,
     pixels: &[u8],
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
-    // Choosing by a fast level on a band of rows from the middle costs less than encoding once.
+    // Choosing with a fast level on a band of rows from the middle is cheaper than encoding once.
     let band = Size {
         height: (BAND_PIXELS / size.width).clamp(1, size.height),
         ..size
@@ -77,36 +77,36 @@ fn encode_image(
     let first = (size.height - band.height) / 2 * size.width * size.channels;
     let band_pixels = &pixels[first..][..band.bytes()];
     let fast = Effort::level(1).min_match(MIN_MATCH);
-    let mut best: Option<(usize, Guess)> = None;
-    for guess in Guess::ALL {
-        let page = encode_with(guess, fast, (band, band_pixels), scratch)?;
-        let cost = guess.cost(page.len());
+    let mut best: Option<(usize, Predictor)> = None;
+    for predictor in Predictor::ALL {
+        let page = encode_with(predictor, fast, (band, band_pixels), scratch)?;
+        let cost = predictor.cost(page.len());
         if best.is_none_or(|(least, _)| cost < least) {
-            best = Some((cost, guess));
+            best = Some((cost, predictor));
         }
     }
-    let guess = best.map_or(Guess::Left, |(_, guess)| guess);
-    encode_with(guess, effort, (size, pixels), scratch)
+    let predictor = best.map_or(Predictor::Left, |(_, predictor)| predictor);
+    encode_with(predictor, effort, (size, pixels), scratch)
 }
 
-/// The page of one packed image by this guess.
+/// The page of one packed image with this predictor.
 fn encode_with(
-    guess: Guess,
+    predictor: Predictor,
     effort: Effort,
     (size, pixels): (Size, &[u8]),
     scratch: &mut Scratch,
 ) -> Result<Vec<u8>> {
     let planes = at_least(&mut scratch.more_bytes, pixels.len());
     split_planes(size.channels, pixels, planes);
-    let remainders = at_least(&mut scratch.bytes, pixels.len());
+    let residuals = at_least(&mut scratch.bytes, pixels.len());
     for (plane, to) in planes
         .chunks_exact(size.pixels())
-        .zip(remainders.chunks_exact_mut(size.pixels()))
+        .zip(residuals.chunks_exact_mut(size.pixels()))
     {
-        guess.subtract(size.width, plane, to);
+        predictor.subtract(size.width, plane, to);
     }
-    let mut page = vec![guess.id()];
-    scratch.zstd.compress(effort, remainders, &mut page)?;
+    let mut page = vec![predictor.id()];
+    scratch.zstd.compress(effort, residuals, &mut page)?;
     page.shrink_to_fit();
     Ok(page)
 }
@@ -165,30 +165,34 @@ struct PredictDecoder {
 }
 
 impl PredictDecoder {
-    /// Unpacks the remainders of the one image of `page`.
+    /// Decompresses the residuals of the one image of `page`.
     fn open<'s>(
         &self,
         page: Page<'_>,
         buffer: &'s mut Vec<u8>,
         zstd: &mut ZstdContexts,
-    ) -> Result<(Guess, &'s mut [u8])> {
+    ) -> Result<(Predictor, &'s mut [u8])> {
         let (&id, frame) = page
             .bytes
             .split_first()
             .ok_or_else(|| corrupt(NAME, "it is empty"))?;
-        let guess = Guess::from_id(id).ok_or_else(|| corrupt(NAME, format!("guess {id}")))?;
+        let predictor = Predictor::from_id(id)
+            .ok_or_else(|| corrupt(NAME, format!("unknown predictor {id}")))?;
         check_frame(NAME, frame, self.size.bytes())?;
         let planes = at_least(buffer, self.size.bytes());
         zstd.decompress(NAME, frame, planes)?;
-        Ok((guess, planes))
+        Ok((predictor, planes))
     }
 }
 
-/// Refuses pages of several frames.
+/// Rejects pages of several frames.
 fn check_one(page: Page<'_>) -> Result<()> {
     match page.frames {
         1 => Ok(()),
-        more => Err(corrupt(NAME, format!("{more} frames in one page"))),
+        more => Err(corrupt(
+            NAME,
+            format!("a page must have one frame, not {more}"),
+        )),
     }
 }
 
@@ -208,11 +212,11 @@ impl Decoder for PredictDecoder {
         if range.is_empty() {
             return Ok(());
         }
-        let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
+        let (predictor, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
         let rows = dest.frame_mut(0).chunks_mut(row_stride);
-        // Row by row, so that what is restored is still in the nearest cache when it is joined.
+        // Row by row, so that restored values are still in L1 cache when they are joined.
         for (y, row) in rows.take(size.height).enumerate() {
-            restore_row(guess, size, planes, y);
+            restore_row(predictor, size, planes, y);
             join_row(size, planes, y * size.width, &mut row[..row_bytes]);
         }
         Ok(())
@@ -232,23 +236,23 @@ impl Decoder for PredictDecoder {
         if range.is_empty() {
             return Ok(());
         }
-        let (guess, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
+        let (predictor, planes) = self.open(page, &mut scratch.bytes, &mut scratch.zstd)?;
         if dest.view().scale() != Scale::Full {
             let image = at_least(&mut scratch.image, size.bytes());
             for (y, row) in image
                 .chunks_exact_mut(size.width * size.channels)
                 .enumerate()
             {
-                restore_row(guess, size, planes, y);
+                restore_row(predictor, size, planes, y);
                 join_row(size, planes, y * size.width, row);
             }
             dest.view().put(0, image, dest);
             return Ok(());
         }
-        // Rows below the cut are not needed for those above.
+        // Rows below the crop are not needed for those above.
         let crop = dest.view().crop();
         for y in 0..crop.top + crop.height {
-            restore_row(guess, size, planes, y);
+            restore_row(predictor, size, planes, y);
             put_row(size, planes, y, (dest, 0), &mut scratch.image);
         }
         Ok(())
@@ -271,14 +275,14 @@ mod tests {
             codec("predict").unwrap().spec().to_string(),
             "predict:level=3"
         );
-        assert_eq!(Guess::ALL.map(Guess::id), [1, 2, 3, 4]);
+        assert_eq!(Predictor::ALL.map(Predictor::id), [1, 2, 3, 4]);
         let mut planes = [0; 8];
         split_planes(4, &[10, 20, 30, 40, 1, 0, 255, 7], &mut planes);
         assert_eq!(planes, [20, 0, 246, 1, 10, 255, 40, 7]);
     }
 
     #[test]
-    fn only_images_are_taken() {
+    fn only_images_are_accepted() {
         let check = |dtype, shape: &[usize]| {
             codec("predict")
                 .unwrap()
@@ -296,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn every_view_is_the_same_as_of_raw_images() {
+    fn every_view_equals_that_of_raw_images() {
         for channels in [1, 3, 4] {
             let frame = FrameType::values(Dtype::U8, &[13, 37, channels]).unwrap();
             let bytes = image(13, 37, channels, 5);

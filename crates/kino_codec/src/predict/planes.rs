@@ -1,6 +1,6 @@
-//! An image as planes: green, red and blue minus green, alpha; split, restored row by row, and joined again.
+//! An image as planes (green, red and blue minus green, alpha): split, restored row by row, and joined again.
 
-use super::guess::Guess;
+use super::predictor::Predictor;
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::scratch::at_least;
@@ -16,7 +16,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// The size of `frame`, or an error in the name of `codec`.
+    /// The size of `frame`, or an error on behalf of `codec`.
     pub(crate) fn new(codec: &'static str, frame: &FrameType) -> Result<Self> {
         match frame.as_values().and_then(ValueType::as_image) {
             Some((height, width, channels)) => Ok(Self {
@@ -27,7 +27,7 @@ impl Size {
             None => Err(CodecError::Unsuited {
                 codec,
                 frame: frame.to_string(),
-                what: "it stores 8-bit images of 1, 3 or 4 channels; use `zstd` or `pco`"
+                what: "it stores 8-bit images with 1, 3 or 4 channels; use `zstd` or `pco`"
                     .to_owned(),
             }),
         }
@@ -42,17 +42,22 @@ impl Size {
     }
 }
 
-/// Restores row `y` of every plane from remainders by `guess`; the rows above are restored already.
-pub(crate) fn restore_row(guess: Guess, size: Size, planes: &mut [u8], y: usize) {
+/// Restores row `y` of every plane from residuals with `predictor`; the rows above must already be restored.
+pub(crate) fn restore_row(predictor: Predictor, size: Size, planes: &mut [u8], y: usize) {
     match size.channels {
-        1 => restore_row_of::<1>(guess, size, planes, y),
-        3 => restore_row_of::<3>(guess, size, planes, y),
-        _ => restore_row_of::<4>(guess, size, planes, y),
+        1 => restore_row_of::<1>(predictor, size, planes, y),
+        3 => restore_row_of::<3>(predictor, size, planes, y),
+        _ => restore_row_of::<4>(predictor, size, planes, y),
     }
 }
 
-/// The same, for a number of planes known when it is compiled.
-fn restore_row_of<const PLANES: usize>(guess: Guess, size: Size, planes: &mut [u8], y: usize) {
+/// [`restore_row`] with the number of planes known at compile time.
+fn restore_row_of<const PLANES: usize>(
+    predictor: Predictor,
+    size: Size,
+    planes: &mut [u8],
+    y: usize,
+) {
     let mut above: [&[u8]; PLANES] = [&[]; PLANES];
     let mut rows = [(); PLANES].map(|()| <&mut [u8]>::default());
     for ((plane, above), row) in planes
@@ -64,10 +69,10 @@ fn restore_row_of<const PLANES: usize>(guess: Guess, size: Size, planes: &mut [u
         *above = done.rchunks_exact(size.width).next().unwrap_or_default();
         *row = &mut rest[..size.width];
     }
-    guess.restore((y > 0).then_some(above), rows);
+    predictor.restore((y > 0).then_some(above), rows);
 }
 
-/// Writes each channel of packed `pixels` to a plane of its own, red and blue minus green.
+/// Writes each channel of packed `pixels` to a separate plane, red and blue minus green.
 pub(crate) fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
     let (first, others) = planes.split_at_mut(pixels.len() / channels);
     if channels == 1 {
@@ -87,7 +92,7 @@ pub(crate) fn split_planes(channels: usize, pixels: &[u8], planes: &mut [u8]) {
     }
 }
 
-/// Puts the pixels from number `first` of each plane on into `row`: the reverse of [`split_planes`].
+/// Joins the pixels from index `first` of each plane on into `row`: the reverse of [`split_planes`].
 pub(crate) fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) {
     let width = row.len() / size.channels;
     let part = |nr: usize| &planes[nr * size.pixels() + first..][..width];
@@ -107,7 +112,7 @@ pub(crate) fn join_row(size: Size, planes: &[u8], first: usize, row: &mut [u8]) 
     }
 }
 
-/// Pixels that are joined at a time: whole vector registers of every channel.
+/// Pixels joined at a time: whole vector registers of every channel.
 const BLOCK: usize = 16;
 
 /// Writes green, and red and blue minus green, as pixels.
@@ -128,9 +133,9 @@ fn join_channels([greens, reds, blues]: [&[u8]; 3], row: &mut [u8]) {
     }
 }
 
-/// Puts row `y` of an image into place `idx` of `dest`, cut and laid out as its view says but not scaled.
+/// Writes row `y` of an image to slot `idx` of `dest`, cropped and laid out as its view specifies but not scaled.
 ///
-/// Rows that the view does not show are left out. `row` is room for pixels.
+/// Rows outside the view are skipped. `row` is a buffer for pixels.
 pub(crate) fn put_row(
     size: Size,
     planes: &[u8],
@@ -160,7 +165,7 @@ pub(crate) fn put_row(
     }
 }
 
-/// Refuses a destination whose images are of another size.
+/// Rejects a destination whose images have another size.
 pub(crate) fn check_view(size: Size, dest: &ImagesMut<'_>) -> Result<()> {
     let stored = (size.height, size.width, size.channels);
     if dest.view().stored_size() == stored && dest.view().ty().dtype() == Dtype::U8 {

@@ -1,16 +1,16 @@
-//! Small numbers in as few bits and bytes as they need: varints of 64 bits, and packed bits (bit_writer.rs writes them).
+//! Small integers in as few bits and bytes as they need: 64-bit varints, and packed bits (written by bit_writer.rs).
 //!
 //! ```text
-//! varint   seven bits per byte, lowest first, the top bit says "more follow"; at most ten bytes
+//! varint   seven bits per byte, lowest first, a set top bit means more follow; at most ten bytes
 //! zigzag   0, −1, 1, −2, 2 … → 0, 1, 2, 3, 4 …
-//! bits     lowest bit first, from the lowest bit of the first byte on
+//! bits     lowest bit first, starting at the lowest bit of the first byte
 //! ```
 
 use crate::error::{Result, corrupt};
 
 use super::NAME;
 
-/// Appends a number.
+/// Appends a varint.
 pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     while value > 0x7f {
         out.push(value.to_le_bytes()[0] | 0x80);
@@ -19,32 +19,32 @@ pub(super) fn put_varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value.to_le_bytes()[0]);
 }
 
-/// Takes a number off the front of `bytes`.
+/// Takes a varint off the front of `bytes`.
 pub(super) fn take_varint(bytes: &mut &[u8]) -> Result<u64> {
     let mut value = 0;
     for idx in 0..10 {
         let (&byte, rest) = bytes
             .split_first()
-            .ok_or_else(|| corrupt(NAME, "it ends inside a number"))?;
+            .ok_or_else(|| corrupt(NAME, "it ends inside a varint"))?;
         *bytes = rest;
         value |= u64::from(byte & 0x7f) << (7 * idx);
         if byte < 0x80 {
             return Ok(value);
         }
     }
-    Err(corrupt(NAME, "a number is longer than ten bytes"))
+    Err(corrupt(NAME, "a varint is longer than ten bytes"))
 }
 
-/// Takes a number that must be at most `max` off the front of `bytes`.
+/// Takes a varint that must be at most `max` off the front of `bytes`.
 pub(super) fn take_up_to(max: usize, bytes: &mut &[u8]) -> Result<usize> {
     let value = take_varint(bytes)?;
     usize::try_from(value)
         .ok()
         .filter(|value| *value <= max)
-        .ok_or_else(|| corrupt(NAME, format!("{value} where at most {max} can be")))
+        .ok_or_else(|| corrupt(NAME, format!("value {value} exceeds the limit of {max}")))
 }
 
-/// A number with a sign as one without.
+/// A signed integer as an unsigned one.
 pub(super) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)).cast_unsigned()
 }
@@ -72,7 +72,7 @@ impl<'a> BitReader<'a> {
         let bytes = self
             .bytes
             .get(start / 8..end.div_ceil(8))
-            .ok_or_else(|| corrupt(NAME, "it ends inside the first values"))?;
+            .ok_or_else(|| corrupt(NAME, "it ends inside the start values"))?;
         for (idx, byte) in bytes.iter().enumerate() {
             value |= u128::from(*byte) << (8 * idx);
         }
@@ -81,11 +81,14 @@ impl<'a> BitReader<'a> {
         Ok(u64::try_from(value >> (start % 8) & mask).unwrap_or_default())
     }
 
-    /// What follows the byte of the last bit; bits between them must be zero.
+    /// The bytes after the last bit's byte; the padding bits must be zero.
     pub(super) fn finish(mut self) -> Result<&'a [u8]> {
         let left = u32::try_from(self.at.next_multiple_of(8) - self.at).unwrap_or_default();
         if self.take(left)? != 0 {
-            return Err(corrupt(NAME, "bits between the first values and the rest"));
+            return Err(corrupt(
+                NAME,
+                "padding bits after the start values are not zero",
+            ));
         }
         Ok(&self.bytes[self.at / 8..])
     }
@@ -99,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_and_bits_come_back(values in prop::collection::vec((any::<u64>(), 0_u32..=64), 0..50)) {
+        fn varints_and_bits_round_trip(values in prop::collection::vec((any::<u64>(), 0_u32..=64), 0..50)) {
             let mut bytes = Vec::new();
             let mut writer = BitWriter::default();
             for &(value, width) in &values {
@@ -123,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_with_a_sign_are_small() {
+    fn small_signed_integers_stay_small() {
         assert_eq!([0, -1, 1, -2, i64::MIN].map(zigzag), [0, 1, 2, 3, u64::MAX]);
         assert!(take_varint(&mut [0xff; 11].as_slice()).is_err());
         assert!(take_up_to(3, &mut [4].as_slice()).is_err());

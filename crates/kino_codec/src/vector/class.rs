@@ -1,7 +1,7 @@
-//! Columns whose numbers are alike share a class: one pco chunk, of 16, 32 or 64 bits, one pco page per page.
+//! Columns with similar residuals share a class: one pco chunk of 16, 32 or 64 bits, one pco page per page.
 //!
-//! What a pco page costs beyond its numbers is paid once for all columns of the class, and so is the
-//! metadata of the chunk. The library neither predicts nor looks for patterns here: that is done before.
+//! The overhead of a pco page is paid once for all columns of the class, and so is the
+//! metadata of the chunk. The library neither predicts nor looks for patterns here: that was done before.
 
 use ::pco::data_types::Number;
 use ::pco::metadata::{DeltaEncoding, Mode};
@@ -14,45 +14,45 @@ use crate::pco_table::{Escapes, MAX_LEVEL, Table};
 use super::NAME;
 use super::layout::take_bytes;
 
-/// Our writer's tables have at most 2¹² states; larger ones would only cost a reader memory.
+/// Our writer's tables have at most 2¹² states; larger ones would only cost readers memory.
 const MAX_ANS_SIZE_LOG: u32 = 12;
 
-/// A width of numbers.
+/// The bit width of the integers.
 pub(super) trait Width: Number + Default + Into<i64> + TryFrom<i64> {}
 
 impl Width for i16 {}
 impl Width for i32 {}
 impl Width for i64 {}
 
-/// The numbers of a class in all pages, to be compressed.
+/// The integers of a class in all pages, to be compressed.
 #[derive(Debug, Default, Clone)]
-pub(super) struct ClassNumbers {
-    pub(super) numbers: Vec<i64>,
+pub(super) struct ClassIntegers {
+    pub(super) integers: Vec<i64>,
     /// How many of them each page has.
     pub(super) per_page: Vec<usize>,
 }
 
-impl ClassNumbers {
-    /// The table that the library makes of these numbers, as numbers of 64 bits.
+impl ClassIntegers {
+    /// The table that the library learns from these integers, as 64-bit integers.
     pub(super) fn learn(&self, level: usize, escapes: Escapes) -> Result<Table> {
-        if self.numbers.is_empty() {
+        if self.integers.is_empty() {
             return Ok(Table::new(64, None, escapes));
         }
         let compressor = FileCompressor::default()
-            .chunk_compressor(&self.numbers, &config(level.min(MAX_LEVEL)))
+            .chunk_compressor(&self.integers, &config(level.min(MAX_LEVEL)))
             .map_err(|error| buffer(format!("pco: {error}")))?;
-        let learnt = &compressor.meta().per_latent_var.primary;
-        Ok(Table::new(64, Some(learnt), escapes))
+        let learned = &compressor.meta().per_latent_var.primary;
+        Ok(Table::new(64, Some(learned), escapes))
     }
 
     /// Appends width and metadata to `shared`; returns the bytes of every page.
     pub(super) fn compress(self, level: usize, shared: &mut Vec<u8>) -> Result<Vec<Vec<u8>>> {
         let fits = |max: i64| {
-            self.numbers
+            self.integers
                 .iter()
-                .all(|number| (-max..=max).contains(number))
+                .all(|integer| (-max..=max).contains(integer))
         };
-        if self.numbers.is_empty() {
+        if self.integers.is_empty() {
             shared.push(3);
             Ok(vec![Vec::new(); self.per_page.len()])
         } else if fits(i16::MAX.into()) {
@@ -70,13 +70,13 @@ impl ClassNumbers {
         level: usize,
         shared: &mut Vec<u8>,
     ) -> Result<Vec<Vec<u8>>> {
-        let narrow = |number: i64| W::try_from(number).unwrap_or_default();
-        let numbers: Vec<W> = self.numbers.into_iter().map(narrow).collect();
+        let narrow = |integer: i64| W::try_from(integer).unwrap_or_default();
+        let integers: Vec<W> = self.integers.into_iter().map(narrow).collect();
         let filled = self.per_page.iter().copied().filter(|len| *len > 0);
         let config = config(level).with_paging_spec(PagingSpec::Exact(filled.collect()));
         let failed = |error| buffer(format!("pco: {error}"));
         let mut compressor = FileCompressor::default()
-            .chunk_compressor(&numbers, &config)
+            .chunk_compressor(&integers, &config)
             .map_err(failed)?;
         shared.push(width);
         compressor.write_meta(&mut *shared).map_err(failed)?;
@@ -102,12 +102,12 @@ fn config(level: usize) -> ChunkConfig {
         .with_delta_spec(DeltaSpec::NoOp)
 }
 
-/// The library's decoder of one class: tables that were learnt from the run, and working memory.
+/// The library's decoder for one class: tables learned from the run, and working memory.
 pub(super) enum Class {
     Narrow(Box<ChunkDecompressor<i16>>),
     Middle(Box<ChunkDecompressor<i32>>),
     Wide(Box<ChunkDecompressor<i64>>),
-    /// No page has a number.
+    /// No page has an integer of this class.
     Empty,
 }
 
@@ -119,7 +119,12 @@ impl Class {
             1 => Self::Middle(take_chunk(file, bytes)?),
             2 => Self::Wide(take_chunk(file, bytes)?),
             3 => Self::Empty,
-            other => return Err(corrupt(NAME, format!("a class of width {other}"))),
+            other => {
+                return Err(corrupt(
+                    NAME,
+                    format!("a class has the invalid width {other}"),
+                ));
+            }
         })
     }
 }
@@ -128,9 +133,9 @@ fn take_chunk<W: Width>(
     file: &FileDecompressor,
     bytes: &mut &[u8],
 ) -> Result<Box<ChunkDecompressor<W>>> {
-    // Low four bits: the mode; next four: the delta encoding. Others might allocate before they are seen below.
+    // Low four bits: the mode; next four: the delta encoding. Others might allocate before the checks below.
     if bytes.first() != Some(&0) {
-        return Err(corrupt(NAME, "a class of an unknown mode"));
+        return Err(corrupt(NAME, "a class has an unknown mode"));
     }
     let (chunk, rest) = file.chunk_decompressor::<W, _>(*bytes).map_err(damaged)?;
     *bytes = rest;
@@ -142,22 +147,25 @@ fn take_chunk<W: Width>(
     {
         Ok(Box::new(chunk))
     } else {
-        Err(corrupt(NAME, "a class that no writer of this format makes"))
+        Err(corrupt(
+            NAME,
+            "a class has parameters that no writer of this format produces",
+        ))
     }
 }
 
-/// The numbers of a class in one page, to be read in order.
-pub(super) struct Numbers<'a, W: Width> {
+/// The integers of a class in one page, to be read in order.
+pub(super) struct ClassReader<'a, W: Width> {
     page: PageDecompressor<'a, W, &'a [u8]>,
     batch: [W; FULL_BATCH_N],
-    /// Numbers of the batch that were not read yet.
+    /// Integers of the batch that have not been read yet.
     unread: std::ops::Range<usize>,
     left: usize,
     source_len: usize,
 }
 
-impl<'a, W: Width> Numbers<'a, W> {
-    /// Of `len` numbers at the start of `source`, behind which there is room to read on.
+impl<'a, W: Width> ClassReader<'a, W> {
+    /// For `len` integers at the start of `source`, which is followed by room to over-read.
     pub(super) fn new(
         chunk: &'a mut ChunkDecompressor<W>,
         source: &'a [u8],
@@ -172,13 +180,13 @@ impl<'a, W: Width> Numbers<'a, W> {
         })
     }
 
-    /// The next numbers.
+    /// The next integers.
     pub(super) fn fill(&mut self, mut out: &mut [i64]) -> Result<()> {
         while !out.is_empty() {
             if self.unread.is_empty() {
                 let len = self.left.min(FULL_BATCH_N);
                 if len == 0 {
-                    return Err(corrupt(NAME, "a class has too few numbers"));
+                    return Err(corrupt(NAME, "a class has too few values"));
                 }
                 self.page.read(&mut self.batch).map_err(damaged)?;
                 self.unread = 0..len;
@@ -186,8 +194,8 @@ impl<'a, W: Width> Numbers<'a, W> {
             }
             let len = out.len().min(self.unread.len());
             let (places, rest) = out.split_at_mut(len);
-            for (place, number) in places.iter_mut().zip(&self.batch[self.unread.clone()]) {
-                *place = (*number).into();
+            for (place, integer) in places.iter_mut().zip(&self.batch[self.unread.clone()]) {
+                *place = (*integer).into();
             }
             self.unread.start += len;
             out = rest;

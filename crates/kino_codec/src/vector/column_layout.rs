@@ -1,4 +1,4 @@
-//! How each column of a run is stored: as one value, as a copy, or as whole numbers; and what is left to correct.
+//! How each column of a run is stored: as one value, as a copy, or as integers; and what is left to correct.
 
 use std::collections::HashMap;
 
@@ -9,21 +9,21 @@ use super::page::Exception;
 use super::quat::normalised;
 use super::value::Value;
 
-/// A column in the making.
+/// A column under construction.
 pub(super) enum ColumnLayout<T> {
-    /// One value; frames that have another are exceptions.
+    /// One value; frames that differ are exceptions.
     Constant(T, Vec<usize>),
-    /// The same as a column before it.
+    /// A copy of an earlier column.
     Copy(usize),
-    /// Whole numbers.
+    /// Integers.
     Fit(Fit),
 }
 
 impl<T> ColumnLayout<T> {
-    /// The whole numbers, if there are any.
-    pub(super) fn numbers(&self) -> &[i64] {
+    /// The integers, if any.
+    pub(super) fn integers(&self) -> &[i64] {
         match self {
-            Self::Fit(fit) => &fit.numbers,
+            Self::Fit(fit) => &fit.integers,
             _ => &[],
         }
     }
@@ -38,14 +38,14 @@ impl Run<'_> {
         }
     }
 
-    /// How to store every column by itself.
+    /// Decides how to store each column on its own.
     pub(super) fn layout<T: Value>(
         &self,
         values: &[Vec<T>],
         protected: &[bool],
     ) -> Vec<ColumnLayout<T>> {
         let mut layouts: Vec<ColumnLayout<T>> = Vec::with_capacity(values.len());
-        // Columns by a few of their values, to find equal ones.
+        // Columns keyed by a few of their values, to find equal ones.
         let mut seen: HashMap<[i64; 4], Vec<usize>> = HashMap::new();
         let mut known: Vec<Map> = Vec::new();
         for (element, column) in values.iter().enumerate() {
@@ -84,10 +84,10 @@ impl Run<'_> {
         self.quats.iter().any(inside)
     }
 
-    /// Stores a quaternion so that, brought back to length one, it keeps the bound.
+    /// Stores a quaternion so that it stays within the bound after renormalisation.
     ///
-    /// Bringing it back may move a number by as much again as rounding did. Finer grids cost bits in every
-    /// frame, coarser ones exceptions in some: what costs least is taken.
+    /// Renormalisation may move a value by as much again as rounding did. Finer grids cost bits in every
+    /// frame, coarser ones cost exceptions in some: the cheapest is chosen.
     pub(super) fn plan_quat<T: Value>(
         &self,
         first: usize,
@@ -129,7 +129,7 @@ impl Run<'_> {
         }
     }
 
-    /// The frames in which a quaternion, brought back to length one, is not what it may be.
+    /// The frames in which a quaternion, after renormalisation, breaks its bound.
     fn missed_quats<T: Value>(
         &self,
         first: usize,
@@ -140,7 +140,7 @@ impl Run<'_> {
         let allowed = |frame: usize| {
             let from = [0, 1, 2, 3].map(|idx| values[first + idx][frame]);
             let rounded =
-                [0, 1, 2, 3].map(|idx| fits[idx].map.value::<T>(fits[idx].numbers[frame]));
+                [0, 1, 2, 3].map(|idx| fits[idx].map.value::<T>(fits[idx].integers[frame]));
             let brought = normalised(rounded);
             let decoded = brought.unwrap_or(rounded);
             let near = |idx: usize| {
@@ -193,7 +193,7 @@ fn constant<T: Value>(target: &Target<'_>, column: &[T]) -> Option<ColumnLayout<
     if target.eps <= 0.0 || !T::IS_FLOAT {
         return None;
     }
-    // Noise below the bound: the middle of its range.
+    // Noise below the bound: use the middle of its range.
     let sizes = || column.iter().map(|value| value.to_f64());
     let (low, high) = (
         sizes().fold(f64::INFINITY, f64::min),
@@ -207,12 +207,12 @@ fn constant<T: Value>(target: &Target<'_>, column: &[T]) -> Option<ColumnLayout<
     (!too_many).then_some(ColumnLayout::Constant(middle, missed))
 }
 
-/// The value that a reader has before exceptions and before quaternions are brought to length one.
+/// The value that a reader has before exceptions are applied and quaternions renormalised.
 fn decoded<T: Value>(layouts: &[ColumnLayout<T>], element: usize, frame: usize) -> T {
     match &layouts[element] {
         ColumnLayout::Constant(value, _) => *value,
         ColumnLayout::Copy(from) => decoded(layouts, *from, frame),
-        ColumnLayout::Fit(fit) => fit.map.value(fit.numbers[frame]),
+        ColumnLayout::Fit(fit) => fit.map.value(fit.integers[frame]),
     }
 }
 

@@ -18,13 +18,13 @@ impl<'a, 'd> Columns<'a, 'd> {
         Self { dest, frames }
     }
 
-    /// Where an element lies in a frame.
+    /// The offset of an element in a frame.
     fn offset<T: Value>(&self, element: usize) -> usize {
         let row_elements = (self.dest.row_bytes() / T::SIZE).max(1);
         element / row_elements * self.dest.row_stride() + element % row_elements * T::SIZE
     }
 
-    /// Puts one value after the other.
+    /// Writes values one after the other.
     pub(super) fn putter<T: Value>(&mut self, element: usize) -> impl FnMut(T) {
         let offset = self.offset::<T>(element);
         let mut frames = self.dest.frames_mut(0..self.frames);
@@ -35,12 +35,12 @@ impl<'a, 'd> Columns<'a, 'd> {
         }
     }
 
-    /// Restores the numbers of a column and puts the values of those from `start` on.
+    /// Restores the integers of a column and writes the values of those from `start` on.
     pub(super) fn put_restored<T: Value>(
         &mut self,
         element: usize,
         stored: &Stored,
-        numbers: &[i64],
+        integers: &[i64],
         start: usize,
     ) {
         let (map, mut put) = (stored.map, self.putter::<T>(element));
@@ -49,15 +49,17 @@ impl<'a, 'd> Columns<'a, 'd> {
             0 => put(value),
             _ => before -= 1,
         };
-        // One loop for each of the maps that are common.
+        // One loop for each of the common maps.
         match map {
             Map::Ordered => stored
                 .predictor
-                .each(numbers, |k| from_start(T::from_ordered(k))),
+                .each(integers, |k| from_start(T::from_ordered(k))),
             Map::Times(step) => stored
                 .predictor
-                .each(numbers, |k| from_start(T::from_f64(k as f64 * step))),
-            _ => stored.predictor.each(numbers, |k| from_start(map.value(k))),
+                .each(integers, |k| from_start(T::from_f64(k as f64 * step))),
+            _ => stored
+                .predictor
+                .each(integers, |k| from_start(map.value(k))),
         }
     }
 

@@ -1,9 +1,9 @@
-//! What numbers will cost, before they are compressed: the entropy of their size in quarter octaves.
+//! Estimates what integers cost before they are compressed: the entropy of their magnitude in quarter octaves.
 
-/// Signed quarter octaves of 64-bit numbers.
+/// Signed quarter octaves of 64-bit integers.
 const BUCKETS: usize = 512;
 
-/// How often numbers of each size occur.
+/// How often integers of each magnitude occur.
 #[derive(Debug, Clone)]
 pub(super) struct Histogram {
     counts: Box<[u32; BUCKETS]>,
@@ -22,14 +22,14 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The histogram of some numbers.
+    /// The histogram of some integers.
     pub(super) fn of(values: &[i64]) -> Self {
         let mut histogram = Self::default();
         histogram.add(values);
         histogram
     }
 
-    /// The histogram of how far numbers lie from the middle one: a table costs no more where they are all large.
+    /// The histogram of distances from the median: a table costs no more if all values are large.
     pub(super) fn around_middle(mut values: Vec<i64>) -> Self {
         let middle = values.len() / 2;
         if values.is_empty() {
@@ -42,7 +42,7 @@ impl Histogram {
         Self::of(&values)
     }
 
-    /// Counts some more.
+    /// Counts more integers.
     pub(super) fn add(&mut self, values: &[i64]) {
         for &value in values {
             let (bucket, offset) = bucket(value);
@@ -52,7 +52,7 @@ impl Histogram {
         self.len += values.len();
     }
 
-    /// Both together.
+    /// The sum of both.
     pub(super) fn merged(&self, other: &Self) -> Self {
         let mut merged = self.clone();
         for (count, more) in merged.counts.iter_mut().zip(other.counts.iter()) {
@@ -63,12 +63,12 @@ impl Histogram {
         merged
     }
 
-    /// How many numbers were counted.
+    /// How many integers were counted.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Bits for all numbers, if the sizes were known to the reader.
+    /// Bits for all integers, if the reader knew the magnitudes.
     pub(super) fn bits(&self) -> f64 {
         let total = self.len as f64;
         let used = self.counts.iter().filter(|count| **count > 0);
@@ -78,12 +78,12 @@ impl Histogram {
         entropy + self.offset_bits as f64
     }
 
-    /// How many sizes there are: what the reader has to be told grows with it.
+    /// How many magnitudes occur: the size of the table grows with it.
     pub(super) fn sizes(&self) -> usize {
         self.counts.iter().filter(|count| **count > 0).count()
     }
 
-    /// The mean size, to tell small numbers from large.
+    /// The mean magnitude, to sort columns by.
     pub(super) fn mean_size(&self) -> f64 {
         let sizes = (0..BUCKETS).map(|bucket| bucket % (BUCKETS / 2));
         let sum: f64 = sizes
@@ -94,7 +94,7 @@ impl Histogram {
     }
 }
 
-/// The quarter octave that a number lies in, and how many bits tell it from the others there.
+/// The quarter octave of an integer, and the bits to distinguish it from the others in it.
 fn bucket(value: i64) -> (usize, u32) {
     let size = value.unsigned_abs();
     let sign = if value < 0 { BUCKETS / 2 } else { 0 };
@@ -106,7 +106,7 @@ fn bucket(value: i64) -> (usize, u32) {
     (sign + 4 * (octave as usize - 1) + quarter, octave - 2)
 }
 
-/// Bits that tell apart `hits` out of `len`, if they come without a pattern.
+/// Bits to tell which `hits` out of `len` are meant, if there is no pattern.
 pub(super) fn binary(hits: usize, len: usize) -> f64 {
     let part = |count: usize| match count {
         0 => 0.0,
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_has_a_bucket() {
+    fn every_integer_has_a_bucket() {
         for value in [0, 3, -3, 4, 5, 8, 1 << 40, i64::MAX, i64::MIN] {
             assert!(bucket(value).0 < BUCKETS, "{value}");
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_numbers_cost_nothing() {
+    fn equal_integers_cost_nothing() {
         assert_eq!(Histogram::of(&[0; 100]).bits(), 0.0);
         assert_eq!(Histogram::of(&[0, 1, 0, 1]).bits(), 4.0);
         assert_eq!(

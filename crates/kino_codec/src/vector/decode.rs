@@ -12,32 +12,32 @@ use crate::frame::ValueType;
 use crate::frames::FramesMut;
 use crate::scratch::{Scratch, at_least};
 
-use super::class::{Class, Numbers, Width};
+use super::class::{Class, ClassReader, Width};
 use super::columns::Columns;
 use super::layout::{Column, Layout, Stored};
 use super::page::PageScratch;
 use super::value::Value;
 use super::{MAX_PAGE_FRAMES, NAME, PCO_MAJOR};
 
-/// The library asks for up to 4.6 KB at a time, and allocates a buffer of its own where there are fewer:
-/// zeros behind a page are cheaper than an allocation per class.
+/// The library reads up to 4.6 KB at a time, and allocates its own buffer where there are fewer bytes:
+/// zeros after a page are cheaper than an allocation per class.
 const PADDING: usize = 8 << 10;
 
 /// Working memory for decoding vectors.
 #[derive(Debug, Default)]
 pub(crate) struct VectorScratch {
     page: PageScratch,
-    /// The numbers of one column.
-    numbers: Vec<i64>,
-    /// Those that a column with a gate holds.
+    /// The integers of one column.
+    integers: Vec<i64>,
+    /// The stored integers of a column with a gate.
     held: Vec<i64>,
     /// The frames in which gates open, one gate after the other.
     marks: Vec<usize>,
 }
 
-/// Decodes pages of numbers `T`.
+/// Decodes pages of values `T`.
 ///
-/// The library's decoders are working memory too, so a thread takes a whole set of them and puts it
+/// The library's decoders are also working memory, so a thread takes a whole set of them and puts it
 /// back. There are as many sets as threads have ever decoded this run at the same time.
 pub(super) struct VectorDecoder<T: Value> {
     ty: ValueType,
@@ -75,7 +75,7 @@ impl<T: Value> VectorDecoder<T> {
         })
     }
 
-    /// A set of classes that no other thread uses.
+    /// A set of classes that no other thread is using.
     fn take_classes(&self) -> Result<Vec<Class>> {
         let idle = self.idle().pop();
         let parse = || parse_shared::<T>(self.ty.elements(), &self.shared);
@@ -83,7 +83,7 @@ impl<T: Value> VectorDecoder<T> {
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Class>>> {
-        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list sound.
+        // A set is only ever pushed or popped whole, so a panic elsewhere leaves the list valid.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -100,14 +100,17 @@ impl<T: Value> Decoder for VectorDecoder<T> {
         check_dest(dest, self.ty.frame_bytes())?;
         page_bytes(NAME, page.frames, self.ty.frame_bytes())?;
         if page.frames > MAX_PAGE_FRAMES {
-            return Err(corrupt(NAME, format!("{} frames in one page", page.frames)));
+            return Err(corrupt(
+                NAME,
+                format!("a page cannot have {} frames", page.frames),
+            ));
         }
         if range.is_empty() {
             return Ok(());
         }
         let VectorScratch {
             page: parts,
-            numbers,
+            integers,
             held,
             marks,
         } = &mut scratch.vector;
@@ -123,7 +126,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
             frames: page.frames,
             range: range.clone(),
             parts,
-            numbers,
+            integers,
             held,
             marks,
             columns: Columns::new(dest, range.len()),
@@ -165,7 +168,7 @@ impl<T: Value> Decoder for VectorDecoder<T> {
 
 /// The bytes of a class in a page.
 struct Source<'a> {
-    /// They start here; behind them there is room to read on.
+    /// Where they start; followed by room to over-read.
     bytes: &'a [u8],
     len: usize,
     holds: Holds<'a>,
@@ -186,7 +189,7 @@ struct Work<'a, 'd, T: Value> {
     frames: usize,
     range: Range<usize>,
     parts: &'a PageScratch,
-    numbers: &'a mut Vec<i64>,
+    integers: &'a mut Vec<i64>,
     held: &'a mut Vec<i64>,
     marks: &'a mut Vec<usize>,
     columns: Columns<'a, 'd>,
@@ -203,27 +206,30 @@ impl<T: Value> Work<'_, '_, T> {
             Holds::Gates => self.parts.marks.iter().sum(),
             Holds::Columns(members) => self.residuals(members),
         };
-        // Without numbers there is no pco page.
-        let mut numbers = match (count, chunk) {
+        // Without values there is no pco page.
+        let mut integers = match (count, chunk) {
             (0, _) => None,
-            (_, None) => return Err(corrupt(NAME, "numbers in an empty class")),
-            (count, Some(chunk)) => Some(Numbers::new(chunk, source.bytes, count)?),
+            (_, None) => return Err(corrupt(NAME, "an empty class has values")),
+            (count, Some(chunk)) => Some(ClassReader::new(chunk, source.bytes, count)?),
         };
         match source.holds {
-            Holds::Gates => self.decode_gates(&mut numbers)?,
+            Holds::Gates => self.decode_gates(&mut integers)?,
             Holds::Columns(members) => {
                 for element in members {
-                    self.decode_column(*element, &mut numbers)?;
+                    self.decode_column(*element, &mut integers)?;
                 }
             }
         }
-        let used = numbers.map_or(0, Numbers::finish);
+        let used = integers.map_or(0, ClassReader::finish);
         if used == source.len {
             return Ok(());
         }
         Err(corrupt(
             NAME,
-            format!("a class of {} bytes ends after {used}", source.len),
+            format!(
+                "a class has {} bytes, but its data ends after {used}",
+                source.len
+            ),
         ))
     }
 
@@ -244,59 +250,59 @@ impl<T: Value> Work<'_, '_, T> {
     }
 
     /// Finds the frames in which gates open.
-    fn decode_gates<W: Width>(&mut self, numbers: &mut Option<Numbers<'_, W>>) -> Result<()> {
+    fn decode_gates<W: Width>(&mut self, integers: &mut Option<ClassReader<'_, W>>) -> Result<()> {
         for &count in &self.parts.marks {
-            self.numbers.resize(count, 0);
-            if let Some(numbers) = numbers {
-                numbers.fill(self.numbers)?;
+            self.integers.resize(count, 0);
+            if let Some(integers) = integers {
+                integers.fill(self.integers)?;
             }
             let mut frame = 0_usize;
-            for gap in self.numbers.iter() {
+            for gap in self.integers.iter() {
                 let gap = usize::try_from(*gap).ok().filter(|gap| *gap > 0);
                 frame = gap
                     .and_then(|gap| gap.checked_add(frame))
                     .filter(|frame| *frame < self.frames)
-                    .ok_or_else(|| corrupt(NAME, "a gate that opens outside the page"))?;
+                    .ok_or_else(|| corrupt(NAME, "a gate opens outside the page"))?;
                 self.marks.push(frame);
             }
         }
         Ok(())
     }
 
-    /// Decodes one column and puts it into the destination.
+    /// Decodes one column and writes it to the destination.
     fn decode_column<W: Width>(
         &mut self,
         element: usize,
-        residuals: &mut Option<Numbers<'_, W>>,
+        residuals: &mut Option<ClassReader<'_, W>>,
     ) -> Result<()> {
         let Column::Stored(stored) = &self.decoder.layout.columns[element] else {
             return Ok(());
         };
         let len = self.parts.len(stored.gate, self.frames);
         let starts = stored.predictor.starts(len);
-        self.numbers.resize(len, 0);
-        self.numbers[..starts].copy_from_slice(&self.parts.starts[element][..starts]);
+        self.integers.resize(len, 0);
+        self.integers[..starts].copy_from_slice(&self.parts.starts[element][..starts]);
         if let Some(residuals) = residuals {
-            residuals.fill(&mut self.numbers[starts..])?;
+            residuals.fill(&mut self.integers[starts..])?;
         }
         match stored.gate {
             None => {
-                let wanted = &self.numbers[..self.range.end];
+                let requested = &self.integers[..self.range.end];
                 self.columns
-                    .put_restored::<T>(element, stored, wanted, self.range.start);
+                    .put_restored::<T>(element, stored, requested, self.range.start);
             }
             Some(gate) => self.put_held(element, stored, gate),
         }
         Ok(())
     }
 
-    /// Puts a column that changes only where its gate opens.
+    /// Writes a column that changes only where its gate opens.
     fn put_held(&mut self, element: usize, stored: &Stored, gate: usize) {
         self.held.clear();
         let held = &mut *self.held;
         stored
             .predictor
-            .each(self.numbers, |number| held.push(number));
+            .each(self.integers, |integer| held.push(integer));
         let first: usize = self.parts.marks[..gate].iter().sum();
         let marks = &self.marks[first..first + self.parts.marks[gate]];
         let mut opened = marks.partition_point(|mark| *mark < self.range.start);
@@ -326,7 +332,7 @@ impl<T: Value> Work<'_, '_, T> {
 
 /// Reads what the pages of a run share.
 fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, Vec<Class>)> {
-    let cut = || corrupt(NAME, "its shared part is cut short");
+    let cut = || corrupt(NAME, "its shared part is truncated");
     let (&version, _) = shared.split_first_chunk::<2>().ok_or_else(cut)?;
     let (file, mut rest) =
         FileDecompressor::new(shared).map_err(|error| corrupt(NAME, format!("pco: {error}")))?;
@@ -334,7 +340,7 @@ fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, 
         return Err(corrupt(
             NAME,
             format!(
-                "pco format {}.{}; upgrade `kinograph` to read it",
+                "it uses pco format {}.{}; upgrade `kinograph` to read it",
                 version[0], version[1]
             ),
         ));
@@ -346,6 +352,6 @@ fn parse_shared<T: Value>(elements: usize, shared: &[u8]) -> Result<(Layout<T>, 
     if rest.is_empty() {
         Ok((layout, classes))
     } else {
-        Err(corrupt(NAME, "bytes behind its shared part"))
+        Err(corrupt(NAME, "there are extra bytes after its shared part"))
     }
 }

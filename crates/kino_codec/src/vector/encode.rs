@@ -11,7 +11,7 @@ use crate::error::{Result, buffer};
 use crate::frame::ValueType;
 
 use super::bits::put_varint;
-use super::class::ClassNumbers;
+use super::class::ClassIntegers;
 use super::column_layout::ColumnLayout;
 use super::cost::Histogram;
 use super::fit::{Fit, best_predictor};
@@ -23,20 +23,20 @@ use super::page::{Exception, put_exceptions};
 use super::predictor::Predictor;
 use super::value::Value;
 
-/// A run to encode: at least one frame, pages of at most the run.
+/// A run to encode: at least one frame, with pages no longer than the run.
 pub(super) struct Run<'a> {
     pub(super) ty: &'a ValueType,
     pub(super) bytes: &'a [u8],
     pub(super) frames: usize,
     pub(super) page_frames: usize,
     pub(super) level: usize,
-    /// How far numbers may move; `None` if not at all.
+    /// The error bound; `None` if lossless.
     pub(super) abs: Option<&'a AbsBound>,
     pub(super) quats: &'a [usize],
     pub(super) protected: &'a [Range<usize>],
 }
 
-/// How the columns of a run are stored, and the numbers of those that have any.
+/// How the columns of a run are stored, with the integers of those that have any.
 pub(super) struct Columns<T> {
     pub(super) layout: Layout<T>,
     pub(super) gates: Gates,
@@ -44,7 +44,7 @@ pub(super) struct Columns<T> {
 }
 
 impl Run<'_> {
-    /// Encodes the run into `out`, whose numbers are `T`.
+    /// Encodes the run, whose values are `T`, into `out`.
     pub(super) fn encode<T: Value>(&self, out: &mut Encoded) -> Result<()> {
         let values = self.columns();
         let layouts = self.layouts::<T>(&values);
@@ -89,9 +89,9 @@ impl Run<'_> {
         (0..self.frames.div_ceil(self.page_frames)).map(|page| self.page_range(page))
     }
 
-    /// Finds gates, predictors and classes of a run that stands for one `times` as long.
+    /// Finds gates, predictors and classes of a run that represents one `times` as long.
     pub(super) fn store<T: Value>(&self, layouts: Vec<ColumnLayout<T>>, times: f64) -> Columns<T> {
-        let columns: Vec<&[i64]> = layouts.iter().map(ColumnLayout::numbers).collect();
+        let columns: Vec<&[i64]> = layouts.iter().map(ColumnLayout::integers).collect();
         let gates = Gates::find(&columns, self.page_frames);
         let mut columns = Vec::with_capacity(layouts.len());
         let mut streams: Vec<Stream> = Vec::new();
@@ -136,43 +136,43 @@ impl Run<'_> {
         }
     }
 
-    /// The numbers of a column that are stored, and how.
+    /// The stored integers of a column, and how they are stored.
     fn stream(&self, fit: Fit, gate: Option<usize>, gates: &Gates) -> Stream {
         let mut ends = Vec::new();
-        let mut numbers = fit.numbers;
+        let mut integers = fit.integers;
         if gate.is_some() {
             let mut kept = Vec::new();
             for page in self.pages() {
-                kept.append(&mut gates.kept(gate, page.start, &numbers[page.clone()]));
+                kept.append(&mut gates.kept(gate, page.start, &integers[page.clone()]));
                 ends.push(kept.len());
             }
-            numbers = kept;
+            integers = kept;
         } else {
             ends.extend(self.pages().map(|page| page.end));
         }
-        Stream::new(numbers, ends, (fit.map, gate))
+        Stream::new(integers, ends, (fit.map, gate))
     }
 
-    /// The numbers of a class in all pages.
+    /// The integers of a class in all pages.
     pub(super) fn class_numbers<T: Value>(
         &self,
         columns: &Columns<T>,
         class: usize,
-    ) -> ClassNumbers {
+    ) -> ClassIntegers {
         let Columns { gates, streams, .. } = columns;
         if class == 0 && !gates.opens.is_empty() {
             return self.gate_class(gates);
         }
-        let mut numbers = ClassNumbers::default();
+        let mut integers = ClassIntegers::default();
         for page in 0..self.frames.div_ceil(self.page_frames) {
-            let before = numbers.numbers.len();
+            let before = integers.integers.len();
             for stream in streams.iter().filter(|s| s.stored.class == class) {
                 let predictor = stream.stored.predictor;
-                predictor.residuals(stream.page(page), &mut numbers.numbers);
+                predictor.residuals(stream.page(page), &mut integers.integers);
             }
-            numbers.per_page.push(numbers.numbers.len() - before);
+            integers.per_page.push(integers.integers.len() - before);
         }
-        numbers
+        integers
     }
 
     /// Writes shared part and pages.
@@ -184,11 +184,11 @@ impl Run<'_> {
     ) -> Result<()> {
         put_header(&mut out.shared)?;
         columns.layout.put(&mut out.shared);
-        // Class after class, so that the numbers of one at a time are copied.
+        // Class after class, so that only one class at a time is copied.
         let classes: Vec<Vec<Vec<u8>>> = (0..columns.layout.classes)
             .map(|class| {
-                let numbers = self.class_numbers(&columns, class);
-                numbers.compress(self.level, &mut out.shared)
+                let integers = self.class_numbers(&columns, class);
+                integers.compress(self.level, &mut out.shared)
             })
             .collect::<Result<_>>()?;
         let Columns { gates, streams, .. } = columns;
@@ -203,21 +203,21 @@ impl Run<'_> {
     }
 
     /// The class of the gates.
-    fn gate_class(&self, gates: &Gates) -> ClassNumbers {
-        let mut class = ClassNumbers::default();
+    fn gate_class(&self, gates: &Gates) -> ClassIntegers {
+        let mut class = ClassIntegers::default();
         for page in self.pages() {
-            let before = class.numbers.len();
+            let before = class.integers.len();
             for gate in 0..gates.opens.len() {
                 class
-                    .numbers
+                    .integers
                     .append(&mut gates.gaps(gate, page.start, page.len()));
             }
-            class.per_page.push(class.numbers.len() - before);
+            class.per_page.push(class.integers.len() - before);
         }
         class
     }
 
-    /// The parts of a page, put together.
+    /// Assembles the parts of a page.
     fn page(
         &self,
         page: usize,
@@ -247,7 +247,7 @@ impl Run<'_> {
     }
 }
 
-/// Appends the header of a file of the library.
+/// Appends the library's file header.
 pub(super) fn put_header(shared: &mut Vec<u8>) -> Result<()> {
     let header = FileCompressor::default().write_header(shared);
     header
@@ -257,14 +257,14 @@ pub(super) fn put_header(shared: &mut Vec<u8>) -> Result<()> {
 
 /// A stored column, page after page.
 struct Stream {
-    numbers: Vec<i64>,
-    /// Where each page ends among the numbers.
+    integers: Vec<i64>,
+    /// Where each page ends among the integers.
     ends: Vec<usize>,
     stored: Stored,
 }
 
 impl Stream {
-    fn new(numbers: Vec<i64>, ends: Vec<usize>, (map, gate): (Map, Option<usize>)) -> Self {
+    fn new(integers: Vec<i64>, ends: Vec<usize>, (map, gate): (Map, Option<usize>)) -> Self {
         let stored = Stored {
             map,
             predictor: Predictor::default(),
@@ -273,7 +273,7 @@ impl Stream {
             starts: [Start::default(); 2],
         };
         let mut stream = Self {
-            numbers,
+            integers,
             ends,
             stored,
         };
@@ -286,7 +286,7 @@ impl Stream {
 
     fn page(&self, page: usize) -> &[i64] {
         let start = page.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.numbers[start..self.ends[page]]
+        &self.integers[start..self.ends[page]]
     }
 
     fn histogram(&self) -> Histogram {
@@ -308,17 +308,17 @@ impl Stream {
 }
 
 impl Stored {
-    /// Appends the first numbers of a page.
-    pub(super) fn put_starts(&self, numbers: &[i64], bits: &mut BitWriter) {
-        let count = self.predictor.starts(numbers.len());
+    /// Appends the start values of a page.
+    pub(super) fn put_starts(&self, integers: &[i64], bits: &mut BitWriter) {
+        let count = self.predictor.starts(integers.len());
         for (idx, start) in self.starts[..count].iter().enumerate() {
-            let above = start_number(numbers, idx).wrapping_sub(start.least);
+            let above = start_number(integers, idx).wrapping_sub(start.least);
             bits.put(above.cast_unsigned(), start.bits);
         }
     }
 }
 
-/// The first number of a page, or its first step.
+/// The first integer of a page, or its first step.
 fn start_number(page: &[i64], idx: usize) -> i64 {
     match idx {
         0 => page[0],
@@ -326,15 +326,15 @@ fn start_number(page: &[i64], idx: usize) -> i64 {
     }
 }
 
-/// How the first numbers of all pages are stored.
+/// How the start values of all pages are stored.
 pub(super) fn starts(predictor: Predictor, pages: &[&[i64]]) -> [Start; 2] {
     [0, 1].map(|idx| {
         let with = pages
             .iter()
             .filter(|page| idx < predictor.starts(page.len()));
-        let numbers = with.map(|page| start_number(page, idx));
-        let (least, most) = numbers.fold((i64::MAX, i64::MIN), |(least, most), number| {
-            (least.min(number), most.max(number))
+        let integers = with.map(|page| start_number(page, idx));
+        let (least, most) = integers.fold((i64::MAX, i64::MIN), |(least, most), integer| {
+            (least.min(integer), most.max(integer))
         });
         if least > most {
             return Start::default();

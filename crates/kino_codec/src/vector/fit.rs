@@ -1,23 +1,23 @@
-//! The whole numbers of a column: what a map makes of its values, and which map is cheapest.
+//! The integers of a column: what a map makes of its values, and which map is cheapest.
 
 use super::cost::Histogram;
 use super::map::Map;
 use super::predictor::Predictor;
 use super::value::{Value, spacing};
 
-/// Numbers that are looked at to compare two ways of storing a column.
+/// Values examined to compare two ways of storing a column.
 const SAMPLE: usize = 1 << 14;
 
-/// Grids that leave a choice: their part of the widest step.
+/// Grid steps that leave a choice, as fractions of the widest step.
 const LAZY: [f64; 2] = [0.5, 0.25];
 
-/// What an exception costs beside its correction, in bits.
+/// What an exception costs besides its correction, in bits.
 const EXCEPTION_BITS: usize = 24;
 
 /// How a column may be stored.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Target<'a> {
-    /// How far a value may move.
+    /// The error bound.
     pub(super) eps: f64,
     /// Whether each frame must come back bit for bit; frames beyond its end need not.
     pub(super) protected: &'a [bool],
@@ -25,30 +25,30 @@ pub(super) struct Target<'a> {
     pub(super) page_frames: usize,
 }
 
-/// A column as whole numbers.
+/// A column as integers.
 #[derive(Debug, Clone)]
 pub(super) struct Fit {
     pub(super) map: Map,
-    pub(super) numbers: Vec<i64>,
-    /// Frames whose value the numbers do not give.
+    pub(super) integers: Vec<i64>,
+    /// Frames whose value the integers do not reproduce.
     pub(super) exceptions: Vec<usize>,
     pub(super) rounding: Rounding,
 }
 
-/// Which of the numbers that a bound allows is taken.
+/// Which of the integers allowed by a bound is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {
     /// The nearest.
     Nearest,
-    /// The one that a column has which goes on as it went, as long as it is allowed.
+    /// The extrapolation of the last two, as long as the bound allows it.
     Lazy,
 }
 
-/// A way to make numbers of a column.
+/// A way to turn a column into integers.
 pub(super) type Candidate = (Map, Rounding);
 
 impl Target<'_> {
-    /// Whether `decoded` may stand for the value of `frame`.
+    /// Whether `decoded` is acceptable for the value of `frame`.
     pub(super) fn allows<T: Value>(&self, frame: usize, value: T, decoded: T) -> bool {
         self.allows_bits(value, decoded)
             || (!self.is_protected(frame) && self.allows_distance(value, decoded))
@@ -58,7 +58,7 @@ impl Target<'_> {
         value.same(decoded)
     }
 
-    /// Whether the values are close enough; what is no finite number and the negative zero never are.
+    /// Whether the values are close enough; non-finite values and negative zero never are.
     fn allows_distance<T: Value>(&self, value: T, decoded: T) -> bool {
         let negative_zero = T::IS_FLOAT && value.ordered() == -1;
         self.eps > 0.0 && !negative_zero && value.distance(decoded) <= self.eps
@@ -68,37 +68,37 @@ impl Target<'_> {
         self.protected.get(frame).copied().unwrap_or_default()
     }
 
-    /// The numbers that `map` gives for `values`.
+    /// The integers that `map` gives for `values`.
     pub(super) fn fit<T: Value>(&self, map: Map, values: &[T]) -> Fit {
         let mut exceptions = Vec::new();
         let mut last = None;
-        let mut numbers = Vec::with_capacity(values.len());
+        let mut integers = Vec::with_capacity(values.len());
         for (frame, value) in values.iter().enumerate() {
-            let number = map.number(*value);
-            let decoded = number.map(|k| map.value::<T>(k));
+            let integer = map.integer(*value);
+            let decoded = integer.map(|k| map.value::<T>(k));
             if !decoded.is_some_and(|decoded| self.allows(frame, *value, decoded)) {
                 exceptions.push(frame);
             }
-            // A number that is far off would only disturb its neighbours' predictions.
+            // An outlier would only disturb its neighbours' predictions.
             let near = decoded.is_some_and(|decoded| {
                 self.allows_bits(*value, decoded) || self.allows_distance(*value, decoded)
             });
-            let kept = if near { number } else { last };
+            let kept = if near { integer } else { last };
             if last.is_none() && kept.is_some() {
-                numbers.fill(kept.unwrap_or_default());
+                integers.fill(kept.unwrap_or_default());
             }
             last = kept;
-            numbers.push(kept.unwrap_or_default());
+            integers.push(kept.unwrap_or_default());
         }
         Fit {
             map,
-            numbers,
+            integers,
             exceptions,
             rounding: Rounding::Nearest,
         }
     }
 
-    /// The numbers that a candidate gives for `values`.
+    /// The integers that a candidate gives for `values`.
     pub(super) fn fit_as<T: Value>(&self, (map, rounding): Candidate, values: &[T]) -> Fit {
         match rounding {
             Rounding::Nearest => self.fit(map, values),
@@ -106,34 +106,34 @@ impl Target<'_> {
         }
     }
 
-    /// The numbers of a grid finer than the bound asks for, which leaves a choice: as long as the number
-    /// that a column has which goes on as it went is allowed, it is taken.
+    /// Integers on a grid finer than the bound requires, which leaves a choice: the extrapolation of the last two
+    /// is used as long as it is allowed.
     ///
-    /// Most residuals are zero then, which pays where a column moves smoothly and the bound is wide.
+    /// Most residuals are then zero, which pays off where a column moves smoothly and the bound is wide.
     fn lazy<T: Value>(&self, map: Map, values: &[T]) -> Fit {
         let mut fit = self.fit(map, values);
         fit.rounding = Rounding::Lazy;
-        for (page, numbers) in fit.numbers.chunks_mut(self.page_frames).enumerate() {
+        for (page, integers) in fit.integers.chunks_mut(self.page_frames).enumerate() {
             let first = page * self.page_frames;
-            for idx in 1..numbers.len() {
-                let now = numbers[idx - 1];
-                let before = idx.checked_sub(2).map_or(now, |before| numbers[before]);
+            for idx in 1..integers.len() {
+                let now = integers[idx - 1];
+                let before = idx.checked_sub(2).map_or(now, |before| integers[before]);
                 let expected = now.wrapping_add(now.wrapping_sub(before));
                 let value = values[first + idx];
                 if self.allows(first + idx, value, map.value(expected)) {
-                    numbers[idx] = expected;
+                    integers[idx] = expected;
                 }
             }
         }
         fit
     }
 
-    /// The cheapest way to store `values`, and what it costs in bits; `known` are steps that other columns have.
+    /// The cheapest way to store `values`, and its cost in bits; `known` are the steps of other columns.
     pub(super) fn best<T: Value>(&self, values: &[T], known: &[Map]) -> Fit {
         let mut maps = super::grid::guesses(values);
         maps.extend(known.iter().filter(|map| self.suits(**map, values)));
         maps.dedup();
-        // Where there is a negative zero, a map that has one needs no exceptions.
+        // If there is a negative zero, a map that has one needs no exceptions.
         let two_zeros = has_negative_zero(values);
         let zeros = |map: Map| match two_zeros {
             true => map.with_two_zeros(),
@@ -148,12 +148,12 @@ impl Target<'_> {
                 candidates.extend(LAZY.map(lazy));
             }
         }
-        // More exceptions would cost time to correct, not only bytes.
+        // More exceptions would cost decoding time, not only bytes.
         let protected = self.protected.iter().filter(|is| **is).count();
         let most = values.len() / 8 + protected;
         let mut best = self.fit(Map::Ordered, values);
         let mut least = self.cost::<T>(&best);
-        // One after the other: a column as whole numbers is up to eight times its values.
+        // One after the other: a column as integers takes up to eight times the memory of its values.
         for candidate in candidates {
             let fit = self.fit_as(candidate, values);
             if fit.exceptions.len() > most {
@@ -170,8 +170,8 @@ impl Target<'_> {
     /// Whether the first values lie on a grid.
     fn suits<T: Value>(&self, map: Map, values: &[T]) -> bool {
         let exact = |value: &T| {
-            let number = map.number(*value);
-            number.is_some_and(|k| map.value::<T>(k).same(*value))
+            let integer = map.integer(*value);
+            integer.is_some_and(|k| map.value::<T>(k).same(*value))
         };
         values.iter().take(64).all(exact)
     }
@@ -186,7 +186,7 @@ impl Target<'_> {
             let step = 2 * whole + 1;
             return (step > 1).then_some(Map::Affine { step, offset: 0 });
         }
-        // Rounding to the type takes its part of the bound. Few values may be much larger than all others.
+        // Rounding to the dtype uses up part of the bound. Few values may be much larger than all others.
         let mut sizes: Vec<f64> = values.iter().map(|value| value.to_f64().abs()).collect();
         sizes.retain(|size| size.is_finite());
         sizes.sort_by(f64::total_cmp);
@@ -195,23 +195,23 @@ impl Target<'_> {
         (step > 0.0).then_some(Map::Times(step))
     }
 
-    /// Bits for a column, about.
+    /// The approximate bits for a column.
     pub(super) fn cost<T: Value>(&self, fit: &Fit) -> f64 {
         let exceptions = fit.exceptions.len() * (8 * T::SIZE + EXCEPTION_BITS);
-        let pages: Vec<&[i64]> = fit.numbers.chunks(self.page_frames).collect();
+        let pages: Vec<&[i64]> = fit.integers.chunks(self.page_frames).collect();
         best_predictor(&pages).1 + exceptions as f64
     }
 }
 
-/// Whether one of the values is the negative zero.
+/// Whether one of the values is negative zero.
 pub(super) fn has_negative_zero<T: Value>(values: &[T]) -> bool {
     T::IS_FLOAT && values.iter().any(|value| value.ordered() == -1)
 }
 
-/// The predictor that leaves the cheapest residuals, and their cost in bits.
+/// The predictor with the cheapest residuals, and their cost in bits.
 pub(super) fn best_predictor(pages: &[&[i64]]) -> (Predictor, f64) {
-    let numbers: usize = pages.iter().map(|page| page.len()).sum();
-    let every = (numbers / SAMPLE).max(1);
+    let integers: usize = pages.iter().map(|page| page.len()).sum();
+    let every = (integers / SAMPLE).max(1);
     let mut best = None;
     for predictor in Predictor::all() {
         let mut residuals = Vec::new();
@@ -221,10 +221,10 @@ pub(super) fn best_predictor(pages: &[&[i64]]) -> (Predictor, f64) {
             looked_at += page.len();
         }
         let histogram = Histogram::around_middle(residuals);
-        let scale = numbers as f64 / looked_at.max(1) as f64;
-        // A size that occurs is one more that the reader is told of.
-        let told = 8.0 * histogram.sizes() as f64;
-        let cost = histogram.bits() * scale + told + start_bits(predictor, pages);
+        let scale = integers as f64 / looked_at.max(1) as f64;
+        // Each magnitude that occurs is one more table entry.
+        let table_bits = 8.0 * histogram.sizes() as f64;
+        let cost = histogram.bits() * scale + table_bits + start_bits(predictor, pages);
         if best.is_none_or(|(_, least)| cost < least) {
             best = Some((predictor, cost));
         }
@@ -232,7 +232,7 @@ pub(super) fn best_predictor(pages: &[&[i64]]) -> (Predictor, f64) {
     best.unwrap_or_else(|| (Predictor::all().next().unwrap_or_default(), 0.0))
 }
 
-/// Bits for the first numbers of all pages.
+/// Bits for the start values of all pages.
 fn start_bits(predictor: Predictor, pages: &[&[i64]]) -> f64 {
     let starts = super::encode::starts(predictor, pages);
     let bits: u32 = starts.iter().map(|start| start.bits).sum();
@@ -252,22 +252,22 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_on_no_grid_is_an_exception_and_disturbs_nobody() {
+    fn a_value_off_the_grid_is_an_exception_and_does_not_disturb_its_neighbours() {
         let values = [f64::NAN, 0.5, 0.25, f64::INFINITY, -0.0, 1.0];
         let fit = target(0.0).fit(Map::Over(4.0), &values);
         assert_eq!(fit.exceptions, [0, 3, 4]);
-        assert_eq!(fit.numbers, [2, 2, 1, 1, 1, 4]);
+        assert_eq!(fit.integers, [2, 2, 1, 1, 1, 4]);
     }
 
     #[test]
-    fn a_bound_is_kept_in_the_type_s_own_arithmetic() {
+    fn a_bound_holds_in_the_dtype_s_own_arithmetic() {
         let values: Vec<f32> = (0..5000).map(|i| (i as f32 * 0.003).sin()).collect();
         for eps in [1e-7, 1e-6, 1e-3] {
             let target = target(eps);
             let fit = target.best(&values, &[]);
             assert!(fit.exceptions.len() < 50, "{eps} {}", fit.exceptions.len());
             for (frame, value) in values.iter().enumerate() {
-                let decoded: f32 = fit.map.value(fit.numbers[frame]);
+                let decoded: f32 = fit.map.value(fit.integers[frame]);
                 let far = value.distance(decoded) > eps;
                 assert_eq!(far, fit.exceptions.contains(&frame), "{eps} {frame}");
             }
@@ -300,13 +300,13 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_move_by_whole_numbers() {
+    fn integers_are_quantised_to_integers() {
         let values: Vec<i32> = (0..1000).map(|i| i * i % 977).collect();
         let fit = target(2.5).best(&values, &[]);
         assert_eq!(fit.map, Map::Affine { step: 5, offset: 0 });
         let worst = values
             .iter()
-            .zip(&fit.numbers)
+            .zip(&fit.integers)
             .map(|(v, k)| v.distance(fit.map.value(*k)));
         assert_eq!(worst.fold(0.0, f64::max), 2.0);
     }

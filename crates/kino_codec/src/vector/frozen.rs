@@ -1,14 +1,14 @@
-//! Pages of a run that is too long to be seen at once: everything is decided by a sample of it.
+//! Pages of a run that is too long to be held at once: everything is decided from a sample of it.
 //!
 //! ```text
 //! sample ──▶ maps, predictors, gates, classes, tables ──▶ shared
 //!                               │
-//! page of the run ──────────────┴──▶ page            in any order, with the memory of a page
+//! page of the run ──────────────┴──▶ page            in any order, in the memory of one page
 //! ```
 //!
-//! A sample may not show everything. What is different elsewhere is stored all the same: a value that a column's
-//! map does not give is an exception, a residual that no bin was learnt for is an escape of its table
-//! (pco_table.rs), and a first number outside the range of the sample's is moved to its border and corrected.
+//! A sample may not show everything. Whatever differs elsewhere is still stored: a value that a column's
+//! map does not reproduce is an exception, a residual without a learned bin is an escape of its table
+//! (pco_table.rs), and a start value outside the range of the sample's is clamped and corrected.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -19,7 +19,7 @@ use crate::codec::{Encoded, EncodedPage, RunEncoder};
 use crate::error::Result;
 use crate::frame::ValueType;
 use crate::frames::Frames;
-use crate::pco_table::{Escapes, Numbers, Table, put_page};
+use crate::pco_table::{Escapes, Latents, Table, put_page};
 
 use super::bits::put_varint;
 use super::column_layout::ColumnLayout;
@@ -33,11 +33,11 @@ use super::quat::normalised;
 use super::value::Value;
 use super::{NAME, check_page};
 
-/// The number zero among those of 64 bits of the library.
+/// Zero among the library's 64-bit integers.
 const MIDDLE: u64 = 1 << 63;
 
-/// Numbers of a grid lie below 2⁵² and what a predictor makes of four of them below 2⁵⁶: a bin of 57 bits holds
-/// them, which a reader takes in one load.
+/// Integers of a grid are below 2⁵² and what a predictor makes of four of them is below 2⁵⁶: a bin of 57 bits holds
+/// them, which a reader loads at once.
 const GRID_BITS: u32 = 57;
 
 /// What was decided.
@@ -47,14 +47,14 @@ pub(super) struct Frozen<T> {
     abs: Option<AbsBound>,
     quats: Vec<usize>,
     layout: Layout<T>,
-    /// How the numbers of each column are made.
+    /// How the integers of each column are made.
     roundings: Vec<Rounding>,
     tables: Vec<Table>,
     shared: Vec<u8>,
 }
 
 impl Run<'_> {
-    /// Decides by this run how to store one of `run_frames` frames.
+    /// Decides from this run how to store one of `run_frames` frames.
     pub(super) fn learn<T: Value>(&self, run_frames: usize) -> Result<Frozen<T>> {
         let values = self.columns::<T>();
         let layouts = self.layouts(&values);
@@ -78,7 +78,7 @@ impl Run<'_> {
         put_header(&mut shared)?;
         columns.layout.put(&mut shared);
         for table in &tables {
-            // Numbers of 64 bits, classic mode, no delta encoding.
+            // 64-bit integers, classic mode, no delta encoding.
             shared.extend([2, 0]);
             let mut bits = BitWriter::default();
             table.put(&mut bits);
@@ -115,7 +115,7 @@ impl Run<'_> {
     }
 }
 
-/// Twice the range that the first numbers of the sample's pages have.
+/// Twice the range of the start values of the sample's pages.
 fn widened(start: Start) -> Start {
     match start.bits {
         0 | 63.. => start,
@@ -127,14 +127,14 @@ fn widened(start: Start) -> Start {
 }
 
 impl Start {
-    /// The nearest number that can be stored.
-    fn clamp(self, number: i64) -> i64 {
-        let above = number.wrapping_sub(self.least).cast_unsigned();
+    /// The nearest integer that can be stored.
+    fn clamp(self, integer: i64) -> i64 {
+        let above = integer.wrapping_sub(self.least).cast_unsigned();
         if above.checked_shr(self.bits).unwrap_or(0) == 0 {
-            return number;
+            return integer;
         }
         let most = u64::MAX.checked_shr(u64::BITS - self.bits).unwrap_or(0);
-        match number < self.least {
+        match integer < self.least {
             true => self.least,
             false => self.least.wrapping_add(most.cast_signed()),
         }
@@ -177,7 +177,7 @@ impl<T: Value> RunEncoder for Frozen<T> {
     }
 }
 
-/// The parts of `ranges` that lie in `page`, counted from its start.
+/// The parts of `ranges` that are in `page`, relative to its start.
 fn inside(ranges: &[Range<usize>], page: Range<usize>) -> Vec<Range<usize>> {
     let part = |range: &Range<usize>| {
         let start = range.start.clamp(page.start, page.end) - page.start;
@@ -191,22 +191,22 @@ fn inside(ranges: &[Range<usize>], page: Range<usize>) -> Vec<Range<usize>> {
 }
 
 impl<T: Value> Frozen<T> {
-    /// One page, given as a run.
+    /// One page, as a run.
     fn page(&self, run: &Run<'_>) -> Vec<u8> {
         let mut protected = vec![false; run.frames];
         for range in run.protected {
             protected[range.clone()].fill(true);
         }
         let values = run.columns::<T>();
-        let mut numbers: Vec<Vec<i64>> = vec![Vec::new(); values.len()];
+        let mut integers: Vec<Vec<i64>> = vec![Vec::new(); values.len()];
         for (element, stored) in self.stored() {
             let target = run.target(element, &protected);
             let candidate = (stored.map, self.roundings[element]);
-            numbers[element] = target.fit_as(candidate, &values[element]).numbers;
+            integers[element] = target.fit_as(candidate, &values[element]).integers;
         }
-        let gates = self.gates(&numbers, run.frames);
-        let kept = self.keep(&mut numbers, &gates);
-        let exceptions = self.exceptions(run, &values, &numbers, &protected);
+        let gates = self.gates(&integers, run.frames);
+        let kept = self.keep(&mut integers, &gates);
+        let exceptions = self.exceptions(run, &values, &integers, &protected);
         self.put(&gates, &kept, &exceptions, run.frames)
     }
 
@@ -220,10 +220,10 @@ impl<T: Value> Frozen<T> {
     }
 
     /// A gate opens wherever one of its columns changes.
-    fn gates(&self, numbers: &[Vec<i64>], frames: usize) -> Gates {
+    fn gates(&self, integers: &[Vec<i64>], frames: usize) -> Gates {
         let mut gates = Gates {
             opens: vec![vec![false; frames]; self.layout.gates],
-            of: vec![None; numbers.len()],
+            of: vec![None; integers.len()],
         };
         for (element, stored) in self.stored() {
             let Some(gate) = stored.gate else {
@@ -232,7 +232,7 @@ impl<T: Value> Frozen<T> {
             gates.of[element] = Some(gate);
             for (open, pair) in gates.opens[gate][1..]
                 .iter_mut()
-                .zip(numbers[element].windows(2))
+                .zip(integers[element].windows(2))
             {
                 *open |= pair[0] != pair[1];
             }
@@ -240,11 +240,11 @@ impl<T: Value> Frozen<T> {
         gates
     }
 
-    /// The numbers that each column stores; where the first ones have to move, `numbers` has what a reader will have.
-    fn keep(&self, numbers: &mut [Vec<i64>], gates: &Gates) -> Vec<Vec<i64>> {
-        let mut all = vec![Vec::new(); numbers.len()];
+    /// The integers that each column stores; where start values are clamped, `integers` holds what a reader will see.
+    fn keep(&self, integers: &mut [Vec<i64>], gates: &Gates) -> Vec<Vec<i64>> {
+        let mut all = vec![Vec::new(); integers.len()];
         for (element, stored) in self.stored() {
-            let column = &mut numbers[element];
+            let column = &mut integers[element];
             let mut kept = gates.kept(stored.gate, 0, column);
             let count = stored.predictor.starts(kept.len());
             let mut moved = false;
@@ -257,11 +257,11 @@ impl<T: Value> Frozen<T> {
             if moved {
                 let opens = stored.gate.map(|gate| &gates.opens[gate]);
                 let mut next = 0;
-                for (frame, number) in column.iter_mut().enumerate() {
+                for (frame, integer) in column.iter_mut().enumerate() {
                     if frame > 0 && opens.is_none_or(|opens| opens[frame]) {
                         next += 1;
                     }
-                    *number = kept[next];
+                    *integer = kept[next];
                 }
             }
             all[element] = kept;
@@ -269,15 +269,15 @@ impl<T: Value> Frozen<T> {
         all
     }
 
-    /// Every value that a reader would not have as it must be.
+    /// Every value that a reader would not get right.
     fn exceptions(
         &self,
         run: &Run<'_>,
         values: &[Vec<T>],
-        numbers: &[Vec<i64>],
+        integers: &[Vec<i64>],
         protected: &[bool],
     ) -> Vec<Exception> {
-        let plain = |element: usize, frame: usize| self.decoded(numbers, element, frame);
+        let plain = |element: usize, frame: usize| self.decoded(integers, element, frame);
         let mut exceptions = Vec::new();
         for (element, column) in values.iter().enumerate() {
             let target = run.target(element, protected);
@@ -307,16 +307,16 @@ impl<T: Value> Frozen<T> {
         exceptions
     }
 
-    /// The value that a reader has before quaternions are brought to length one and exceptions are applied.
-    fn decoded(&self, numbers: &[Vec<i64>], element: usize, frame: usize) -> T {
+    /// The value that a reader has before quaternions are renormalised and exceptions applied.
+    fn decoded(&self, integers: &[Vec<i64>], element: usize, frame: usize) -> T {
         match &self.layout.columns[element] {
             Column::Constant(value) => *value,
-            Column::Copy(from) => self.decoded(numbers, *from, frame),
-            Column::Stored(stored) => stored.map.value(numbers[element][frame]),
+            Column::Copy(from) => self.decoded(integers, *from, frame),
+            Column::Stored(stored) => stored.map.value(integers[element][frame]),
         }
     }
 
-    /// Puts the parts of a page together.
+    /// Assembles the parts of a page.
     fn put(
         &self,
         gates: &Gates,
@@ -347,27 +347,28 @@ impl<T: Value> Frozen<T> {
         bytes
     }
 
-    /// The numbers of a class in a page.
+    /// The integers of a class in a page.
     fn class(&self, class: usize, kept: &[Vec<i64>], gaps: &[Vec<i64>]) -> Vec<u8> {
-        let mut numbers = Vec::new();
+        let mut integers = Vec::new();
         if class == 0 && self.layout.gates > 0 {
-            gaps.iter().for_each(|gaps| numbers.extend_from_slice(gaps));
+            gaps.iter()
+                .for_each(|gaps| integers.extend_from_slice(gaps));
         }
         for (element, stored) in self.stored() {
             if stored.class == class {
-                stored.predictor.residuals(&kept[element], &mut numbers);
+                stored.predictor.residuals(&kept[element], &mut integers);
             }
         }
         let mut bytes = Vec::new();
-        if !numbers.is_empty() {
-            let latent = |number: i64| number.cast_unsigned() ^ MIDDLE;
-            let numbers: Vec<u64> = numbers.into_iter().map(latent).collect();
-            let numbers = Numbers {
+        if !integers.is_empty() {
+            let latent = |integer: i64| integer.cast_unsigned() ^ MIDDLE;
+            let integers: Vec<u64> = integers.into_iter().map(latent).collect();
+            let latents = Latents {
                 table: &self.tables[class],
                 moments: &[],
-                numbers: &numbers,
+                values: &integers,
             };
-            put_page(&[numbers], &mut bytes);
+            put_page(&[latents], &mut bytes);
         }
         bytes
     }

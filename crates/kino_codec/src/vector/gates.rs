@@ -1,7 +1,7 @@
-//! Columns that change together, and rarely: fingers that are read at a third of the rate, repeated frames.
+//! Columns that change together, and rarely: fingers read at a third of the rate, repeated frames.
 //!
 //! When any column of such a group changes, its gate opens. The gate stores when; a column of the group stores
-//! its numbers only then, and holds the last one in between.
+//! its integers only then, and holds the last one in between.
 
 use super::cost::{Histogram, binary};
 use super::layout::MAX_GATES;
@@ -9,7 +9,7 @@ use super::layout::MAX_GATES;
 /// With more columns the search would take too long.
 const MAX_COLUMNS: usize = 256;
 
-/// In bits: what is gained must be worth the trouble.
+/// In bits: the minimum gain.
 const LEAST_GAIN: f64 = 256.0;
 
 /// The gates of a run.
@@ -21,7 +21,7 @@ pub(super) struct Gates {
     pub(super) of: Vec<Option<usize>>,
 }
 
-/// A gate in the making.
+/// A gate under construction.
 struct Group {
     opens: Vec<bool>,
     columns: Vec<usize>,
@@ -30,7 +30,7 @@ struct Group {
 }
 
 impl Gates {
-    /// Finds gates for columns of numbers (empty for columns that have none).
+    /// Finds gates for columns of integers (empty for columns that have none).
     pub(super) fn find(columns: &[&[i64]], page_frames: usize) -> Self {
         let mut gates = Self {
             opens: Vec::new(),
@@ -40,11 +40,11 @@ impl Gates {
             return gates;
         }
         let mut groups: Vec<Group> = Vec::new();
-        for (column, numbers) in columns.iter().enumerate() {
-            let Some(group) = Group::of(column, numbers, page_frames) else {
+        for (column, integers) in columns.iter().enumerate() {
+            let Some(group) = Group::of(column, integers, page_frames) else {
                 continue;
             };
-            // The group that it is cheapest to join, if that is cheaper than to stand alone.
+            // The cheapest group to join, if joining is cheaper than staying alone.
             let alone = group.cost(page_frames);
             let joined = groups.iter().enumerate().map(|(idx, other)| {
                 let both = other.with(&group);
@@ -72,18 +72,18 @@ impl Gates {
         gates
     }
 
-    /// The numbers of a page that a column with `gate` stores.
+    /// The integers of a page that a column with `gate` stores.
     pub(super) fn kept(&self, gate: Option<usize>, start: usize, page: &[i64]) -> Vec<i64> {
         let Some(gate) = gate else {
             return page.to_vec();
         };
         let opens = &self.opens[gate][start..start + page.len()];
         let kept = |(idx, _): &(usize, &i64)| *idx == 0 || opens[*idx];
-        let numbers = page.iter().enumerate().filter(kept);
-        numbers.map(|(_, number)| *number).collect()
+        let integers = page.iter().enumerate().filter(kept);
+        integers.map(|(_, integer)| *integer).collect()
     }
 
-    /// How many frames after the one before each opening of a page is.
+    /// For each opening in a page, the number of frames since the previous one.
     pub(super) fn gaps(&self, gate: usize, start: usize, frames: usize) -> Vec<i64> {
         gaps(&self.opens[gate][start..start + frames])
     }
@@ -105,22 +105,22 @@ fn gaps(opens: &[bool]) -> Vec<i64> {
 
 impl Group {
     /// A group of one column, if it changes rarely enough.
-    fn of(column: usize, numbers: &[i64], page_frames: usize) -> Option<Self> {
-        let mut opens = vec![false; numbers.len()];
+    fn of(column: usize, integers: &[i64], page_frames: usize) -> Option<Self> {
+        let mut opens = vec![false; integers.len()];
         let mut changes = 0;
-        for (frame, pair) in numbers.windows(2).enumerate() {
+        for (frame, pair) in integers.windows(2).enumerate() {
             let changed = pair[0] != pair[1] && !(frame + 1).is_multiple_of(page_frames);
             opens[frame + 1] = changed;
             changes += usize::from(changed);
         }
-        (changes > 0 && 5 * changes < 3 * numbers.len()).then(|| Self {
+        (changes > 0 && 5 * changes < 3 * integers.len()).then(|| Self {
             opens,
             columns: vec![column],
             changes: vec![changes],
         })
     }
 
-    /// This group and another one.
+    /// The union of this group and another one.
     fn with(&self, other: &Self) -> Self {
         let both = self.opens.iter().zip(&other.opens).map(|(a, b)| a | b);
         Self {
@@ -130,7 +130,7 @@ impl Group {
         }
     }
 
-    /// Bits to say when the gate opens, and which of its columns change then.
+    /// Bits to store when the gate opens, and which of its columns change then.
     fn cost(&self, page_frames: usize) -> f64 {
         let mut histogram = Histogram::default();
         for page in self.opens.chunks(page_frames) {

@@ -1,17 +1,17 @@
-//! Which grid the values of a column lie on, if they do: multiples of an encoder's step, printed decimals.
+//! Which grid the values of a column lie on, if any: multiples of an encoder's step, printed decimals.
 //!
-//! What is found is a guess: whoever uses it checks every value, bit for bit.
+//! The result is a guess: callers check every value, bit for bit.
 
 use super::map::Map;
 use super::value::{Value, round, spacing, to_f32};
 
-/// No more values than this are looked at.
+/// The most values examined.
 const SAMPLE: usize = 1 << 14;
 
-/// Below this many units in the last place a step gains nothing over the bits themselves.
+/// Below this many ULPs a step gains nothing over the bits themselves.
 const LEAST_UNITS: f64 = 4.0;
 
-/// Maps that may give back exactly what `values` holds, the plain ones left out.
+/// Maps that may reproduce exactly what `values` holds, except the plain ones.
 pub(super) fn guesses<T: Value>(values: &[T]) -> Vec<Map> {
     if !T::IS_FLOAT {
         return divisor(values).into_iter().collect();
@@ -26,14 +26,14 @@ pub(super) fn guesses<T: Value>(values: &[T]) -> Vec<Map> {
     let sample: Vec<f64> = finite.filter(|value| value.is_finite()).collect();
     let decimal = decimals::<T>(&sample);
     maps.extend(decimal);
-    // Few values are far from whole numbers of a short decimal by chance: no other step is finer and exact.
+    // Few values are far from integers of a short decimal by chance: no other step is finer and exact.
     if decimal.is_none() {
         maps.extend(step::<T>(&sample));
     }
     maps
 }
 
-/// The greatest common divisor of the distances between whole numbers.
+/// The greatest common divisor of the differences between integers.
 fn divisor<T: Value>(values: &[T]) -> Option<Map> {
     let first = values.first()?.ordered();
     let mut step = 0_u64;
@@ -52,9 +52,9 @@ fn divisor<T: Value>(values: &[T]) -> Option<Map> {
     Some(Map::Affine { step, offset })
 }
 
-/// The fewest decimals that most of the values are printed with.
+/// The fewest decimals with which most of the values are printed.
 fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
-    // A few values rule most numbers of decimals out; more of them confirm what is left.
+    // A few values rule out most decimal counts; more of them confirm the one that is left.
     let every = sample.len().div_ceil(64).max(1);
     let few: Vec<f64> = sample.iter().step_by(every).copied().collect();
     let largest = few.iter().fold(0.0, |max: f64, value| value.abs().max(max));
@@ -64,7 +64,7 @@ fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
         let map = Map::Over(divisor as f64);
         let is_exact = |value: &&f64| {
             let value = T::from_f64(**value);
-            map.number(value)
+            map.integer(value)
                 .is_some_and(|k| map.value::<T>(k).same(value))
                 || value.ordered() == -1
         };
@@ -79,14 +79,14 @@ fn decimals<T: Value>(sample: &[f64]) -> Option<Map> {
     None
 }
 
-/// The grid of decimals with what all of them have in common taken out: sixteenths that were printed, say.
+/// The grid of decimals divided by their common divisor: printed sixteenths, for example.
 fn coarsest<T: Value>(divisor: i64, sample: &[f64]) -> Map {
     let map = Map::Over(divisor as f64);
     let mut common = divisor;
     for value in sample {
         let value = T::from_f64(*value);
-        let number = map.number(value);
-        let Some(k) = number.filter(|k| map.value::<T>(*k).same(value)) else {
+        let integer = map.integer(value);
+        let Some(k) = integer.filter(|k| map.value::<T>(*k).same(value)) else {
             continue;
         };
         let mut rest = k;
@@ -97,10 +97,10 @@ fn coarsest<T: Value>(divisor: i64, sample: &[f64]) -> Map {
     Map::Over((divisor / common.abs().max(1)) as f64)
 }
 
-/// The step of an encoder whose counts the values are.
+/// The step of an encoder that produced the values.
 ///
-/// The smallest distance between values gives a first guess. Distances that are larger and larger tell it
-/// more and more exactly, and so do, in the end, the values themselves: each leaves an interval of steps
+/// The smallest distance between values gives a first estimate. Larger and larger distances narrow it
+/// down, and so, finally, do the values themselves: each leaves an interval of steps
 /// that would have been rounded to it.
 fn step<T: Value>(sample: &[f64]) -> Option<Map> {
     let mut values = sample.to_vec();
@@ -136,7 +136,7 @@ fn step<T: Value>(sample: &[f64]) -> Option<Map> {
     (step > LEAST_UNITS * unit).then_some(Map::Times(step))
 }
 
-/// Steps that are possible.
+/// The possible steps.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     low: f64,
@@ -144,7 +144,7 @@ struct Interval {
 }
 
 impl Interval {
-    /// Leaves only what is also in `low..=high`; an interval with which nothing would be left is an outlier.
+    /// Intersects with `low..=high`; an interval that would leave nothing is an outlier.
     fn narrow(&mut self, low: f64, high: f64) {
         if low <= self.high && high >= self.low {
             self.low = self.low.max(low);
@@ -152,11 +152,11 @@ impl Interval {
         }
     }
 
-    /// Learns from multiples of the step, known up to an error, in order of size.
+    /// Narrows down from multiples of the step, known up to an error, in order of size.
     fn learn(&mut self, multiples: impl Iterator<Item = (f64, f64)>) {
         for (multiple, error) in multiples {
             let count = multiple / (0.5 * (self.low + self.high));
-            // Where more than one count is possible, nothing is learnt.
+            // Where more than one count is possible, nothing can be learned.
             let unsure = count * (self.high - self.low) / self.high;
             let Some(whole) = round(count).filter(|whole| *whole > 0 && unsure < 0.5) else {
                 continue;
@@ -166,7 +166,7 @@ impl Interval {
         }
     }
 
-    /// The step with the fewest digits: a single, if there is one.
+    /// The step with the fewest digits: a float32, if there is one.
     fn simplest(self) -> f64 {
         let middle = 0.5 * (self.low + self.high);
         let single = f64::from(to_f32(middle));
@@ -184,13 +184,13 @@ mod tests {
 
     fn exact<T: Value>(map: Map, values: &[T]) -> bool {
         let same = |value: &T| {
-            map.number(*value)
+            map.integer(*value)
                 .is_some_and(|k| map.value::<T>(k).same(*value))
         };
         values.iter().all(same)
     }
 
-    /// Counts as an encoder of a moving joint makes them.
+    /// Counts as the encoder of a moving joint produces them.
     fn counts() -> impl Iterator<Item = f64> {
         (0..4000).map(|i| ((f64::from(i) * 0.01).sin() * 40_000.0 + 60_000.0).round())
     }
@@ -218,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn singles_in_doubles_are_found() {
+    fn float32_values_in_float64_are_found() {
         let values: Vec<f64> = counts().map(|k| to_f32(k.sqrt()).into()).collect();
         assert!(guesses(&values).contains(&Map::Narrow));
     }
 
     #[test]
-    fn distances_of_whole_numbers_are_found() {
+    fn common_divisors_of_integers_are_found() {
         assert_eq!(
             guesses(&[1007_i64, 2007, 5007]),
             [Map::Affine {

@@ -1,27 +1,27 @@
-//! Which columns share a class: those whose numbers are so alike that one table costs less than two.
+//! Which columns share a class: those whose residuals are so similar that one table costs less than two.
 
 use super::cost::Histogram;
 use super::layout::MAX_CLASSES;
 
-/// What a class costs beside its numbers, in bits: per size that occurs (an entry of its table) …
+/// What a class costs besides its values, in bits: per magnitude that occurs (a table entry) …
 const ENTRY_BITS: f64 = 20.0;
-/// … and per page (four ANS states, a length, filling up to a byte).
+/// … and per page (four ANS states, a length, padding to a byte).
 const PAGE_BITS: f64 = 44.0;
 
-/// The library takes no more numbers in a chunk.
+/// The most values the library takes in a chunk.
 const MAX_NUMBERS: usize = 1 << 24;
 
-/// What the columns are of.
+/// The run that the columns are from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     pub(super) pages: usize,
-    /// How many times as much they stand for: a table is paid once, numbers and pages as often as there are any.
+    /// How many times as many frames they represent: a table is paid once, values and pages each time.
     pub(super) times: f64,
 }
 
-/// For each column of numbers the class it belongs to; classes are numbered from zero.
+/// The class of each column of integers; classes are numbered from zero.
 ///
-/// Columns are put in order of the mean size of their numbers. Neighbours are joined, those that gain
+/// Columns are sorted by the mean magnitude of their residuals. Neighbours are joined, those that gain
 /// most first, until no pair gains.
 pub(super) fn group(columns: &[Histogram], seen: Seen) -> Vec<usize> {
     let mut order: Vec<usize> = (0..columns.len()).collect();
@@ -83,7 +83,7 @@ impl Group {
         Self::new(columns, self.histogram.merged(&other.histogram), seen)
     }
 
-    /// Bits that are gained if both are one class.
+    /// Bits gained by joining both into one class.
     fn gain(&self, other: &Self, seen: Seen) -> f64 {
         if self.histogram.len() + other.histogram.len() > MAX_NUMBERS {
             return f64::NEG_INFINITY;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn like_columns_share_a_class() {
+    fn similar_columns_share_a_class() {
         let noise = |size: i64| -> Vec<i64> { (0..2000).map(|i| i * 7919 % size).collect() };
         let columns = [noise(5), noise(5000), noise(5), noise(5003)].map(|n| Histogram::of(&n));
         assert_eq!(group(&columns, pages(8)), [0, 1, 0, 1]);

@@ -4,14 +4,14 @@
 //! shared = major │ minor │ gates │ classes │ steps │ step … │ column 0 │ column 1 │ … │ class 0 │ class 1 │ …
 //!          u8      u8      varint  varint    varint  f64
 //! column = kind + 8 × predictor + 128 × two zeros │ …
-//!          u8                     0 constant: the value            1 copy: varint element before it
+//!          u8                     0 constant: the value            1 copy: varint earlier element
 //!                                 other: varint class │ varint gate │ map │ start …
 //! map    = 2 ordered, 5 narrow: nothing     3 times, 4 over: varint step     6 affine: varint step │ zigzag offset
-//! start  = zigzag least │ u8 bits              one per first number that the predictor needs
-//! class  = u8 width (0: 16 bits, 1: 32, 2: 64) │ pco chunk metadata       or 3: no page has a number of it
+//! start  = zigzag least │ u8 bits              one per start value that the predictor needs
+//! class  = u8 width (0: 16 bits, 1: 32, 2: 64) │ pco chunk metadata       or 3: no page has a value of it
 //! ```
 //!
-//! A gate is stored as its number plus one, zero for none. If there are gates, class 0 holds them and nothing else.
+//! A gate is stored as its index plus one, zero for none. If there are gates, class 0 holds them and nothing else.
 
 use crate::error::{Result, corrupt};
 
@@ -21,12 +21,12 @@ use super::map::Map;
 use super::predictor::Predictor;
 use super::value::Value;
 
-/// More would cost a reader memory, and gain nothing.
+/// More would cost readers memory and gain nothing.
 pub(super) const MAX_GATES: usize = 16;
 /// Every class costs a reader some kilobytes.
 pub(super) const MAX_CLASSES: usize = 255;
 
-/// What pages share, but for the metadata of the classes.
+/// What pages share, except for the metadata of the classes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Layout<T> {
     pub(super) gates: usize,
@@ -39,13 +39,13 @@ pub(super) struct Layout<T> {
 pub(super) enum Column<T> {
     /// The same in every frame.
     Constant(T),
-    /// The same as an element before it, which is stored.
+    /// The same as an earlier stored element.
     Copy(usize),
-    /// Whole numbers in a class.
+    /// Integers in a class.
     Stored(Stored),
 }
 
-/// A column of whole numbers.
+/// A column of integers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Stored {
     pub(super) map: Map,
@@ -56,10 +56,10 @@ pub(super) struct Stored {
     pub(super) starts: [Start; 2],
 }
 
-/// How the first number of a page, or its first step, is stored.
+/// How the first integer of a page, or its first step, is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Start {
-    /// The least of all pages.
+    /// The minimum over all pages.
     pub(super) least: i64,
     /// Bits above it.
     pub(super) bits: u32,
@@ -85,8 +85,8 @@ impl<T: Value> Layout<T> {
                 Column::Stored(stored) => stored.put(&mut steps, &mut columns),
             }
         }
-        for number in [self.gates, self.classes, steps.len()] {
-            put_varint(number as u64, out);
+        for integer in [self.gates, self.classes, steps.len()] {
+            put_varint(integer as u64, out);
         }
         out.extend(steps.iter().flat_map(|step| step.to_le_bytes()));
         out.append(&mut columns);
@@ -124,27 +124,33 @@ impl<T: Value> Layout<T> {
                 let element = take_up_to(self.columns.len(), bytes)?;
                 return match self.columns.get(element) {
                     Some(Column::Stored(_)) => Ok(Column::Copy(element)),
-                    _ => Err(corrupt(NAME, format!("a copy of element {element}"))),
+                    _ => Err(corrupt(
+                        NAME,
+                        format!("a column is an invalid copy of element {element}"),
+                    )),
                 };
             }
             _ => {}
         }
         let two_zeros = kind >> 7 == 1;
         let predictor = Predictor::new(kind >> 3 & 15)
-            .ok_or_else(|| corrupt(NAME, "a column of an unknown predictor"))?;
+            .ok_or_else(|| corrupt(NAME, "a column has an unknown predictor"))?;
         let class = take_up_to(MAX_CLASSES, bytes)?;
         let gate = take_up_to(self.gates, bytes)?.checked_sub(1);
         if class >= self.classes || (class == 0 && self.gates > 0) {
-            return Err(corrupt(NAME, format!("a column in class {class}")));
+            return Err(corrupt(
+                NAME,
+                format!("a column has the invalid class {class}"),
+            ));
         }
         let mut step = || -> Result<f64> {
             let step = take_varint(bytes)?;
             let step = usize::try_from(step).ok().and_then(|idx| steps.get(idx));
-            // Any other could make a NaN, whose bits depend on the CPU.
+            // Any other step could produce a NaN, whose bits depend on the CPU.
             let is_step = |step: &f64| step.is_finite() && *step != 0.0;
             step.copied()
                 .filter(is_step)
-                .ok_or_else(|| corrupt(NAME, "a step that is not there, or none"))
+                .ok_or_else(|| corrupt(NAME, "a step is missing or invalid"))
         };
         let plain = match kind & 7 {
             2 => Map::Ordered,
@@ -155,21 +161,24 @@ impl<T: Value> Layout<T> {
                 step: take_varint(bytes)?.cast_signed(),
                 offset: unzigzag(take_varint(bytes)?),
             },
-            _ => return Err(corrupt(NAME, "a column of an unknown kind")),
+            _ => return Err(corrupt(NAME, "a column has an unknown kind")),
         };
         let map = match two_zeros {
             true => plain.with_two_zeros(),
             false => plain,
         };
         if two_zeros && map == plain {
-            return Err(corrupt(NAME, "two zeros where there are none"));
+            return Err(corrupt(
+                NAME,
+                "a column that cannot have two zeros claims them",
+            ));
         }
         let mut starts = [Start::default(); 2];
         for start in &mut starts[..predictor.starts(2)] {
             let least = unzigzag(take_varint(bytes)?);
             let bits = take_bytes(1, bytes)?[0].into();
             if bits > 64 {
-                return Err(corrupt(NAME, format!("a first number of {bits} bits")));
+                return Err(corrupt(NAME, format!("a start value has {bits} bits")));
             }
             *start = Start { least, bits };
         }
@@ -194,7 +203,7 @@ impl Stored {
             Map::Narrow => 5,
             Map::Affine { .. } => 6,
         };
-        out.push(kind | self.predictor.number() << 3);
+        out.push(kind | self.predictor.integer() << 3);
         put_varint(self.class as u64, out);
         put_varint(self.gate.map_or(0, |gate| gate as u64 + 1), out);
         match self.map {
@@ -226,7 +235,7 @@ impl Stored {
 pub(super) fn take_bytes<'a>(len: usize, bytes: &mut &'a [u8]) -> Result<&'a [u8]> {
     let (taken, rest) = bytes
         .split_at_checked(len)
-        .ok_or_else(|| corrupt(NAME, "its shared part is cut short"))?;
+        .ok_or_else(|| corrupt(NAME, "its shared part is truncated"))?;
     *bytes = rest;
     Ok(taken)
 }
@@ -268,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layout_comes_back_and_a_cut_one_is_refused() {
+    fn a_layout_round_trips_and_a_truncated_one_is_refused() {
         let mut bytes = Vec::new();
         layout().put(&mut bytes);
         for cut in 0..bytes.len() {
@@ -292,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_writer_makes_is_refused() {
+    fn layouts_that_no_writer_produces_are_refused() {
         let refused = |columns: &[u8], what: &str| {
             let bytes = [&[1, 2, 0][..], columns].concat();
             assert!(
@@ -302,11 +311,11 @@ mod tests {
         };
         refused(&[1, 0], "a copy of itself");
         refused(&[2, 0, 0], "a column among the gates");
-        refused(&[2, 2, 0], "a class that is not there");
-        refused(&[2, 1, 2], "a gate that is not there");
-        refused(&[3, 1, 0, 0], "a step that is not there");
-        refused(&[5, 1, 0], "a single in a single");
-        refused(&[6, 1, 0, 1, 0], "whole numbers in a float");
+        refused(&[2, 2, 0], "a class that does not exist");
+        refused(&[2, 1, 2], "a gate that does not exist");
+        refused(&[3, 1, 0, 0], "a step that does not exist");
+        refused(&[5, 1, 0], "a float32 inside a float32");
+        refused(&[6, 1, 0, 1, 0], "integers in a float");
         refused(&[7, 1, 0], "an unknown kind");
         refused(&[2 + 8 * 14, 1, 0, 0, 0, 0, 0], "an unknown predictor");
         refused(&[2 + 8, 1, 0, 0, 65], "a start of 65 bits");

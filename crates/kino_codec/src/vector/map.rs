@@ -1,44 +1,44 @@
-//! How the whole numbers of a column become its values.
+//! How the integers of a column become its values.
 //!
 //! ```text
-//! ordered   the value whose bits, as a number in order, are k          any type
-//! times     k × step, rounded once to the type                         encoders and bounded streams
-//! over      k ÷ divisor, rounded once to the type                      printed decimals
-//! narrow    the single whose bits, in order, are k                     doubles that once were singles
-//! affine    offset + k × step                                          whole numbers
+//! ordered   the value whose bits, as an ordered integer, are k         any dtype
+//! times     k × step, rounded once to the dtype                        encoders and bounded streams
+//! over      k ÷ divisor, rounded once to the dtype                     printed decimals
+//! narrow    the float32 whose ordered bits are k                       float64 that once were float32
+//! affine    offset + k × step                                          integers
 //! ```
 //!
-//! Times and over may have *two zeros*: a number below zero stands for the negative of what its inverted
-//! bits (−1 − k) stand for, so that −1 is the negative zero. Printed logs are full of `-0.00`.
+//! Times and over may have *two zeros*: a negative integer represents the negative of what its inverted
+//! bits (−1 − k) represent, so that −1 is the negative zero. Printed logs are full of `-0.00`.
 
 use super::value::{Value, round};
 
-/// From whole numbers to values of one column.
+/// From integers to values of one column.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Map {
-    /// Bit patterns in order.
+    /// Ordered bit patterns.
     Ordered,
     /// Multiples of a step.
     Times(f64),
-    /// Parts of a divisor.
+    /// Fractions of a divisor.
     Over(f64),
     /// Multiples of a step, with two zeros.
     TimesTwoZeros(f64),
-    /// Parts of a divisor, with two zeros.
+    /// Fractions of a divisor, with two zeros.
     OverTwoZeros(f64),
-    /// Bit patterns of singles in order.
+    /// Ordered bit patterns of float32.
     Narrow,
-    /// Whole numbers at equal distances.
+    /// Equally spaced integers.
     Affine {
-        /// From one to the next.
+        /// The spacing.
         step: i64,
-        /// The one that zero stands for.
+        /// The value of k = 0.
         offset: i64,
     },
 }
 
 impl Map {
-    /// The same map with two zeros, where it can have them.
+    /// The same map with two zeros, if it supports them.
     pub(super) fn with_two_zeros(self) -> Self {
         match self {
             Self::Times(step) => Self::TimesTwoZeros(step),
@@ -63,8 +63,8 @@ impl Map {
         }
     }
 
-    /// The whole number whose value is nearest to `value`, where there is one.
-    pub(super) fn number<T: Value>(self, value: T) -> Option<i64> {
+    /// The integer whose value is nearest to `value`, if there is one.
+    pub(super) fn integer<T: Value>(self, value: T) -> Option<i64> {
         match self {
             Self::Ordered => Some(value.ordered()),
             Self::Times(step) => round(value.to_f64() / step),
@@ -81,13 +81,13 @@ impl Map {
     }
 }
 
-/// The double that `k` stands for, if numbers below zero are mirrored.
+/// The double that `k` represents if negative integers are mirrored.
 #[inline]
 fn mirrored(k: i64, size: impl Fn(i64) -> f64) -> f64 {
     if k < 0 { -size(!k) } else { size(k) }
 }
 
-/// The number of a value, if numbers below zero are mirrored.
+/// The integer of a value if negative integers are mirrored.
 fn mirror<T: Value>(value: T, count: impl Fn(f64) -> f64) -> Option<i64> {
     let k = round(count(value.to_f64().abs()))?;
     Some(if value.ordered() < 0 { !k } else { k })
@@ -116,14 +116,14 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_number_is_found() {
-        assert_eq!(Map::Times(0.5).number(1.6_f32), Some(3));
-        assert_eq!(Map::Over(100.0).number(-0.57_f64), Some(-57));
-        assert_eq!(Map::Affine { step: 5, offset: 2 }.number(16_u8), Some(3));
-        assert_eq!(Map::Affine { step: 5, offset: 2 }.number(i64::MIN), None);
-        assert_eq!(Map::Times(1e-9).number(f64::INFINITY), None);
-        assert_eq!(Map::OverTwoZeros(100.0).number(-0.57_f64), Some(-58));
-        assert_eq!(Map::TimesTwoZeros(0.5).number(-0.0_f32), Some(-1));
-        assert_eq!(Map::TimesTwoZeros(0.5).number(0.1_f32), Some(0));
+    fn the_nearest_integer_is_found() {
+        assert_eq!(Map::Times(0.5).integer(1.6_f32), Some(3));
+        assert_eq!(Map::Over(100.0).integer(-0.57_f64), Some(-57));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.integer(16_u8), Some(3));
+        assert_eq!(Map::Affine { step: 5, offset: 2 }.integer(i64::MIN), None);
+        assert_eq!(Map::Times(1e-9).integer(f64::INFINITY), None);
+        assert_eq!(Map::OverTwoZeros(100.0).integer(-0.57_f64), Some(-58));
+        assert_eq!(Map::TimesTwoZeros(0.5).integer(-0.0_f32), Some(-1));
+        assert_eq!(Map::TimesTwoZeros(0.5).integer(0.1_f32), Some(0));
     }
 }

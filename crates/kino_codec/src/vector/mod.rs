@@ -1,16 +1,16 @@
-//! `vector`: vectors of numbers, lossless or bounded; every element of the vector is a column of its own.
+//! `vector`: numeric vectors, lossless or bounded; every element of the vector is a separate column.
 //!
 //! ```text
-//!   values ──map──▶ whole numbers ──gate──▶ those that change ──predictor──▶ residuals ──class──▶ pco
-//!   −0.7793222       −65029                                                   −3, 1, 0 …
+//!   values ──map──▶ integers ──gate──▶ those that change ──predictor──▶ residuals ──class──▶ pco
+//!   −0.7793222       −65029                                              −3, 1, 0 …
 //! ```
 //!
-//! Robots measure in counts of an encoder, print decimals and repeat what did not change: a column is turned
-//! into whole numbers by the map that makes them smallest (map.rs, grid.rs), a bounded column by a grid as
-//! coarse as its bound allows. Columns that change together and rarely share a gate (gates.rs). What a
-//! predictor leaves (predictor.rs) of columns that are alike is compressed together (class.rs, group.rs), so
-//! that a page of 256 frames, and a run of a few hundred, cost little beside their numbers. Values that a
-//! column does not give exactly (or well enough) are corrected one by one. The bytes are drawn in layout.rs
+//! Robots measure in encoder counts, print decimals and repeat what did not change: a column is turned
+//! into integers by the map that makes them smallest (map.rs, grid.rs), a bounded column by a grid as
+//! coarse as its bound allows. Columns that change together and rarely share a gate (gates.rs). The residuals
+//! (predictor.rs) of similar columns are compressed together (class.rs, group.rs), so
+//! that a page of 256 frames, and a run of a few hundred, have little overhead. Values that a
+//! column does not reproduce exactly (or well enough) are corrected one by one. The byte layout is in layout.rs
 //! and page.rs.
 
 mod bits;
@@ -39,10 +39,10 @@ use crate::codec::{Codec, Decoder, Encoded, RunEncoder, Scope, check_page_frames
 use crate::error::{CodecError, Result, buffer};
 use crate::frame::{Dtype, FrameType, ValueType};
 use crate::frames::Frames;
-use crate::number::with_number;
 use crate::raw::values_only;
 use crate::scratch::Scratch;
 use crate::spec::CodecSpec;
+use crate::with_dtype::with_dtype;
 
 pub(crate) use decode::VectorScratch;
 
@@ -51,19 +51,19 @@ use encode::Run;
 
 const NAME: &str = "vector";
 
-/// The library's own default: higher levels gain under a percent on joint data.
+/// The library's own default: higher levels gain less than one percent on joint data.
 const DEFAULT_LEVEL: i32 = 8;
 
 /// One batch of the library: what it decodes at a time.
 const PAGE_FRAMES: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// A reader keeps a column of a page in memory.
+/// A reader keeps one column of a page in memory.
 const MAX_PAGE_FRAMES: usize = 1 << 16;
 
-/// An image is not a vector.
+/// The most elements: an image is not a vector.
 const MAX_ELEMENTS: usize = 2048;
 
-/// The library takes no longer column.
+/// The library's longest column.
 const MAX_RUN_FRAMES: usize = 1 << 24;
 
 /// The major version of the library's format that we read and write.
@@ -86,7 +86,7 @@ impl Vector {
         let abs = match spec.get("abs") {
             None => None,
             Some(text) => Some(AbsBound::parse(text).ok_or_else(|| {
-                spec.error("`abs` must be a distance such as `1e-4`, or `1e-4x7/0x3` for seven numbers and three exact ones")
+                spec.error("`abs` must be a tolerance such as `1e-4`, or `1e-4x7/0x3` for seven bounded and three exact elements")
             })?),
         };
         let quats = match spec.get("quat") {
@@ -96,7 +96,7 @@ impl Vector {
             })?,
         };
         if abs.is_none() && !quats.is_empty() {
-            return Err(spec.error("`quat` is for bounded streams: give `abs` too"));
+            return Err(spec.error("`quat` is for bounded streams: set `abs` too"));
         }
         if let Some(abs) = &abs {
             params.push(("abs", abs.to_string()));
@@ -113,7 +113,7 @@ impl Vector {
         })
     }
 
-    /// Refuses a bound or quaternions that are not for this many elements.
+    /// Rejects a bound or quaternions that do not fit this many elements.
     fn check_elements(&self, ty: &ValueType) -> std::result::Result<(), String> {
         let elements = ty.elements();
         if elements > MAX_ELEMENTS {
@@ -122,32 +122,36 @@ impl Vector {
                 size => format!("`zstd:shuffle={size}`"),
             };
             return Err(format!(
-                "it is for vectors of up to {MAX_ELEMENTS} numbers; use {better}"
+                "it stores vectors of up to {MAX_ELEMENTS} elements; use {better}"
             ));
         }
         let bounded = self.abs.as_ref().and_then(AbsBound::len);
         if let Some(len) = bounded.filter(|len| *len != elements) {
-            return Err(format!("`abs` has {len} distances for {elements} numbers"));
+            return Err(format!(
+                "`abs` has {len} tolerances for {elements} elements"
+            ));
         }
         let Some(last) = self.quats.last() else {
             return Ok(());
         };
         if !ty.dtype().is_float() || last + 4 > elements {
-            return Err(format!("there is no quaternion at element {last}"));
+            return Err(format!(
+                "element {last} cannot start a quaternion: fewer than four elements follow"
+            ));
         }
         Ok(())
     }
 }
 
 impl Vector {
-    /// At least one frame, to be encoded or learnt from.
+    /// At least one frame, to encode or to learn from.
     fn run<'a>(&'a self, frames: &Frames<'a>, page_frames: NonZeroUsize) -> Result<Run<'a>> {
         self.check(frames.frame())?;
         let (ty, bytes) = frames.as_values(NAME)?;
         let page_frames = page_frames.get().min(frames.len());
         if frames.len() > MAX_RUN_FRAMES {
             return Err(buffer(format!(
-                "a run of {} frames, `vector` takes {MAX_RUN_FRAMES} at once; learn from a sample of it",
+                "a run has {} frames, but `vector` takes at most {MAX_RUN_FRAMES} at once; learn from a sample of it",
                 frames.len()
             )));
         }
@@ -158,7 +162,7 @@ impl Vector {
             frames: frames.len(),
             page_frames,
             level: self.level,
-            // A bool that moves is no bool.
+            // A bool cannot be approximated.
             abs: self.abs.as_ref().filter(|_| ty.dtype() != Dtype::Bool),
             quats: &self.quats,
             protected: frames.protected(),
@@ -166,17 +170,17 @@ impl Vector {
     }
 }
 
-/// Refuses pages that a reader would refuse.
+/// Rejects pages that a reader would reject.
 fn check_page(page_frames: usize, frame_bytes: usize) -> Result<()> {
     if page_frames > MAX_PAGE_FRAMES {
         return Err(buffer(format!(
-            "a page of {page_frames} frames, `vector` takes {MAX_PAGE_FRAMES}; use smaller pages"
+            "a page has {page_frames} frames, but `vector` takes at most {MAX_PAGE_FRAMES}; use smaller pages"
         )));
     }
     check_page_frames(page_frames, frame_bytes)
 }
 
-/// Reads `3/10`; nothing means the start.
+/// Parses `3/10`; an empty value means the start.
 fn parse_quats(text: &str) -> Option<Vec<usize>> {
     if text.is_empty() {
         return Some(vec![0]);
@@ -234,7 +238,7 @@ impl Codec for Vector {
             return self.check(frames.frame());
         }
         let run = self.run(frames, page_frames)?;
-        with_number!(run.ty.dtype(), T => run.encode::<T>(out))
+        with_dtype!(run.ty.dtype(), T => run.encode::<T>(out))
     }
 
     fn learn(
@@ -244,16 +248,16 @@ impl Codec for Vector {
         run_frames: usize,
     ) -> Result<Box<dyn RunEncoder>> {
         if sample.is_empty() {
-            return Err(buffer("there is nothing to learn from no frames"));
+            return Err(buffer("a sample without frames cannot be learned from"));
         }
         let run = self.run(sample, piece_frames)?;
-        Ok(with_number!(run.ty.dtype(), T => Box::new(run.learn::<T>(run_frames)?)))
+        Ok(with_dtype!(run.ty.dtype(), T => Box::new(run.learn::<T>(run_frames)?)))
     }
 
     fn decoder(&self, frame: &FrameType, shared: &[u8]) -> Result<Box<dyn Decoder>> {
         self.check(frame)?;
         let ty = values_only(NAME, frame)?;
-        Ok(with_number!(ty.dtype(), T => {
+        Ok(with_dtype!(ty.dtype(), T => {
             Box::new(VectorDecoder::<T>::new(ty, &self.quats, shared)?)
         }))
     }

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //! page = length × (classes − 1) │ marks × gates │ exceptions │ starts │ class 0 │ class 1 │ …
-//!        varints                  varints         see below    bits      pco pages; the last takes the rest
+//!        varints                  varints         see below    bits      pco pages; the last extends to the end
 //! exceptions = runs │ ( gap │ length − 1 │ correction × length ) × runs       varints, corrections zigzag
 //! ```
 //!
-//! `marks` is how often a gate opens in the page; class 0 then holds how many frames after the one before
-//! (or after frame 0) each time is. Starts are packed bits, column by column, filled up to a byte.
+//! `marks` is how often a gate opens in the page; class 0 then holds, for each opening, the number of frames since the
+//! previous one (or since frame 0). Starts are packed bits, column by column, padded to a byte.
 //!
-//! An exception is a number that the other parts do not give exactly (or, in a bounded stream, well enough):
-//! its bits in order are `correction` more. Positions run over all frames of element 0, then of element 1 …
+//! An exception is a value that the other parts do not reproduce exactly (or, in a bounded stream, well enough):
+//! its ordered bits are `correction` more. Positions run over all frames of element 0, then of element 1 …
 
 use crate::error::{Result, corrupt};
 
@@ -19,16 +19,16 @@ use super::bits::{BitReader, put_varint, take_up_to, take_varint, unzigzag, zigz
 use super::layout::{Column, Layout};
 use super::value::Value;
 
-/// One number to be corrected.
+/// One value to correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exception {
     /// Element × frames of the page + frame.
     pub(super) position: usize,
-    /// What its bits in order are more than those of the decoded number.
+    /// The difference between its ordered bits and those of the decoded value.
     pub(super) correction: i64,
 }
 
-/// Appends exceptions, which are in order.
+/// Appends exceptions, which must be in order.
 pub(super) fn put_exceptions(exceptions: &[Exception], out: &mut Vec<u8>) {
     let runs = exceptions.chunk_by(|a, b| a.position + 1 == b.position);
     put_varint(runs.clone().count() as u64, out);
@@ -44,7 +44,7 @@ pub(super) fn put_exceptions(exceptions: &[Exception], out: &mut Vec<u8>) {
     }
 }
 
-/// The exceptions of a page, their positions checked.
+/// The exceptions of a page, with positions checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exceptions<'a> {
     runs: usize,
@@ -52,18 +52,18 @@ pub(super) struct Exceptions<'a> {
 }
 
 impl<'a> Exceptions<'a> {
-    /// Takes the exceptions of a page of `numbers` numbers off the front of `bytes`.
-    pub(super) fn take(numbers: usize, bytes: &mut &'a [u8]) -> Result<Self> {
-        let runs = take_up_to(numbers, bytes)?;
+    /// Takes the exceptions of a page with `values` values off the front of `bytes`.
+    pub(super) fn take(values: usize, bytes: &mut &'a [u8]) -> Result<Self> {
+        let runs = take_up_to(values, bytes)?;
         let all = Self { runs, bytes };
         let mut end = 0;
         for _ in 0..runs {
-            let start = take_up_to(numbers, bytes)?.saturating_add(end);
-            end = take_up_to(numbers, bytes)?
+            let start = take_up_to(values, bytes)?.saturating_add(end);
+            end = take_up_to(values, bytes)?
                 .saturating_add(start)
                 .saturating_add(1);
-            if end > numbers {
-                return Err(corrupt(NAME, "an exception outside the page"));
+            if end > values {
+                return Err(corrupt(NAME, "an exception is outside the page"));
             }
             for _ in start..end {
                 take_varint(bytes)?;
@@ -72,7 +72,7 @@ impl<'a> Exceptions<'a> {
         Ok(all)
     }
 
-    /// Hands every exception to `then`.
+    /// Passes every exception to `then`.
     pub(super) fn each(self, mut then: impl FnMut(Exception)) -> Result<()> {
         let mut bytes = self.bytes;
         let mut end = 0;
@@ -91,7 +91,7 @@ impl<'a> Exceptions<'a> {
     }
 }
 
-/// A page taken apart.
+/// A parsed page.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     pub(super) exceptions: Exceptions<'a>,
@@ -99,19 +99,19 @@ pub(super) struct Parts<'a> {
     pub(super) classes: &'a [u8],
 }
 
-/// Positions and numbers that a page is taken apart into; kept from page to page.
+/// Positions and integers that a page is parsed into; kept from page to page.
 #[derive(Debug, Default)]
 pub(crate) struct PageScratch {
     /// Where each class ends.
     pub(super) ends: Vec<usize>,
     /// How often each gate opens.
     pub(super) marks: Vec<usize>,
-    /// The first numbers of each element.
+    /// The start values of each element.
     pub(super) starts: Vec<[i64; 2]>,
 }
 
 impl PageScratch {
-    /// Takes a page of `frames` frames apart.
+    /// Parses a page of `frames` frames.
     pub(super) fn take<'a, T: Value>(
         &mut self,
         layout: &Layout<T>,
@@ -136,8 +136,8 @@ impl PageScratch {
             let mut starts = [0; 2];
             if let Column::Stored(stored) = column {
                 let count = stored.predictor.starts(self.len(stored.gate, frames));
-                for (number, start) in starts.iter_mut().zip(&stored.starts[..count]) {
-                    *number = start
+                for (value, start) in starts.iter_mut().zip(&stored.starts[..count]) {
+                    *value = start
                         .least
                         .wrapping_add(bits.take(start.bits)?.cast_signed());
                 }
@@ -150,7 +150,10 @@ impl PageScratch {
         if end > classes.len() || (layout.classes == 0 && !classes.is_empty()) {
             return Err(corrupt(
                 NAME,
-                format!("{} bytes for classes that end at {end}", classes.len()),
+                format!(
+                    "its classes end at {end}, but there are {} bytes",
+                    classes.len()
+                ),
             ));
         }
         if layout.classes > 0 {
@@ -162,7 +165,7 @@ impl PageScratch {
         })
     }
 
-    /// How many numbers of a column a page of `frames` frames stores.
+    /// How many integers of a column a page of `frames` frames stores.
     pub(super) fn len(&self, gate: Option<usize>, frames: usize) -> usize {
         gate.map_or(frames, |gate| self.marks[gate] + 1)
     }
@@ -173,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exceptions_come_back() {
+    fn exceptions_round_trip() {
         let all: Vec<Exception> = [(0, 5), (1, -5), (7, i64::MIN), (9, 0), (10, 1), (11, 2)]
             .map(|(position, correction)| Exception {
                 position,

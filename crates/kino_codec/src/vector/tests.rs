@@ -1,4 +1,4 @@
-//! What the whole codec promises: every bit, or every bound; any part of any page; no panic.
+//! What the whole codec guarantees: every bit, or every bound; any range of any page; no panic.
 
 use super::*;
 use crate::codec;
@@ -134,7 +134,7 @@ fn floats_keep_every_bit() {
 }
 
 #[test]
-fn every_kind_of_column_comes_back_in_any_part() {
+fn every_kind_of_column_round_trips_in_any_range() {
     let bytes = every_kind(1500);
     for page_frames in [1, 2, 3, 255, 256, 257, 700, 1500, 4000] {
         assert_same_as_raw("vector:level=4", &f32_frame(8), &bytes, page_frames);
@@ -159,7 +159,7 @@ fn grids_copies_and_gates_cost_little() {
     };
     let one = size(column(0, 1), 1);
     assert!(size(column(0, 3), 3) <= one + 4, "copies");
-    assert!(size(column(1, 1), 1) < one / 2, "counts of an encoder");
+    assert!(size(column(1, 1), 1) < one / 2, "encoder counts");
     assert!(size(column(2, 1), 1) < one / 3, "decimals");
     assert!(size(column(3, 1), 1) < one / 2, "a third of the rate");
     assert!(size(column(4, 1), 1) < 40, "constant");
@@ -207,7 +207,7 @@ fn each_element_has_its_own_bound() {
 }
 
 #[test]
-fn quaternions_keep_length_one_inside_the_bound() {
+fn quaternions_are_unit_length_and_within_the_bound() {
     let frame = f32_frame(6);
     let rows = (0..600).flat_map(|t| {
         let (a, b) = (t as f32 * 0.01, t as f32 * 0.003);
@@ -252,7 +252,7 @@ fn quaternions_keep_length_one_inside_the_bound() {
 }
 
 #[test]
-fn bools_are_never_moved() {
+fn bools_are_always_exact() {
     let frame = FrameType::values(Dtype::Bool, &[3]).unwrap();
     let bytes: Vec<u8> = arbitrary_bytes(3, 900)
         .iter()
@@ -296,7 +296,7 @@ fn shared_parts_that_would_allocate_are_refused() {
     assert!(decoder(&[&constant[..], &[0]].concat()).is_err());
     let with_version = |major, minor| [&[major, minor][..], &constant[2..]].concat();
     assert!(decoder(&with_version(5, 0)).is_err() && decoder(&with_version(4, 2)).is_err());
-    // A class whose first byte asks for a dictionary of 2²⁵ − 1 values, or looks back.
+    // A class whose first byte requests a dictionary of 2²⁵ − 1 values, or a lookback.
     for first in [0xf4, 0x20] {
         let class = [1, first, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0];
         assert!(decoder(&[&[4, 1, 0, 1, 0, 2, 0, 0][..], &class].concat()).is_err());
@@ -342,7 +342,7 @@ fn flipping_any_bit_is_an_error_never_a_panic() {
 }
 
 #[test]
-fn frames_of_no_bytes_do_not_panic() {
+fn frames_of_zero_bytes_do_not_panic() {
     assert_survives_empty_frames("vector");
 }
 
@@ -355,7 +355,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bound_holds_for_any_numbers(
+    fn any_bound_holds_for_any_values(
         (frame, bytes) in any_values(),
         page_frames in 1_usize..50,
         eps in prop::sample::select(vec!["0", "1e-9", "1e-3", "0.5", "3", "1e5", "1e300"]),
@@ -376,7 +376,7 @@ proptest! {
     }
 }
 
-/// Whether two numbers are at most `eps` apart, and neither special.
+/// Whether two values are at most `eps` apart, and neither is special.
 fn near(dtype: Dtype, a: &[u8], b: &[u8], eps: f64) -> bool {
     macro_rules! as_float {
         ($ty:ty) => {{
@@ -408,7 +408,7 @@ fn near(dtype: Dtype, a: &[u8], b: &[u8], eps: f64) -> bool {
 }
 
 #[test]
-fn a_long_run_costs_what_it_would_cost_as_a_whole() {
+fn a_long_run_costs_as_much_as_when_encoded_whole() {
     let frame = f32_frame(8);
     let bytes = every_kind(256 * 64);
     let sample: Vec<u8> = bytes
@@ -428,9 +428,9 @@ fn a_long_run_costs_what_it_would_cost_as_a_whole() {
 }
 
 #[test]
-fn what_a_sample_does_not_show_comes_back_and_costs_little_more_than_raw() {
+fn values_outside_the_sample_round_trip_and_cost_little_more_than_raw() {
     let frame = f32_frame(8);
-    // Constants move, copies differ, grids are left, gates open, first numbers are far away.
+    // Constants change, copies differ, values leave grids, gates open, start values are far away.
     let sample = every_kind(512);
     let quiet = bytes_of((0..512 * 8).map(|i| (i % 8) as f32));
     let others = [every_kind(3000), arbitrary_bytes(3, 3000 * 32)];
@@ -488,12 +488,12 @@ fn a_long_run_keeps_its_bound_and_its_protected_frames() {
 
 proptest! {
     #[test]
-    fn a_long_run_comes_back_whatever_the_sample(
+    fn a_long_run_round_trips_whatever_the_sample(
         (frame, bytes) in any_values(), cut in 0.0..1.0_f64, page_frames in 1_usize..50, level in 0..=12,
     ) {
         let size = frame.as_values().unwrap().frame_bytes();
         let frames = bytes.len() / size;
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of the frames")]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a fraction of the frames")]
         let sample = ((frames as f64 * cut) as usize).clamp(1, frames) * size;
         let spec = format!("vector:level={level}");
         let encoded = encode_long(&spec, &frame, (&bytes[..sample], &bytes), page_frames);

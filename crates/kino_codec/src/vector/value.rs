@@ -1,27 +1,27 @@
-//! The number types, as whole numbers in order and as doubles.
+//! The value types, as ordered integers and as doubles.
 
 use std::fmt::Debug;
 
-/// One number of a vector.
+/// One value of a vector.
 pub(super) trait Value: Copy + Default + Debug + Send + Sync + 'static {
-    /// Bytes per number.
+    /// Bytes per value.
     const SIZE: usize;
-    /// Whether it is a floating-point number.
+    /// Whether it is floating point.
     const IS_FLOAT: bool;
 
-    /// The number in the first [`SIZE`](Self::SIZE) bytes.
+    /// The value in the first [`SIZE`](Self::SIZE) bytes.
     fn read(bytes: &[u8]) -> Self;
-    /// Puts the number into the first [`SIZE`](Self::SIZE) bytes.
+    /// Writes the value into the first [`SIZE`](Self::SIZE) bytes.
     fn write(self, bytes: &mut [u8]);
-    /// A whole number for every bit pattern; the larger the number, the larger it is (but for `u64`, which wraps).
+    /// An integer for every bit pattern, in the same order as the values (except for `u64`, which wraps).
     fn ordered(self) -> i64;
-    /// The number whose [`ordered`](Self::ordered) has these low bits.
+    /// The value whose [`ordered`](Self::ordered) has these low bits.
     fn from_ordered(ordered: i64) -> Self;
     /// The nearest double.
     fn to_f64(self) -> f64;
-    /// The nearest number of this type; what a whole number makes of it is never used.
+    /// The nearest value of this type; the result for an integer type is never used.
     fn from_f64(value: f64) -> Self;
-    /// How far apart two numbers are; NaN if one is no number.
+    /// How far apart two values are; NaN if one is NaN.
     fn distance(self, other: Self) -> f64;
 
     /// Whether all bits are the same.
@@ -30,7 +30,7 @@ pub(super) trait Value: Copy + Default + Debug + Send + Sync + 'static {
     }
 }
 
-/// The lowest bytes of a whole number.
+/// The lowest bytes of an integer.
 fn low<const N: usize>(value: i64) -> [u8; N] {
     let mut bytes = [0; N];
     bytes.copy_from_slice(&value.to_le_bytes()[..N]);
@@ -38,12 +38,12 @@ fn low<const N: usize>(value: i64) -> [u8; N] {
 }
 
 macro_rules! bytes_of {
-    ($number:ty) => {
-        const SIZE: usize = size_of::<$number>();
+    ($integer:ty) => {
+        const SIZE: usize = size_of::<$integer>();
 
         #[inline]
         fn read(bytes: &[u8]) -> Self {
-            let mut raw = [0; size_of::<$number>()];
+            let mut raw = [0; size_of::<$integer>()];
             raw.copy_from_slice(&bytes[..Self::SIZE]);
             Self::from_le_bytes(raw)
         }
@@ -56,9 +56,9 @@ macro_rules! bytes_of {
 }
 
 macro_rules! impl_integer {
-    ($($number:ty),*) => {$(
-        impl Value for $number {
-            bytes_of!($number);
+    ($($integer:ty),*) => {$(
+        impl Value for $integer {
+            bytes_of!($integer);
             const IS_FLOAT: bool = false;
 
             #[inline]
@@ -93,7 +93,7 @@ macro_rules! impl_integer {
 
 impl_integer!(u8, u16, u32, u64, i8, i16, i32, i64);
 
-/// A float's bits as a signed number, or back: the bits below the sign turn over where it is set.
+/// A float's bits as a signed integer, or back: the bits below the sign are inverted where it is set.
 macro_rules! fold {
     ($bits:expr, $signed:ty) => {{
         let bits: $signed = $bits;
@@ -102,9 +102,9 @@ macro_rules! fold {
 }
 
 macro_rules! impl_float {
-    ($number:ty, $signed:ty, $to:expr, $from:expr) => {
-        impl Value for $number {
-            bytes_of!($number);
+    ($integer:ty, $signed:ty, $to:expr, $from:expr) => {
+        impl Value for $integer {
+            bytes_of!($integer);
             const IS_FLOAT: bool = true;
 
             #[inline]
@@ -135,11 +135,11 @@ macro_rules! impl_float {
     };
 }
 
-/// The nearest single.
+/// The nearest float32.
 #[inline]
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "rounding to the nearest single is what is meant"
+    reason = "rounding to the nearest float32 is intended"
 )]
 pub(super) fn to_f32(value: f64) -> f32 {
     value as f32
@@ -147,22 +147,22 @@ pub(super) fn to_f32(value: f64) -> f32 {
 
 impl_float!(f64, i64, |value| value, |value| value);
 impl_float!(f32, i32, f64::from, to_f32);
-// By way of the single on every machine: the direct conversion rounds differently where there is hardware for it.
+// Through float32 on every machine: the direct conversion rounds differently where hardware supports it.
 impl_float!(half::f16, i16, half::f16::to_f64, |value| {
     half::f16::from_f32(to_f32(value))
 });
 
-/// The nearest whole number, ties to even, of a double below 2⁵¹.
+/// The nearest integer, ties to even, of a double below 2⁵¹.
 #[inline]
 pub(super) fn round(value: f64) -> Option<i64> {
-    // The sum's unit in the last place is one, so the addition rounds, and its low bits are the answer.
+    // The ULP of the sum is one, so the addition rounds, and its low bits are the answer.
     const MAGIC: f64 = 6_755_399_441_055_744.0;
     const LIMIT: f64 = 2_251_799_813_685_248.0;
     let bits = |value: f64| value.to_bits().cast_signed();
     (value.abs() < LIMIT).then(|| bits(value + MAGIC) - bits(MAGIC))
 }
 
-/// The distance from `value` to the next larger single or double of type `T`.
+/// The distance from `value` to the next larger value of type `T`.
 pub(super) fn spacing<T: Value>(value: f64) -> f64 {
     let near = T::from_f64(value.abs());
     let next = T::from_ordered(near.ordered().saturating_add(1));
@@ -175,7 +175,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn order_is_kept_and_every_pattern_comes_back() {
+    fn order_is_preserved_and_every_bit_pattern_round_trips() {
         let values = [
             f32::NEG_INFINITY,
             -1.5,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn rounding_agrees_with_the_library() {
+    fn rounding_agrees_with_the_standard_library() {
         for value in [
             0.0,
             0.5,
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn doubles_come_back(bits: u64) {
+        fn doubles_round_trip(bits: u64) {
             let value = f64::from_bits(bits);
             prop_assert_eq!(f64::from_ordered(value.ordered()).to_bits(), bits);
             prop_assert_eq!(f32::from_ordered(to_f32(value).ordered()).to_bits(), to_f32(value).to_bits());

@@ -1,4 +1,4 @@
-//! Accidents: a flipped bit, a lost end, exchanged or extra bytes. All of them are seen, none panics.
+//! Accidents: a flipped bit, a truncated file, swapped or extra bytes. All are detected, none panics.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use proptest::sample::Index;
 
 use crate::fixture::{STREAM, cut, index, open, regular, shard_bytes, values};
 
-/// Looks at every bit of a shard.
+/// Checks every bit of a shard.
 fn full_check(bytes: &[u8]) -> Result<()> {
     let shard = open(bytes)?;
     shard.verify_header(bytes)?;
@@ -20,7 +20,7 @@ fn full_check(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The parts of a shard and the word by which an error must call them.
+/// The parts of a shard and the name that an error must use for each.
 fn parts(bytes: &[u8]) -> Vec<(Range<u64>, String)> {
     let shard = open(bytes).unwrap();
     let mut parts = vec![(0..Shard::HEADER_LEN, "header".to_owned())];
@@ -60,7 +60,7 @@ fn flipping_any_bit_is_an_error_that_names_the_part() {
             flips += 1;
         }
     }
-    assert_eq!(flips, bytes.len() * 8, "the parts are all of the shard");
+    assert_eq!(flips, bytes.len() * 8, "the parts cover the whole shard");
 }
 
 /// A shard of about a megabyte, as pages of 16 KiB.
@@ -131,8 +131,8 @@ fn flipping_any_bit_of_a_megabyte_is_an_error() {
 }
 
 #[test]
-#[ignore = "a million cuts take half a minute; run with --release -- --ignored"]
-fn cutting_a_megabyte_at_any_length_says_truncated() {
+#[ignore = "a million truncations take half a minute; run with --release -- --ignored"]
+fn truncating_a_megabyte_at_any_length_is_reported_as_truncated() {
     let bytes = megabyte();
     for len in 0..bytes.len() {
         let error = open(&bytes[..len]).unwrap_err();
@@ -141,7 +141,7 @@ fn cutting_a_megabyte_at_any_length_says_truncated() {
 }
 
 #[test]
-fn cutting_at_any_length_says_truncated() {
+fn truncating_at_any_length_is_reported_as_truncated() {
     let bytes = shard_bytes();
     for len in 0..bytes.len() {
         let error = open(&bytes[..len]).unwrap_err();
@@ -161,7 +161,7 @@ fn a_shard_with_bytes_before_or_after_it_does_not_open() {
 }
 
 #[test]
-fn an_index_does_not_pass_for_that_of_another_episode() {
+fn an_index_is_not_accepted_for_another_episode() {
     let bytes = shard_bytes();
     let shard = open(&bytes).unwrap();
     let other = cut(&bytes, shard.episodes()[1].index_range()).to_vec();
@@ -186,8 +186,8 @@ fn every_damaged_page_is_listed() {
 }
 
 #[test]
-fn an_exchanged_episode_is_seen_by_its_hash() {
-    // The attack that checksums alone would miss: everything is right, but it is another episode.
+fn a_swapped_episode_is_detected_by_its_hash() {
+    // The attack that checksums alone would miss: everything is valid, but it is another episode.
     let bytes = shard_bytes();
     let shard = open(&bytes).unwrap();
     let mut other = bytes.clone();
@@ -202,7 +202,7 @@ fn an_exchanged_episode_is_seen_by_its_hash() {
 }
 
 #[test]
-fn header_and_footer_say_the_same() {
+fn header_and_footer_must_agree() {
     let mut bytes = shard_bytes();
     bytes[8] = 3;
     crate::seal::seal(&mut bytes);
@@ -226,7 +226,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn exchanged_bytes_are_seen(a: Index, b: Index, len in 1_usize..64) {
+    fn swapped_bytes_are_detected(a: Index, b: Index, len in 1_usize..64) {
         let mut bytes = shard_bytes();
         let (a, b) = (a.index(bytes.len() - len), b.index(bytes.len() - len));
         prop_assume!(a.abs_diff(b) >= len && bytes[a..a + len] != bytes[b..b + len]);
@@ -237,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn a_burst_of_noise_is_seen(at: Index, noise in proptest::collection::vec(any::<u8>(), 1..200)) {
+    fn a_burst_of_noise_is_detected(at: Index, noise in proptest::collection::vec(any::<u8>(), 1..200)) {
         let clean = shard_bytes();
         let mut bytes = clean.clone();
         let at = at.index(bytes.len());
@@ -248,7 +248,7 @@ proptest! {
     }
 
     #[test]
-    fn removed_or_repeated_bytes_are_seen(at: Index, len in 1_usize..200) {
+    fn removed_or_repeated_bytes_are_detected(at: Index, len in 1_usize..200) {
         let bytes = shard_bytes();
         let at = at.index(bytes.len() - len);
         prop_assert!(full_check(&[&bytes[..at], &bytes[at + len..]].concat()).is_err());

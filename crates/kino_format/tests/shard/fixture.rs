@@ -1,15 +1,15 @@
 //! Shards to test with, built through the public writer.
 //!
 //! ```text
-//! stream             frame        clock            what it stands for
+//! stream             frame        clock            what it tests
 //! actions            float32[2]   regular 20 Hz    several pages
 //! obs/joints         float64[]    regular 20 Hz    the base of the next
-//! next_obs/joints    float64[]    regular 20 Hz    frame i is frame i + 1 of obs/joints; one frame is its own
-//! camera             uint8[2, 3]  explicit         its pages share a page, its clock too
+//! next_obs/joints    float64[]    regular 20 Hz    frame i is frame i + 1 of obs/joints; one frame is stored
+//! camera             uint8[2, 3]  explicit         its pages share a page, as do its clock's
 //! grip               uint8[]      explicit         the same clock as the camera's
 //! task               text         regular, 1       a page that only its codec understands
 //! touch              int16[3]     explicit, 0      no frames
-//! nothing            float32[0]   regular 20 Hz    frames of no bytes
+//! nothing            float32[0]   regular 20 Hz    frames of zero bytes
 //! ```
 
 use kino_codec::{Dtype, FrameType};
@@ -46,7 +46,7 @@ pub(crate) const STREAM: StreamRecord = StreamRecord {
     raw_bytes: 0,
 };
 
-/// A raw-coded stream of numbers.
+/// A raw-coded numeric stream.
 pub(crate) fn values(name: &str, kind: Kind, dtype: Dtype, shape: &[usize]) -> StreamSchema {
     let frame = FrameType::values(dtype, shape).unwrap();
     StreamSchema::new(name, kind, &frame, &"raw".parse().unwrap())
@@ -176,7 +176,7 @@ pub(crate) fn episode(
     Ok(())
 }
 
-/// Opens a shard that lies in memory and counts the reads.
+/// Opens a shard in memory and counts the reads.
 pub(crate) fn open_counting(bytes: &[u8]) -> Result<(Shard, usize)> {
     let mut opening = OpenShard::new(bytes.len() as u64)?;
     let mut reads = 0;
@@ -192,7 +192,7 @@ pub(crate) fn open_counting(bytes: &[u8]) -> Result<(Shard, usize)> {
     }
 }
 
-/// Opens a shard that lies in memory.
+/// Opens a shard in memory.
 pub(crate) fn open(bytes: &[u8]) -> Result<Shard> {
     open_counting(bytes).map(|(shard, _)| shard)
 }

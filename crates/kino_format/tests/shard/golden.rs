@@ -1,6 +1,6 @@
-//! Files that never change: the writer must make them again, every reader must read them.
+//! Files that never change: the writer must reproduce them, every reader must read them.
 //!
-//! A new golden is added with `ADD_GOLDEN=1 cargo test -p kino_format`; an existing file is never written over.
+//! Add a new golden file with `ADD_GOLDEN=1 cargo test -p kino_format`; existing files are never overwritten.
 
 use std::fs;
 use std::io::Write;
@@ -41,7 +41,7 @@ fn tiny() -> Vec<u8> {
     out
 }
 
-/// The golden called `name`, which `made` has to equal.
+/// The golden file `name`, which `made` must equal.
 fn golden(name: &str, made: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
@@ -51,7 +51,7 @@ fn golden(name: &str, made: &[u8]) -> Vec<u8> {
         file.write_all(made).unwrap();
     }
     let bytes = fs::read(&path).unwrap();
-    assert!(bytes == made, "the writer no longer makes {name}");
+    assert!(bytes == made, "the writer no longer reproduces {name}");
     bytes
 }
 

@@ -1,4 +1,4 @@
-//! Lies behind right checksums: no number in a shard may cause a panic, a wild read or a huge allocation.
+//! Lies with correct checksums: no value in a shard may cause a panic, a wild read or a huge allocation.
 
 use kino_format::{FormatError, MAX_PAGE_BYTES, NONE, Result, Segment, Shard};
 use proptest::prelude::{Just, ProptestConfig, Strategy, any, prop_oneof, proptest};
@@ -7,13 +7,13 @@ use proptest::sample::Index;
 use crate::fixture::{index, open, shard_bytes};
 use crate::seal;
 
-/// The first error of opening a shard and reading all its indexes.
+/// The first error from opening a shard and reading all its indexes.
 fn read_all(bytes: &[u8]) -> Result<()> {
     let shard = open(bytes)?;
     (0..shard.episodes().len()).try_for_each(|slot| index(&shard, bytes, slot).map(|_| ()))
 }
 
-/// The error after `lie` was told about a good shard, with right checksums.
+/// The error after applying `lie` to a valid shard, with correct checksums.
 fn error_after(lie: impl FnOnce(&mut [u8])) -> String {
     let mut bytes = shard_bytes();
     lie(&mut bytes);
@@ -21,7 +21,7 @@ fn error_after(lie: impl FnOnce(&mut [u8])) -> String {
     read_all(&bytes).unwrap_err().to_string()
 }
 
-/// Tells one lie, at `at` bytes from a record's start, and returns the error.
+/// Plants one lie, at `at` bytes from a record's start, and returns the error.
 fn lie(record: fn(&[u8]) -> usize, at: usize, value: &[u8]) -> String {
     error_after(|bytes| {
         let place = record(bytes) + at;
@@ -66,7 +66,7 @@ fn first_index(bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn sealing_an_honest_shard_changes_nothing() {
+fn sealing_a_valid_shard_changes_nothing() {
     let bytes = shard_bytes();
     let mut sealed = bytes.clone();
     seal::seal(&mut sealed);
@@ -88,7 +88,7 @@ fn the_index_header_is_checked() {
         assert!(error.contains("episode index is invalid"), "{at}: {error}");
     }
     assert!(lie(first_index, 16, &99_u32.to_le_bytes()).contains("page 99"));
-    assert!(lie(first_index, 16, &NONE.to_le_bytes()).contains("belongs to nothing"));
+    assert!(lie(first_index, 16, &NONE.to_le_bytes()).contains("is not referenced by anything"));
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn a_clock_cannot_contradict_itself() {
 }
 
 #[test]
-fn a_regular_clock_ends_inside_the_time_that_an_i64_can_tell() {
-    // The formula saturates at the end of time, so an end there must not pass for a right one.
+fn a_regular_clock_must_end_within_the_range_of_an_i64() {
+    // The formula saturates at the limits of i64, so an end there must not be accepted as correct.
     let error = error_after(|bytes| {
         let clock = regular_clock(bytes);
         seal::put(bytes, clock, &(i64::MAX - 5).to_le_bytes());
@@ -134,7 +134,7 @@ fn a_regular_clock_ends_inside_the_time_that_an_i64_can_tell() {
 }
 
 #[test]
-fn a_clock_is_no_longer_than_an_i64_of_nanoseconds() {
+fn a_clock_must_not_be_longer_than_an_i64_of_nanoseconds() {
     let error = error_after(|bytes| {
         let clock = explicit_clock(bytes);
         seal::put(bytes, clock, &i64::MIN.to_le_bytes());
@@ -144,12 +144,12 @@ fn a_clock_is_no_longer_than_an_i64_of_nanoseconds() {
 }
 
 #[test]
-fn a_clock_of_fewer_than_two_frames_ends_where_it_starts() {
+fn a_clock_of_fewer_than_two_frames_must_end_where_it_starts() {
     assert!(lie(empty_clock, 8, &1_i64.to_le_bytes()).contains("clock 3"));
 }
 
 #[test]
-fn only_pages_share_a_page() {
+fn a_shared_page_needs_pages_that_share_it() {
     // The camera's shared page is moved to something that has no pages to share it.
     for other in [regular_clock as fn(&[u8]) -> usize, empty_clock] {
         let error = error_after(|bytes| {
@@ -226,7 +226,7 @@ fn a_stream_cannot_contradict_itself() {
 }
 
 #[test]
-fn pages_tile_the_episode() {
+fn pages_must_tile_the_episode() {
     for (page, at, value) in [
         (0, 0, 1_u32),
         (3, 0, 0),
@@ -244,7 +244,7 @@ fn pages_tile_the_episode() {
 }
 
 #[test]
-fn the_directory_tiles_the_shard() {
+fn the_directory_must_tile_the_shard() {
     for (at, value) in [
         (0, 40_u64),
         (0, u64::MAX),
@@ -284,7 +284,7 @@ fn the_footer_is_checked_against_the_file() {
 }
 
 #[test]
-fn a_newer_shard_says_which_reader_it_needs() {
+fn the_error_for_a_newer_shard_names_the_required_reader() {
     let mut bytes = shard_bytes();
     let footer = seal::footer(&bytes);
     seal::put(&mut bytes, footer + 32, &[3, 0, 2, 0]);
@@ -294,7 +294,7 @@ fn a_newer_shard_says_which_reader_it_needs() {
         open(&bytes).unwrap_err(),
         FormatError::TooNew { found, supported }
     );
-    // A newer writer that still writes for this reader is welcome.
+    // A newer writer that still writes for this reader is accepted.
     seal::put(&mut bytes, footer + 32, &[3, 0, 1, 0]);
     seal::seal(&mut bytes);
     assert!(open(&bytes).is_ok());
@@ -315,7 +315,7 @@ fn a_version_below_its_own_reader_is_refused() {
     }
 }
 
-/// Whatever an index answers lies inside its episode and is consistent.
+/// Everything an index returns is inside its episode and consistent.
 fn exercise(bytes: &[u8]) {
     let Ok(shard) = open(bytes) else { return };
     for (slot, entry) in shard.episodes().iter().enumerate() {
@@ -354,7 +354,7 @@ fn exercise(bytes: &[u8]) {
     }
 }
 
-/// Numbers that break parsers, and small ones that are nearly right.
+/// Values that break parsers, and small ones that are nearly right.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![
         0_u32..40,

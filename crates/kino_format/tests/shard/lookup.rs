@@ -1,4 +1,4 @@
-//! Frames to pages, against a twin that writes down the place of every frame.
+//! Frames to pages, against a twin that records the location of every frame.
 
 use kino_codec::Dtype;
 use kino_format::{Kind, MAX_PAGE_FRAMES, NONE, Result, Schema, ShardWriter, StreamRecord};
@@ -20,7 +20,7 @@ impl Layout {
         self.base_pages.iter().sum()
     }
 
-    /// For every frame of the sharing stream, its page and its place in the page.
+    /// For every frame of the sharing stream, its page and its position in the page.
     fn naive(&self) -> Vec<(u32, usize)> {
         let places = |first_page: usize, pages: &[u32]| {
             let page_places = |(page, &frames): (usize, &u32)| {
@@ -115,7 +115,7 @@ proptest! {
 }
 
 #[test]
-fn the_times_of_an_explicit_clock_are_all_of_its_pages() {
+fn the_times_of_an_explicit_clock_are_in_all_of_its_pages() {
     let bytes = crate::fixture::shard_bytes();
     let shard = open(&bytes).unwrap();
     let index = index(&shard, &bytes, 0).unwrap();
@@ -127,7 +127,7 @@ fn the_times_of_an_explicit_clock_are_all_of_its_pages() {
     assert_eq!(index.pages_of_clock(3).count(), 0);
 }
 
-/// An episode of one stream of pages without bytes; only the numbers in its index matter.
+/// An episode of one stream of pages without bytes; only the counts in its index matter.
 fn empty_pages(dtype: Dtype, shape: &[usize], starts: &[u32], frames: u32) -> Result<()> {
     let stream = values("x", Kind::Vector, dtype, shape);
     let frame = stream.frame_type()?;
@@ -171,7 +171,7 @@ fn limits_hold_at_their_edges() {
     assert!(empty_pages(Dtype::U8, &[1 << 28], &[0], 2).is_err());
     assert_eq!(empty_pages(Dtype::U8, &[1 << 20], &[0], 256), Ok(()));
     assert!(empty_pages(Dtype::U8, &[1 << 20], &[0], 257).is_err());
-    // Frames of no bytes need no pages, and cost nothing however many there are.
+    // Frames of zero bytes need no pages, and cost nothing however many there are.
     let frames = kino_format::MAX_FRAMES;
     assert_eq!(empty_pages(Dtype::F32, &[0], &[], frames), Ok(()));
     assert!(empty_pages(Dtype::F32, &[0], &[], u32::MAX).is_err());

@@ -1,4 +1,4 @@
-//! Whole shards: written, read back, damaged on every bit, cut at every byte, and lied to.
+//! Whole shards: written, read back, damaged at every bit, truncated at every byte, and forged.
 //!
 //! One test binary with a file per question, because each binary is linked on its own.
 

@@ -1,4 +1,4 @@
-//! What is written is read back, however the bytes come and however the writer's buffer is drained.
+//! What is written is read back, however the bytes arrive and however the writer's buffer is drained.
 
 use kino_codec::Dtype;
 use kino_format::{FormatError, Kind, NONE, OpenShard, Schema, ShardWriter, Step, StreamRecord};
@@ -8,7 +8,7 @@ use crate::fixture::{
 };
 
 #[test]
-fn every_record_comes_back() {
+fn every_record_round_trips() {
     let bytes = shard_bytes();
     let (shard, reads) = open_counting(&bytes).unwrap();
     assert_eq!(reads, 1, "footer, directory and schema come in one read");
@@ -30,7 +30,7 @@ fn every_record_comes_back() {
 }
 
 #[test]
-fn a_page_is_found_where_it_was_laid() {
+fn a_page_is_found_where_it_was_written() {
     let bytes = shard_bytes();
     let shard = open(&bytes).unwrap();
     for slot in [0, 1, 3] {
@@ -45,7 +45,7 @@ fn a_page_is_found_where_it_was_laid() {
 }
 
 #[test]
-fn shared_frames_lead_to_the_base() {
+fn shared_frames_resolve_to_the_base() {
     let bytes = shard_bytes();
     let shard = open(&bytes).unwrap();
     let index = index(&shard, &bytes, 0).unwrap();
@@ -62,7 +62,7 @@ fn shared_frames_lead_to_the_base() {
 }
 
 #[test]
-fn frames_past_the_end_of_a_stream_are_nowhere() {
+fn frames_past_the_end_of_a_stream_are_in_no_page() {
     let bytes = shard_bytes();
     let shard = open(&bytes).unwrap();
     let index = index(&shard, &bytes, 0).unwrap();
@@ -82,7 +82,7 @@ fn frames_past_the_end_of_a_stream_are_nowhere() {
 }
 
 #[test]
-fn frames_of_no_bytes_and_streams_of_no_frames_have_no_pages() {
+fn empty_frames_and_empty_streams_have_no_pages() {
     let bytes = shard_bytes();
     let shard = open(&bytes).unwrap();
     let index = index(&shard, &bytes, 0).unwrap();
@@ -111,12 +111,12 @@ fn a_large_directory_takes_a_second_read() {
 }
 
 #[test]
-fn a_read_of_another_length_is_an_error() {
+fn a_read_of_the_wrong_length_is_an_error() {
     let bytes = shard_bytes();
     for (answer, expected) in [
         (&bytes[1..], "truncated"),
         (&[][..], "truncated"),
-        (&[bytes.as_slice(), &[0]].concat()[..], "longer"),
+        (&[bytes.as_slice(), &[0]].concat()[..], "more than"),
     ] {
         let mut opening = OpenShard::new(bytes.len() as u64).unwrap();
         assert!(
@@ -168,7 +168,7 @@ fn the_same_episode_has_the_same_hash_in_any_shard() {
 }
 
 #[test]
-fn a_page_may_have_no_bytes() {
+fn a_page_may_be_empty() {
     let schema = Schema {
         clock_codec: "raw".to_owned(),
         streams: vec![values("constant", Kind::Vector, Dtype::F32, &[1])],
@@ -215,7 +215,7 @@ fn a_schema_may_grow_between_episodes_but_not_change() {
 }
 
 #[test]
-fn an_episode_cannot_end_with_a_schema_that_no_reader_takes() {
+fn an_episode_cannot_end_with_a_schema_that_readers_reject() {
     let (mut out, mut twice) = (Vec::new(), schema());
     twice
         .streams
@@ -226,7 +226,7 @@ fn an_episode_cannot_end_with_a_schema_that_no_reader_takes() {
 }
 
 #[test]
-fn a_refused_episode_leaves_the_writer_as_it_was() {
+fn a_refused_episode_leaves_the_writer_unchanged() {
     let (mut out, schema) = (Vec::new(), schema());
     let mut writer = ShardWriter::new(&mut out);
     episode(&mut writer, &schema, 7, &mut out).unwrap();
@@ -274,7 +274,7 @@ fn pages_without_an_episode_cannot_be_finished() {
 }
 
 #[test]
-fn no_slot_past_the_last_has_an_index() {
+fn a_slot_past_the_last_has_no_index() {
     let shard = open(&shard_bytes()).unwrap();
     assert!(shard.episode_index(4, Vec::new()).is_err());
     assert!(shard.episode_index(0, Vec::new()).is_err());

@@ -1,6 +1,6 @@
-//! Making lies believable: patches bytes of a shard and recomputes every checksum above them.
+//! Making forgeries believable: patches bytes of a shard and recomputes every checksum above them.
 //!
-//! A checksum stops an accident, not an attacker; behind a right checksum every number is still untrusted.
+//! A checksum stops an accident, not an attacker; behind a correct checksum every field is still untrusted.
 
 use kino_format::page_checksum;
 
@@ -28,7 +28,7 @@ pub(crate) fn footer(bytes: &[u8]) -> usize {
     bytes.len() - FOOTER
 }
 
-/// Where the directory starts, as far as the footer can be believed.
+/// Where the directory starts, if the footer can be trusted.
 pub(crate) fn directory(bytes: &[u8]) -> usize {
     let episodes = u32_at(bytes, footer(bytes) + 24) as usize;
     footer(bytes).saturating_sub(episodes.saturating_mul(ENTRY))
@@ -57,7 +57,7 @@ pub(crate) fn page(bytes: &[u8], slot: usize, page: usize) -> usize {
     stream(bytes, slot, streams) + page * 16
 }
 
-/// Recomputes the checksums of header, indexes, directory, schema and footer, as far as their places exist.
+/// Recomputes the checksums of header, indexes, directory, schema and footer, as far as they exist.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let crc = page_checksum(&bytes[..HEADER - 4]);
     put(bytes, HEADER - 4, &crc.to_le_bytes());

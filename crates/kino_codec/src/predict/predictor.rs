@@ -1,26 +1,26 @@
-//! The guess at a pixel from its neighbours, and the remainder that is stored in its place.
+//! Predicts a pixel from its neighbours; the residual is stored instead.
 //!
 //! ```text
 //!   c b        c, b: the row above      left = a        up = b        average = ⌊(a + b) / 2⌋
 //!   a x        a: to the left           median = min(a, b) if c ≥ max(a, b), max(a, b) if c ≤ min(a, b), else a + b − c
 //! ```
 //!
-//! In the first row every guess is `a`, in the first column `b`, and the first pixel is guessed as 0.
+//! In the first row every prediction is `a`, in the first column `b`, and the first pixel is predicted as 0.
 
-/// Which guess a frame uses.
+/// Which predictor a frame uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guess {
+pub(crate) enum Predictor {
     Left,
     Up,
     Average,
     Median,
 }
 
-impl Guess {
-    /// Every guess.
+impl Predictor {
+    /// Every predictor.
     pub(crate) const ALL: [Self; 4] = [Self::Left, Self::Up, Self::Average, Self::Median];
 
-    /// The number in the page.
+    /// The id in the page.
     pub(crate) const fn id(self) -> u8 {
         match self {
             Self::Left => 1,
@@ -30,10 +30,10 @@ impl Guess {
         }
     }
 
-    /// What a page of `len` bytes costs by this guess.
+    /// The cost of a page of `len` bytes with this predictor.
     ///
-    /// Restoring by average or median doubles the time to decode a photograph, and saves 4 to 7 % of
-    /// its bytes: it has to save one part in twelve, as it does on smooth renderings, to be worth it.
+    /// Average and median double the decoding time of a photograph and save 4 to 7 % of
+    /// its bytes: to be worth it they must save one twelfth, as they do on smooth renderings.
     pub(crate) fn cost(self, len: usize) -> usize {
         match self {
             Self::Left | Self::Up => len,
@@ -41,16 +41,16 @@ impl Guess {
         }
     }
 
-    /// The guess of that number.
+    /// The predictor with that id.
     pub(crate) fn from_id(id: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|guess| guess.id() == id)
+        Self::ALL.into_iter().find(|predictor| predictor.id() == id)
     }
 
-    /// Writes `plane` minus the guesses to `to`; both hold rows of `width`.
+    /// Writes `plane` minus the predictions to `to`; both hold rows of `width`.
     pub(crate) fn subtract(self, width: usize, plane: &[u8], to: &mut [u8]) {
         let mut above: Option<&[u8]> = None;
         for (row, to) in plane.chunks_exact(width).zip(to.chunks_exact_mut(width)) {
-            // The first pixel is guessed from above, and the first row as if nothing but `a` were there.
+            // The first pixel is predicted from above, and the first row from `a` alone.
             to[0] = row[0].wrapping_sub(above.map_or(0, |above| above[0]));
             match (self, above) {
                 (Self::Left, _) | (_, None) => subtract_row::<LEFT>(row, row, to),
@@ -62,10 +62,10 @@ impl Guess {
         }
     }
 
-    /// Turns a row of remainders of each plane back into values, given the rows of values above.
+    /// Turns a row of residuals of each plane back into values, given the rows of values above.
     ///
-    /// Every value waits for the one to its left. Planes do not wait for each other, so going through
-    /// them side by side hides most of that.
+    /// Every value depends on the one to its left. Planes do not depend on each other, so interleaving
+    /// them hides most of that latency.
     pub(crate) fn restore<const PLANES: usize>(
         self,
         above: Option<[&[u8]; PLANES]>,
@@ -87,19 +87,19 @@ impl Guess {
     }
 }
 
-const LEFT: u8 = Guess::Left.id();
-const UP: u8 = Guess::Up.id();
-const AVERAGE: u8 = Guess::Average.id();
-const MEDIAN: u8 = Guess::Median.id();
+const LEFT: u8 = Predictor::Left.id();
+const UP: u8 = Predictor::Up.id();
+const AVERAGE: u8 = Predictor::Average.id();
+const MEDIAN: u8 = Predictor::Median.id();
 
-/// One guess, chosen when the loop around it is compiled.
+/// One prediction, chosen when the loop around it is compiled.
 #[inline(always)]
-fn guess<const GUESS: u8>(left: u8, up: u8, corner: u8) -> u8 {
-    match GUESS {
+fn predict<const PREDICTOR: u8>(left: u8, up: u8, corner: u8) -> u8 {
+    match PREDICTOR {
         LEFT => left,
         UP => up,
         AVERAGE => left.midpoint(up),
-        // The same as in the drawing: a + b − c, held between a and b.
+        // The same as in the definition: a + b − c, clamped between a and b.
         _ => {
             let gradient = i16::from(left) + i16::from(up) - i16::from(corner);
             let held = gradient.clamp(left.min(up).into(), left.max(up).into());
@@ -108,18 +108,18 @@ fn guess<const GUESS: u8>(left: u8, up: u8, corner: u8) -> u8 {
     }
 }
 
-/// Remainders of a row but for its first.
-fn subtract_row<const GUESS: u8>(above: &[u8], row: &[u8], to: &mut [u8]) {
+/// Residuals of a row except for its first pixel.
+fn subtract_row<const PREDICTOR: u8>(above: &[u8], row: &[u8], to: &mut [u8]) {
     let (left, corner) = (row.iter(), above.iter());
     let (row, up) = (row.iter().skip(1), above.iter().skip(1));
     let to = to.iter_mut().skip(1);
     for ((((to, x), left), up), corner) in to.zip(row).zip(left).zip(up).zip(corner) {
-        *to = x.wrapping_sub(guess::<GUESS>(*left, *up, *corner));
+        *to = x.wrapping_sub(predict::<PREDICTOR>(*left, *up, *corner));
     }
 }
 
-/// Restores rows of several planes side by side.
-fn restore_rows<const GUESS: u8, const PLANES: usize>(
+/// Restores rows of several planes, interleaved.
+fn restore_rows<const PREDICTOR: u8, const PLANES: usize>(
     above: Option<[&[u8]; PLANES]>,
     mut rows: [&mut [u8]; PLANES],
 ) {
@@ -127,7 +127,7 @@ fn restore_rows<const GUESS: u8, const PLANES: usize>(
     let mut left = [0; PLANES];
     let mut corner = [0; PLANES];
     for plane in 0..PLANES {
-        // All rows have this length; saying so here keeps the checks out of the loop.
+        // All rows have this length; slicing here keeps bounds checks out of the loop.
         rows[plane] = &mut std::mem::take(&mut rows[plane])[..width];
         corner[plane] = above.map_or(0, |above| above[plane][0]);
         left[plane] = rows[plane][0].wrapping_add(corner[plane]);
@@ -136,8 +136,12 @@ fn restore_rows<const GUESS: u8, const PLANES: usize>(
     let above = above.map_or([&[][..]; PLANES], |above| above.map(|row| &row[..width]));
     for x in 1..width {
         for plane in 0..PLANES {
-            let up = if GUESS == LEFT { 0 } else { above[plane][x] };
-            let value = guess::<GUESS>(left[plane], up, corner[plane]);
+            let up = if PREDICTOR == LEFT {
+                0
+            } else {
+                above[plane][x]
+            };
+            let value = predict::<PREDICTOR>(left[plane], up, corner[plane]);
             left[plane] = rows[plane][x].wrapping_add(value);
             rows[plane][x] = left[plane];
             corner[plane] = up;
@@ -150,8 +154,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The drawing above, pixel by pixel.
-    fn naive(guess: Guess, plane: &[u8], width: usize, idx: usize) -> u8 {
+    /// The definition above, pixel by pixel.
+    fn naive(predictor: Predictor, plane: &[u8], width: usize, idx: usize) -> u8 {
         let at = |back: usize| i32::from(plane[idx - back]);
         let value = match (idx / width, idx % width) {
             (0, 0) => 0,
@@ -159,13 +163,13 @@ mod tests {
             (_, 0) => at(width),
             _ => {
                 let (a, b, c) = (at(1), at(width), at(width + 1));
-                match guess {
-                    Guess::Left => a,
-                    Guess::Up => b,
-                    Guess::Average => (a + b) / 2,
-                    Guess::Median if c >= a.max(b) => a.min(b),
-                    Guess::Median if c <= a.min(b) => a.max(b),
-                    Guess::Median => a + b - c,
+                match predictor {
+                    Predictor::Left => a,
+                    Predictor::Up => b,
+                    Predictor::Average => (a + b) / 2,
+                    Predictor::Median if c >= a.max(b) => a.min(b),
+                    Predictor::Median if c <= a.min(b) => a.max(b),
+                    Predictor::Median => a + b - c,
                 }
             }
         };
@@ -174,18 +178,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn remainders_agree_with_the_drawing_and_restore(
+        fn residuals_agree_with_the_definition_and_restore(
             width in 1_usize..12, height in 1_usize..12, seed: u64, which in 0_usize..4,
         ) {
-            let guess = Guess::ALL[which];
+            let predictor = Predictor::ALL[which];
             let plane = crate::testing::arbitrary_bytes(seed, width * height);
             let mut got = vec![0; plane.len()];
-            guess.subtract(width, &plane, &mut got);
+            predictor.subtract(width, &plane, &mut got);
             for idx in 0..plane.len() {
-                let expected = plane[idx].wrapping_sub(naive(guess, &plane, width, idx));
+                let expected = plane[idx].wrapping_sub(naive(predictor, &plane, width, idx));
                 prop_assert_eq!(got[idx], expected);
             }
-            // Two planes, side by side.
+            // Two planes, interleaved.
             let mut twins = [got.clone(), got];
             for y in 0..height {
                 let [(above, row), (twin_above, twin_row)] = twins.each_mut().map(|plane| {
@@ -193,7 +197,7 @@ mod tests {
                     (&done[done.len() - width.min(done.len())..], &mut rest[..width])
                 });
                 let above = (y > 0).then_some([above, twin_above]);
-                guess.restore(above, [row, twin_row]);
+                predictor.restore(above, [row, twin_row]);
             }
             prop_assert_eq!(&twins[0], &plane);
             prop_assert_eq!(&twins[1], &plane);
