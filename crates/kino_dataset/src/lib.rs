@@ -28,6 +28,7 @@ mod events;
 mod garbage;
 mod hash;
 mod lease;
+mod local;
 mod long_run;
 mod manifest;
 mod open_stream;
@@ -65,8 +66,9 @@ pub use kino_format::{
     Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable,
 };
+pub use local::check_local;
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
-pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
+pub use plan::{Arrival, Choice, Plan, PlanBound, Rule, matches_pattern};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use storage::{SlowStorage, Stall, Storage};
@@ -80,6 +82,6 @@ pub use window::{
     Anchor, Array, At, CountSource, EpisodeWindows, Goal, LeRobot, Located, Mask, MaskArray,
     MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad, Polarity, Rate, Request, Resolve,
     Robomimic, SAME_INSTANT_NS, Sample, SamplePlan, Stack, Window, WindowPlan, Windows,
-    action_chunk, observation, whole_episode,
+    action_chunk, observation, suggest, whole_episode,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

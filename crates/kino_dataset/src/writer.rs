@@ -151,7 +151,7 @@ impl DatasetWriter {
         let settings = settings(&options);
         let turn = store.turn();
         let base = Base::read(&store)?;
-        let found = FoundArea::all(&store)?;
+        let found = resume::sweep(FoundArea::all(&store)?, &turn);
         check_target(&store, start, (&base, &found))?;
         let taken = match start {
             Start::Resume => resume::take_up(found, &settings, &base)?,
@@ -215,6 +215,19 @@ impl DatasetWriter {
     /// How many finished episodes of interrupted writers lie in the dataset's `staging/` and were not taken up.
     pub fn interrupted(&self) -> u64 {
         self.interrupted
+    }
+
+    /// Bytes of decoded frames that were encoded, checked and written; text does not count.
+    pub fn written_bytes(&self) -> u64 {
+        self.pool.written_bytes()
+    }
+
+    /// Waits for the next block of frames that is still being encoded; false when all are written.
+    ///
+    /// [`commit`](Self::commit) does this for all of them: call it before to show how far it has come.
+    pub fn write_next(&mut self) -> Result<bool> {
+        self.pool
+            .drain_next(&mut self.assembler, &mut self.receipts)
     }
 
     /// Adds to what is known of the whole dataset; a name that is there already gets the new value.

@@ -27,7 +27,7 @@ mod timeline;
 mod windows;
 mod words;
 
-pub(crate) use bound::suggest;
+pub use bound::suggest;
 pub use episode::EpisodeWindows;
 pub use lerobot::LeRobot;
 pub use mask::{Mask, MaskArray, MaskShape, Polarity};
