@@ -32,6 +32,7 @@ mod local;
 mod long_run;
 mod manifest;
 mod open_stream;
+mod overwrite;
 mod plan;
 mod protection;
 mod receipts;

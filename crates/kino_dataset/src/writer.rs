@@ -26,6 +26,7 @@ use crate::commit::{self, Additions, Base, Committed, SourceRecord};
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};
 use crate::events::Protected;
+use crate::overwrite::{FOLDERS, Replacement};
 use crate::plan::Plan;
 use crate::receipts::{Receipt, Receipts};
 use crate::resume::{self, TakenUp};
@@ -73,6 +74,8 @@ pub enum Start {
     New,
     /// A dataset, to which episodes are added.
     Append,
+    /// A dataset, which is replaced when this writer commits. Until then readers see the old one; then its files are gone.
+    Overwrite,
     /// Nothing, a dataset, or the work of an interrupted writer with the same plan and settings, whose finished shards
     /// are taken up.
     Resume,
@@ -136,6 +139,8 @@ pub struct DatasetWriter {
     types: HashMap<String, (Kind, FrameType)>,
     label_types: HashMap<String, &'static str>,
     begun: u64,
+    /// The last field, so that its folder is removed after all that is in it was let go of.
+    replacement: Option<Replacement>,
 }
 
 impl DatasetWriter {
@@ -143,9 +148,18 @@ impl DatasetWriter {
     pub fn open(path: &Path, start: Start, options: WriterOptions) -> Result<Self> {
         check_quality(&options.plan)?;
         options.plan.check()?;
+        let replacement = match start {
+            Start::Overwrite => Some(Replacement::beside(path)?),
+            _ => None,
+        };
+        // What is written beside the old dataset is a new one.
+        let (path, start) = match &replacement {
+            Some(replacement) => (replacement.folder(), Start::New),
+            None => (path, start),
+        };
         let store = match start {
-            Start::New | Start::Resume => Store::create(path)?,
             Start::Append => Store::open(path)?,
+            _ => Store::create(path)?,
         };
         let pool = Pool::new(options.threads, options.memory_bytes)?;
         let settings = settings(&options);
@@ -155,7 +169,7 @@ impl DatasetWriter {
         check_target(&store, start, (&base, &found))?;
         let taken = match start {
             Start::Resume => resume::take_up(found, &settings, &base)?,
-            Start::New | Start::Append => TakenUp {
+            _ => TakenUp {
                 left: resume::interrupted(&found),
                 ..TakenUp::default()
             },
@@ -178,6 +192,7 @@ impl DatasetWriter {
             receipts,
             taken_up: taken.areas,
             interrupted: taken.left,
+            replacement,
         };
         let mut work = taken.work.into_iter();
         work.try_for_each(|receipt| writer.take_up(receipt))?;
@@ -295,6 +310,7 @@ impl DatasetWriter {
         let committed = commit::commit(&self.store, self.base, self.start, &additions)?;
         self.taken_up.into_iter().for_each(Receipts::remove);
         self.receipts.remove();
+        self.replacement.map_or(Ok(()), Replacement::finish)?;
         Ok(Committed {
             streams: finished.usage.into_streams(),
             ..committed
@@ -413,7 +429,7 @@ fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea]
     let root = store.root().display();
     let what = match start {
         Start::New if !base.is_new() => format!(
-            "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`) or choose another path",
+            "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`), replace it (`--overwrite`, `mode=\"overwrite\"`), or choose another path",
             base.len()
         ),
         Start::New if resume::is_at_work(found) => format!(
@@ -441,8 +457,7 @@ fn has_other_files(root: &Path) -> Result<bool> {
     let entries: Result<Vec<_>, _> = std::fs::read_dir(root)
         .and_then(|entries| entries.collect())
         .map_err(error);
-    let ours = ["versions", "episodes", "shards", "stats", "staging"];
     Ok(entries?
         .iter()
-        .any(|entry| !ours.iter().any(|name| entry.file_name() == *name)))
+        .any(|entry| !FOLDERS.iter().any(|name| entry.file_name() == *name)))
 }

@@ -114,7 +114,16 @@ pub fn pack(
     };
     let fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     let threads = cores(writer.threads);
-    let found = look(&fitted, threads, &mut || progress(Progress::default()));
+    let begun = Progress {
+        episodes: fitted.episodes().len() as u64,
+        bytes: fitted
+            .episodes()
+            .iter()
+            .map(episode_bytes)
+            .fold(0, u64::saturating_add),
+        ..Progress::default()
+    };
+    let found = look(&fitted, threads, &mut || progress(begun));
     let defects = judge(found?, on_defect)?;
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
@@ -150,6 +159,7 @@ pub fn pack(
             while writer.write_next()? {
                 packing.tell(writer.written_bytes())?;
             }
+            packing.tell(writer.written_bytes())?;
             Ok::<_, ImportError>(())
         })?;
         let Packing {

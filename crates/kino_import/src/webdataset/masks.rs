@@ -106,7 +106,7 @@ impl Masks {
                     missing.len()
                 );
                 let place = format!("{}:{split}", self.file);
-                defects.push(Defect::new(place, what, Action::Kept));
+                defects.push(Defect::new(place, what, Action::Skipped));
             }
         }
     }

@@ -257,10 +257,10 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
     let expected = [
         format!("lost: {FRONT}/episode_000000.mp4: has 5 frames of episode 0, which has 9"),
         format!(
-            "lost: {FRONT}/episode_000001.mp4: has 9 frames, episode 1 has 5; the last 4 are left out"
+            "lost: {FRONT}/episode_000001.mp4: has 9 frames, episode 1 has 5; the last 4 are skipped"
         ),
         format!(
-            "lost: {FRONT}/episode_000002.mp4: is missing: episode 2 has no `observation.images.front`"
+            "lost: {FRONT}/episode_000002.mp4: is missing: the episode has no `observation.images.front`"
         ),
     ];
     assert_eq!(faults(source.as_ref()), expected);
@@ -326,7 +326,7 @@ fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
             "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, meta says 10",
             "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, before the frame \
              before it; at 30 Hz it is 0.133333 s",
-            "lost: data/chunk-001/episode_000003.parquet: is missing: episode 3 has no data",
+            "lost: data/chunk-001/episode_000003.parquet: is missing: the episode has no data",
             "kept: episode_000001.parquet:episode 1, stream `observation.state`: holds NaN in 1 of 5 frames, the \
              first is frame 2",
         ]
