@@ -108,9 +108,8 @@ impl FolderSource {
         let mut found = Vec::new();
         let ids = ids(&names);
         let mut not_opened = NotOpened::default();
-        // A mapping gives streams other names than those of the files.
-        let is_wanted =
-            |field: &str| !mapping.streams.is_empty() || options.part.takes_stream(field);
+        // A mapping gives streams other names than those of the files, and clocks that are files.
+        let is_wanted = |field: &str| options.mapping.is_some() || options.part.takes_stream(field);
         for (name, id) in names.iter().zip(&ids) {
             match fields::find(&root.join(name), &is_wanted) {
                 Ok(mut in_episode) => {
