@@ -183,9 +183,9 @@ def _refuse_odd_images(name: str, array: npt.NDArray[Any]) -> None:
 
 
 def _is_unit(array: npt.NDArray[Any]) -> bool:
-    """Whether every value is from 0 to 1, with some of them between."""
+    """Whether every value is from 0 to 1."""
     low, high = float(np.min(array)), float(np.max(array))
-    return 0 <= low and high <= 1
+    return low >= 0 and high <= 1
 
 
 def _text_frames(name: str, texts: Sequence[str], kind: str | None) -> Frames:

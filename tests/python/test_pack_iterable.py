@@ -139,5 +139,5 @@ def test_what_is_no_episode_is_named(tmp_path, episodes, words):
 def test_words_about_files_are_refused(tmp_path):
     with pytest.raises(kinograph.InvalidArgumentError, match="format and mapping are for files"):
         kinograph.pack([], tmp_path / "d.kino", format="hdf5")
-    with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is none of"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is not one of"):
         kinograph.pack([], tmp_path / "d.kino", on_defect="mend")

@@ -117,8 +117,9 @@ pub(crate) struct Partial {
 impl Partial {
     /// The wanted part of a source. A pattern or an id that nothing matches is an error.
     pub(crate) fn new(source: Box<dyn Source>, part: &Part) -> Result<Self> {
-        check_streams(&*source, part)?;
+        // Without episodes no stream is known.
         let is_wanted = wanted_episodes(&*source, part)?;
+        check_streams(&*source, part)?;
         let (mut episodes, mut places, mut bare) = (Vec::new(), Vec::new(), Vec::new());
         for (idx, episode) in source.episodes().iter().enumerate() {
             if !is_wanted[idx] {
