@@ -251,7 +251,7 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
     [
         ({"quality": 0}, "quality is 0; give a whole number from 1 to 100"),
         ({"quality": 300}, "quality is 300; give a whole number from 1 to 100"),
-        ({"mode": "overwrite"}, 'mode "overwrite" is not "new", "append" or "resume"'),
+        ({"mode": "replace"}, 'mode "replace" is not "new", "append", "resume" or "overwrite"'),
         ({"shard_bytes": -1}, "shard_bytes is -1"),
         ({"memory_bytes": 1.5}, "memory_bytes is 1.5"),
         ({"threads": True}, "threads is True"),
@@ -670,7 +670,7 @@ def test_what_would_be_stored_as_something_else_is_refused(tmp_path, message, op
     refuse(tmp_path, message, VECTOR, **options)
 
 
-@pytest.mark.parametrize("value", [None, {"a": 1}, {1, 2}, (number for number in range(3))])
+@pytest.mark.parametrize("value", [None, {1, 2}, (number for number in range(3))])
 def test_a_stream_that_is_no_array_is_refused(tmp_path, value):
     refuse(tmp_path, "its first axis must be time", {"a": value})
 
