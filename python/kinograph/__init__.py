@@ -4,7 +4,7 @@ Reading:
 
     >>> ds = kinograph.open("lift.kino")
     >>> ds  # doctest: +ELLIPSIS
-    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216.1 kB → ...)
+    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216 kB raw → ...)
     >>> ds[0]["obs/agentview_image"][10:20].shape
     (10, 32, 24, 3)
     >>> ds["demo_1"]["actions"][0.0:1.5].shape

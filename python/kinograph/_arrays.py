@@ -5,6 +5,9 @@ uint16 or float (N, H, W) or (N, H, W, 1), "depth" in the name    depth
 list or array of str                                              text
 list of bytes, each a JPEG file                                   image, stored as it is
 any other numeric array                                           vector
+
+Arrays that look like CHW images or like float images are refused: stored as vectors, they would silently never be
+resized, cropped or compressed as images. ``kinds={name: "vector"}`` stores them anyway.
 """
 
 from __future__ import annotations
@@ -82,6 +85,11 @@ def to_frames(name: str, value: object, kind: str | None) -> Frames:
         raise InvalidArgumentError(
             f"stream `{name}` is a single {type(value).__name__}, not one per frame; pass values that describe the whole episode as task=, labels= or attributes="
         )
+    if isinstance(value, Mapping):
+        inner = next(iter(value), "x")
+        raise InvalidArgumentError(
+            f"stream `{name}` is a dict; streams are not nested: pass each array under its whole name, such as `{name}/{inner}`"
+        )
     if not isinstance(value, list | tuple):
         value = _to_array(name, value)
         if value.dtype.kind in "OUT" and value.ndim > 0:
@@ -119,6 +127,8 @@ def _array_frames(name: str, array: npt.NDArray[Any], kind: str | None) -> Frame
         )
     if kind is None:
         kind = _array_kind(name, dtype, array.shape[1:])
+        if kind == "vector":
+            _refuse_odd_images(name, array)
     packed = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
     values = packed.reshape(-1).view(np.uint8)
     return Frames(kind, dtype, array.shape[1:], len(array), values, None)
@@ -146,6 +156,36 @@ def _array_kind(name: str, dtype: str, shape: tuple[int, ...]) -> str:
     if flat and "depth" in name.lower() and (dtype == "uint16" or dtype.startswith("float")):
         return "depth"
     return "vector"
+
+
+# Sides of at least this many pixels make an array look like images.
+_LEAST_SIDE = 16
+
+
+def _refuse_odd_images(name: str, array: npt.NDArray[Any]) -> None:
+    """Refuse what is most likely images in a form that would be stored as vectors."""
+    if array.ndim != 4:
+        return
+    _, first, middle, last = array.shape
+    is_chw = first in (1, 3, 4) and min(middle, last) >= _LEAST_SIDE
+    is_hwc = last in (3, 4) and min(first, middle) >= _LEAST_SIDE
+    anyway = f'or kinds={{"{name}": "vector"}} to store it as values'
+    if array.dtype == np.uint8 and is_chw:
+        raise InvalidArgumentError(
+            f"stream `{name}` of shape {array.shape} looks like CHW images; pass HWC: np.moveaxis(x, 1, -1), {anyway}"
+        )
+    if array.dtype.kind == "f" and (is_hwc or (is_chw and first != 1)) and _is_unit(array):
+        order = "" if is_hwc else "np.moveaxis(x, 1, -1) and "
+        raise InvalidArgumentError(
+            f"stream `{name}` of shape {array.shape} looks like {array.dtype} images from 0 to 1; pass uint8 HWC: {order}"
+            f"np.round(x * 255).astype(np.uint8), {anyway}"
+        )
+
+
+def _is_unit(array: npt.NDArray[Any]) -> bool:
+    """Whether every value is from 0 to 1."""
+    low, high = float(np.min(array)), float(np.max(array))
+    return low >= 0 and high <= 1
 
 
 def _text_frames(name: str, texts: Sequence[str], kind: str | None) -> Frames:

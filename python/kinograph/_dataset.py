@@ -43,7 +43,7 @@ def open(path: str | os.PathLike[str], *, version: int | None = None) -> Dataset
     Gives the newest version unless one is named.
 
     >>> kinograph.open("lift.kino", version=1)  # doctest: +ELLIPSIS
-    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216.1 kB → ...)
+    Dataset('lift.kino', version 1: 2 episodes, 90 frames at 20 Hz, 4 streams, 216 kB raw → ...)
     """
     return Dataset(path, version=version)
 
@@ -308,8 +308,8 @@ class Dataset:
 
     def __repr__(self) -> str:
         count, frames = len(self), sum(self._table.values("frames"))
-        raw, stored = sum(self._table.values("raw_bytes")), sum(self._table.values("bytes"))
-        size = f"{_size(raw)} → {_size(stored)} ({raw / max(stored, 1):.1f}×)"
+        raw, stored = sum(self._table.values("raw_bytes")), self._core.total_bytes()
+        size = f"{_size(raw)} raw → {_size(stored)} on disk ({raw / max(stored, 1):.1f}×)"
         return (
             f"Dataset({str(self._path)!r}, version {self.version}: {count} episode{'s' * (count != 1)}, "
             f"{frames} frames{self._rates()}, {len(self.streams)} streams, {size})"
@@ -399,8 +399,10 @@ def _reopen(path: str, version: int) -> Dataset:
 
 
 def _size(count: int) -> str:
-    """Write a number of bytes for people."""
+    """Write a number of bytes for people, with three digits as the command does."""
     for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
+        value = count / scale
+        if value >= 0.9995:
+            digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
+            return f"{value:.{digits}f} {unit}"
     return f"{count} B"

@@ -11,7 +11,7 @@ OnDefect: TypeAlias = Literal["error", "drop-episode", "keep"]
 class Defect(NamedTuple):
     """Something in a recording that is not as it should be, or that is worth knowing.
 
-    ``action`` is what was done: ``"note"`` (nothing is wrong), ``"kept"``, ``"lost"`` (the object was left out) or
+    ``action`` is what was done: ``"note"`` (nothing is wrong), ``"kept"``, ``"lost"`` (the object was not imported) or
     ``"dropped"`` (its whole episode was). ``lost`` is true for the last two.
     """
 
@@ -23,7 +23,7 @@ class Defect(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What packing made, and what was amiss in the source."""
+    """What packing made, and what was wrong with the source."""
 
     version: int
     id: str

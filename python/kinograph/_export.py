@@ -54,7 +54,7 @@ def export(  # noqa: PLR0913 (each is a keyword of its own)
     :param episodes: only these episodes, by row or id, in this order.
     :param filter: only the episodes for which this holds, such as ``"success and frames >= 100"``.
     :param on_defect: ``"error"`` writes nothing if the format cannot hold something, ``"keep"`` writes the rest.
-    :param cameras: ``"images"`` are equal to those of the dataset; ``"video"`` writes video files, which changes pixels
+    :param cameras: ``"images"`` keeps every pixel; ``"video"`` writes video files, which changes pixels
         (LeRobot only; needs ``pip install 'kinograph[video]'``).
     :param progress: called with the bytes of frames done and in all; what it raises ends the export, which leaves
         nothing behind.

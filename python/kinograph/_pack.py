@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from kinograph import _core
-from kinograph._arguments import U64, to_number, to_whole
+from kinograph._arguments import U64, to_list, to_number, to_text, to_whole
 from kinograph._defects import Defect, OnDefect, Packed
 from kinograph._errors import InvalidArgumentError
 from kinograph._pack_episodes import pack_episodes
@@ -22,6 +24,9 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     rate_hz: float | None = None,
     format: str | None = None,  # noqa: A002 (the word of the command)
     mapping: str | os.PathLike[str] | None = None,
+    streams: str | Iterable[str] | None = None,
+    exclude: str | Iterable[str] | None = None,
+    episodes: str | Iterable[int | str] | None = None,
     follow_links: bool = False,
     on_defect: OnDefect = "error",
     plan: Plan = None,
@@ -37,7 +42,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
 
     Formats are in ``docs/import.md``; the videos of LeRobot datasets need ``pip install 'kinograph[video]'``. Nothing is
-    left out in silence: see ``defects`` of the result.
+    skipped in silence: see ``defects`` of the result.
 
     >>> import pathlib
     >>> recording = pathlib.Path(kinograph.__file__).parents[2] / "tests" / "data" / "lift_3demos.hdf5"
@@ -50,6 +55,13 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     Streams bear the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
     unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
 
+    A part of a recording is chosen by patterns for streams, in which ``*`` stays inside a part of a name and ``**``
+    crosses ``/``, and by numbers, ranges or ids of episodes. Files of what is excluded are not needed:
+
+    >>> part = kinograph.pack(recording, "part.kino", exclude="obs/*_image", episodes="0-1")
+    >>> [episode.id for episode in kinograph.open("part.kino")]
+    ['demo_0', 'demo_1']
+
     An iterable gives one dict per episode, with ``streams`` and the other keywords of :meth:`Writer.add_episode`:
 
     >>> def episodes():
@@ -58,28 +70,39 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     >>> kinograph.pack(episodes(), "takes.kino", rate_hz=20.0).episodes
     2
 
-    They lie on disk in the order in which they come. ``mode="resume"`` passes over the ids that an interrupted pack had
-    finished; the iterable has to give the same episodes again.
+    They are stored in the order in which they come. ``mode="resume"`` skips the ids that an interrupted pack had
+    finished; the iterable must give the same episodes again.
 
     :param rate_hz: frames per second, instead of what the recording says, or for episodes that say nothing.
     :param format: the recording's format, instead of the one it is recognised as; ``kinograph pack --help`` lists them.
     :param mapping: a TOML file that says which part of the recording is which stream.
+    :param streams: only the streams that match one of these patterns.
+    :param exclude: without the streams that match one of these patterns; their files are neither needed nor opened.
+    :param episodes: only these episodes: numbers (those at the end of their ids, or else positions), ranges
+        (``"0-9"``, both ends included), ids, or patterns for ids.
     :param follow_links: whether links that lead out of the recording's folder are followed, such as those of the Hugging
         Face cache; without it they are refused, since a recording from somebody else could name any file with one.
-    :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` leaves out the
+    :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` skips the
         episodes that have one, ``"keep"`` keeps all that can be kept.
-    :param seed: fixes the order in which episodes lie on disk.
+    :param seed: random seed for the on-disk episode order.
     :param prefix: what the ids of the episodes begin with, so that two recordings with a ``demo_0`` go into one dataset.
-    :param progress: called with the bytes of frames done and in all (of an iterable, with the episodes done, and in all
+    :param progress: called with the bytes of frames written and in all (of an iterable, with the episodes done, and in all
         where it has a length); what it raises ends the packing, which
         ``mode="resume"`` can take up again.
     """
     rate_hz = None if rate_hz is None else to_number("rate_hz", rate_hz)
     if not isinstance(source, str | os.PathLike):
-        if format is not None or mapping is not None:
-            raise InvalidArgumentError(
-                "format and mapping are for files; an iterable gives episodes"
-            )
+        for option, given in (
+            ("format", format),
+            ("mapping", mapping),
+            ("streams", streams),
+            ("exclude", exclude),
+            ("episodes", episodes),
+        ):
+            if given is not None:
+                raise InvalidArgumentError(
+                    f"{option} is for files; an iterable gives the episodes that are packed"
+                )
         return pack_episodes(
             source,
             target,
@@ -112,6 +135,9 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         "rate_hz": rate_hz,
         "format": format,
         "mapping": mapping,
+        "streams": _to_texts("streams", streams),
+        "exclude": _to_texts("exclude", exclude),
+        "episodes": _to_texts("episodes", episodes),
         "follow_links": follow_links,
         "on_defect": on_defect,
         "seed": to_whole("seed", seed, most=U64),
@@ -119,3 +145,18 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     }
     committed, defects = _core.pack(source, target, options, progress)
     return Packed(*committed, [Defect(*defect) for defect in defects])
+
+
+def _to_texts(name: str, given: str | Iterable[int | str] | None) -> list[str]:
+    """Turn one or several patterns or episode numbers into a list of text."""
+    if given is None:
+        return []
+    items = [given] if isinstance(given, str) else to_list(name, given, "names")
+    if not items:
+        raise InvalidArgumentError(f"{name} is empty; remove it to pack everything")
+    return [
+        str(item)
+        if isinstance(item, int | np.integer) and not isinstance(item, bool)
+        else to_text(f"an item of {name}", item)
+        for item in items
+    ]

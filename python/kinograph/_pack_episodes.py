@@ -31,7 +31,7 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
 ) -> Packed:
     """Write every episode in turn and commit; see :func:`kinograph.pack`."""
     if on_defect not in _POLICIES:
-        raise InvalidArgumentError(f"on_defect {on_defect!r} is none of {', '.join(_POLICIES)}")
+        raise InvalidArgumentError(f"on_defect {on_defect!r} is not one of {', '.join(_POLICIES)}")
     total = len(episodes) if isinstance(episodes, Sized) else 0
     defects: list[Defect] = []
     settings = {
@@ -43,7 +43,7 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
     with Writer(target, mode=mode, settings=settings, **writer_options) as writer:
         resumed = writer.resumed
         for number, episode in enumerate(_dicts(episodes)):
-            # The place in the iterable, so that an episode without an id keeps its own when others are left out.
+            # The place in the iterable, so that an episode without an id keeps its own when others are skipped.
             given = episode.get("id")
             name = f"{prefix}{f'episode_{number}' if given is None else given}"
             if name not in resumed:
@@ -52,7 +52,7 @@ def pack_episodes(  # noqa: PLR0913 (each is a keyword of its own)
                     lines = "\n".join(f"  {defect.place}: {defect.what}" for defect in found)
                     raise CorruptDataError(
                         f"episode {number} has defects; nothing is visible\n{lines}\n"
-                        'mend it, or pass on_defect="drop-episode" or "keep"'
+                        'fix it, or pass on_defect="drop-episode" or "keep"'
                     )
                 defects += found
                 if not (found and on_defect == "drop-episode"):
@@ -72,23 +72,23 @@ def _dicts(episodes: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]
 
 
 def _add(writer: Writer, number: int, episode: Mapping[str, Any]) -> None:
-    words = dict(episode)
-    if words.get("rate_hz") is None or words.get("timestamps_ns") is not None:
-        words.pop("rate_hz", None)
+    arguments = dict(episode)
+    if arguments.get("rate_hz") is None or arguments.get("timestamps_ns") is not None:
+        arguments.pop("rate_hz", None)
     try:
-        writer.add_episode(words.pop("streams"), **words)
+        writer.add_episode(arguments.pop("streams"), **arguments)
     except TypeError as error:
         raise InvalidArgumentError(f"episode {number}: {error}") from error
 
 
 def _find_defects(name: str, streams: object, on_defect: OnDefect) -> list[Defect]:
-    """NaN in numbers; in depth images it is a hole, as everywhere."""
+    """Find NaN in values; in depth images it is a hole, as everywhere."""
     if not isinstance(streams, Mapping):
         return []
     dropped = on_defect == "drop-episode"
     defects = []
     for stream, values in streams.items():
-        if isinstance(values, list) or "depth" in str(stream).lower():
+        if isinstance(values, list | Mapping) or "depth" in str(stream).lower():
             continue
         array = np.asarray(values)
         if array.dtype.kind != "f" or array.size == 0:

@@ -19,7 +19,7 @@ class Damage(NamedTuple):
 
 
 def verify(path: str | os.PathLike[str], *, decode: bool = False) -> list[Damage]:
-    """Compare every byte of a dataset's newest version with its hash; gives what is wrong.
+    """Compare every byte of a dataset's newest version with its hash; gives what is wrong or cannot be read.
 
     What the manifest, the episode table and the statistics say is compared with what the shards hold. With ``decode`` every
     frame is decoded too, and the statistics are compared with the frames. A dataset whose manifest or table is damaged raises

@@ -21,7 +21,7 @@ from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
 from kinograph._table import BUILT_IN_COLUMNS
 
 Label: TypeAlias = bool | int | float | str
-Mode: TypeAlias = Literal["new", "append", "resume"]
+Mode: TypeAlias = Literal["new", "append", "resume", "overwrite"]
 Plan: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
 
 SHARD_BYTES = 128 << 20
@@ -54,11 +54,14 @@ class Writer:
     Episode('episode_2': 20 frames, 0.95 s at 20 Hz, 3 streams)
 
     :param mode: ``"new"`` refuses a folder that holds something, ``"append"`` adds to a dataset, ``"resume"``
-        takes up the finished shards of a writer that was interrupted; its episodes are in :attr:`resumed`. Any number of
-        writers may append at the same time.
+        continues a writer that was interrupted, whose finished episodes are in :attr:`resumed`, ``"overwrite"`` replaces a
+        dataset: it is written beside the old one and takes its place in one step at the commit. Readers that have the
+        old one open must open it again. Nothing but a dataset is ever overwritten. Any number of writers may append at
+        the same time.
     :param plan: codecs per stream: the path of a TOML file, or the same as a dict. Without one, all comes
         back bit for bit.
-    :param quality: images as JPEG of this quality (1 to 100) where the plan says nothing else.
+    :param quality: images as JPEG of this quality (1 to 100) where the plan says nothing else; images that are given as
+        JPEG files stay as they are.
     :param shard_bytes: a shard file is closed at this size.
     :param memory_bytes: the most memory for frames on their way, with what encoding them takes.
     :param threads: worker threads; one per core if not given.
@@ -146,7 +149,8 @@ class Writer:
         1
 
         :param streams: arrays whose first axis is time; lists of ``str`` for text; lists of ``bytes`` for
-            images that are JPEG files already, which are kept as they are.
+            images that are JPEG files already, which are kept as they are. Names may have parts: ``"obs/wrist"``. Images
+            are uint8 in HWC order; CHW and float images are refused with advice.
         :param rate_hz: frames per second, one number for all streams or one for each. Their first frame is taken at the
             earliest of ``timestamps_ns``, at 0 if there are none.
         :param timestamps_ns: instead of a rate, the time of every frame in whole nanoseconds, never going back.
@@ -154,7 +158,8 @@ class Writer:
             writer commits.
         :param attributes: anything that JSON can hold; kept with the episode.
         :param labels: columns of the episode table: numbers, text, yes or no.
-        :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell.
+        :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell, such as
+            ``kinds={"heatmap": "vector"}`` for an array that looks like images and is not.
         :param protect: stretches of time, as first and last second from the episode's first frame, whose frames come back
             bit for bit in streams that a plan stores with a bound and ``protect = ["given"]`` or ``["*"]``.
         :param licence: an SPDX expression.

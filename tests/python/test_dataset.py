@@ -10,9 +10,14 @@ import kinograph
 def test_the_repr_summarises_dataset_episode_and_stream(lift, lift_path):
     text = repr(lift)
     assert text.startswith(
-        f"Dataset('{lift_path}', version 1: 3 episodes, 178 frames at 20 Hz, 6 streams, 1.7 MB → "
+        f"Dataset('{lift_path}', version 1: 3 episodes, 178 frames at 20 Hz, 6 streams, "
     )
-    assert text.endswith("×))")
+    raw = sum(lift.episodes["raw_bytes"])
+    files = [*lift_path.glob("shards/*"), *lift_path.glob("episodes/*"), *lift_path.glob("stats/*")]
+    stored = sum(file.stat().st_size for file in files)
+    assert text.endswith(
+        f"{raw / 1e6:.2f} MB raw → {stored / 1e6:.2f} MB on disk ({raw / stored:.1f}×))"
+    )
     assert repr(lift[0]) == "Episode('demo_0': 60 frames, 2.95 s at 20 Hz, 6 streams)"
     camera = lift[0]["obs/agentview_image"]
     assert repr(camera).startswith(

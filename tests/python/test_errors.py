@@ -63,7 +63,7 @@ def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_t
         (lambda: lift[-4], "no episode -4; the dataset has 3"),
         (
             lambda: lift[0]["obs/x"],
-            "episode `demo_0` has no stream `obs/x`; it has actions, dones, ",
+            "episode `demo_0` has no stream `obs/x`; did you mean `",
         ),
         (lambda: lift.streams["obs/x"], "no stream `obs/x`; there are actions, dones, "),
         (lambda: lift.stats["language"], "no stream `language`; there are actions, dones, "),
@@ -119,7 +119,7 @@ def test_a_truncated_shard_is_damage(copy):
     shard.write_bytes(shard.read_bytes()[:-100])
     with pytest.raises(kinograph.CorruptDataError, match="it is truncated"):
         kinograph.open(copy)[0]
-    assert "1.7 MB" in repr(kinograph.open(copy))
+    assert "1.66 MB raw" in repr(kinograph.open(copy))
     assert len(kinograph.verify(copy)) >= 1
 
 

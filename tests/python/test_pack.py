@@ -265,7 +265,7 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(tmp_path):
 def test_a_mapping_that_the_format_does_not_read_is_refused(tmp_path):
     mapping = tmp_path / "mapping.toml"
     mapping.write_text('[[stream]]\nname = "joints"\nfield = "joints"\n')
-    with pytest.raises(kinograph.InvalidArgumentError, match="does not read one"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="does not take a mapping"):
         kinograph.pack(SAMPLE, tmp_path / "a.kino", mapping=mapping)
     assert not (tmp_path / "a.kino").exists()
 

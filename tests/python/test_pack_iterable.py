@@ -136,8 +136,8 @@ def test_what_is_no_episode_is_named(tmp_path, episodes, words):
         kinograph.pack(episodes, tmp_path / "d.kino")
 
 
-def test_words_about_files_are_refused(tmp_path):
-    with pytest.raises(kinograph.InvalidArgumentError, match="format and mapping are for files"):
+def test_options_for_files_are_refused(tmp_path):
+    with pytest.raises(kinograph.InvalidArgumentError, match="is for files; an iterable gives"):
         kinograph.pack([], tmp_path / "d.kino", format="hdf5")
-    with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is none of"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is not one of"):
         kinograph.pack([], tmp_path / "d.kino", on_defect="mend")

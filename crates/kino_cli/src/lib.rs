@@ -1,9 +1,10 @@
 //! The `kinograph` command: one file per verb, no logic.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-//! 3 done but something was lost, 4 measured and not good enough. A reader that closes the pipe early is no failure.
+//! 3 done but something was lost, 4 measured and not good enough, 130 stopped by Ctrl-C. A reader that closes the pipe early is no failure.
 
 mod commands;
+mod interrupt;
 mod load_args;
 mod output;
 mod progress;
@@ -28,6 +29,8 @@ enum Outcome {
     Lost,
     /// Measured, and what was asked for is not reached.
     Missed,
+    /// Stopped by Ctrl-C.
+    Interrupted,
 }
 
 /// Robot-learning data, stored and fed so that the GPU never waits.
@@ -64,7 +67,7 @@ fn version() -> &'static str {
     } else {
         concat!(
             env!("CARGO_PKG_VERSION"),
-            " (JPEG and AV1 without SIMD: several times slower; build with nasm to mend it)"
+            " (JPEG and AV1 without SIMD: several times slower; build with nasm to fix it)"
         )
     }
 }
@@ -96,6 +99,7 @@ pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
         Ok(Outcome::Failed) => 1,
         Ok(Outcome::Lost) => 3,
         Ok(Outcome::Missed) => 4,
+        Ok(Outcome::Interrupted) => 130,
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             let causes: Vec<_> = error.chain().map(ToString::to_string).collect();

@@ -134,6 +134,14 @@ pub(crate) fn bytes(count: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
+/// A number of things: `1 episode`, `2 episodes`.
+pub(crate) fn count(number: impl TryInto<u64>, thing: &str) -> String {
+    match number.try_into().unwrap_or(u64::MAX) {
+        1 => format!("1 {thing}"),
+        number => format!("{number} {thing}s"),
+    }
+}
+
 /// How many times smaller: `3.6×`.
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 pub(crate) fn ratio(raw: u64, stored: u64) -> String {
@@ -169,7 +177,7 @@ pub(crate) fn micros(seconds: f64) -> String {
     format!("{value:.*}", usize::from(value < 99.95))
 }
 
-/// What was lost, as measured: pictures in dB and at most, other numbers at most.
+/// What was lost, as measured: of images in dB and at most, of other values at most.
 pub(crate) fn error(psnr_db: Option<f64>, max_abs: f64) -> String {
     match psnr_db {
         Some(db) => format!("{db:.1} dB, ≤ {max_abs}"),

@@ -61,7 +61,7 @@ impl Progress {
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a rate and a rest of time for people"
+        reason = "a rate and a remaining time for people"
     )]
     fn line(&self, done: u64, total: u64, message: &str) -> String {
         let seconds = self.start.elapsed().as_secs_f64().max(1e-9);

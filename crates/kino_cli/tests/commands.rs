@@ -57,7 +57,7 @@ fn pack_prints_a_row_per_stream_and_the_sum() {
         actions.contains("vector:level=8") && actions.ends_with("lossless"),
         "{actions}"
     );
-    assert!(text.contains("version 1 with 1 new episodes"), "{text}");
+    assert!(text.contains("version 1 with 1 new episode,"), "{text}");
     assert_eq!(stderr(&output), "");
 }
 
@@ -114,7 +114,7 @@ fn info_verify_and_cat_agree_about_a_dataset() {
     assert!(stdout(&kinograph(&["info", &target])).contains("memory"));
     let verify = kinograph(&["verify", &target, "--decode"]);
     assert!(
-        verify.status.success() && stdout(&verify).contains("sound (1 episodes"),
+        verify.status.success() && stdout(&verify).contains("valid (1 episode,"),
         "{}",
         stdout(&verify)
     );
@@ -188,7 +188,7 @@ fn damage_is_exit_code_1_with_the_place_on_stdout() {
     assert!(
         text.starts_with("damaged: ")
             && text.contains("_image`, frames ")
-            && text.contains("1 damaged places"),
+            && text.contains("1 damaged place ("),
         "{text}"
     );
 }
@@ -228,14 +228,14 @@ fn failures_say_what_where_and_what_next_on_stderr() {
         ),
         (vec!["cat", &target, "demo_9"], 1, "demo_7"),
         (
-            vec!["cat", &target, "demo_7", "wrist"],
+            vec!["cat", &target, "demo_7", "agentview_image"],
             1,
-            "obs/agentview_image",
+            "did you mean `obs/agentview_image`?",
         ),
         (
-            vec!["cat", &target, "demo_7", "actions", "--frames", "5:99"],
+            vec!["cat", &target, "demo_7", "actions", "--frames", "99"],
             1,
-            "0:20",
+            "no frame 99; it has 20",
         ),
         (vec!["frobnicate"], 2, "unrecognized subcommand"),
     ] {
@@ -260,7 +260,7 @@ fn a_closed_pipe_is_no_failure() {
     let (_folder, target) = packed();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kinograph"));
     command
-        .args(["cat", &target, "demo_7", "obs/agentview_image"])
+        .args(["cat", &target, "demo_7", "obs/agentview_image", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

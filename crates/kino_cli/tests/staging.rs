@@ -96,7 +96,7 @@ fn gc_lists_and_removes_what_an_interrupted_pack_left() {
     assert!(run("gc", &target, &["--delete"]).status.success());
     assert_eq!(std::fs::read_dir(target.join("shards")).unwrap().count(), 2);
     let removed = run("gc", &target, &["--delete", "--interrupted"]);
-    assert!(text(&removed.stdout).contains("2 files and 1 staging folders"));
+    assert!(text(&removed.stdout).contains("2 files and 1 staging folder,"));
     assert_eq!(std::fs::read_dir(target.join("shards")).unwrap().count(), 0);
     assert!(run("pack", &target, &[]).status.success());
 }

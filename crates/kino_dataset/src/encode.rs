@@ -58,6 +58,12 @@ impl Block {
         ty.map_or(1, |ty| ty.frame_bytes().max(1))
     }
 
+    /// Bytes of the frames when decoded; text has none.
+    pub(crate) fn raw_bytes(&self) -> u64 {
+        let frame_bytes = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());
+        (self.frames() * frame_bytes) as u64
+    }
+
     /// Bytes of a number, at least one.
     pub(crate) fn number_bytes(&self) -> usize {
         self.frame.as_values().map_or(1, |ty| ty.dtype().size())

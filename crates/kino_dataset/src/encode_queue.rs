@@ -95,6 +95,8 @@ enum Item {
         first_frame: u32,
         place: String,
         bytes: usize,
+        /// Bytes of decoded frames; none of text and times.
+        raw: u64,
         result: Receiver<Result<Packed, CodecError>>,
     },
     End(Box<EpisodeDraft>),
@@ -107,6 +109,8 @@ pub(crate) struct Pool {
     queue: VecDeque<Item>,
     in_flight: usize,
     budget: usize,
+    /// Bytes of decoded frames whose pages are laid down.
+    written_bytes: u64,
     /// Items at the back of the queue that belong to the unfinished episode.
     unfinished: usize,
     /// Set when laying down failed: nothing may follow, or an episode would miss a page.
@@ -133,6 +137,7 @@ impl Pool {
             queue: VecDeque::new(),
             in_flight: 0,
             budget,
+            written_bytes: 0,
             unfinished: 0,
             failed: false,
             broken: false,
@@ -153,6 +158,10 @@ impl Pool {
             block,
         } = job;
         let bytes = block.memory_bytes();
+        let raw = match run {
+            Run::Stream(_) => block.raw_bytes(),
+            Run::Clock(_) => 0,
+        };
         self.make_room(bytes, assembler, receipts)?;
         let (sender, result) = sync_channel(1);
         self.threads.spawn(move || {
@@ -166,6 +175,7 @@ impl Pool {
             first_frame,
             place,
             bytes,
+            raw,
             result,
         });
         Ok(())
@@ -209,6 +219,21 @@ impl Pool {
         if self.queue.is_empty() && assembler.abandon_episode().is_err() {
             self.failed = true;
         }
+    }
+
+    /// Bytes of decoded frames that were encoded, checked and laid down.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes
+    }
+
+    /// Waits for the next block and lays it down; whether there may be more.
+    pub(crate) fn drain_next(
+        &mut self,
+        assembler: &mut Assembler,
+        receipts: &mut Receipts,
+    ) -> Result<bool> {
+        self.drain_front(assembler, receipts)?;
+        Ok(!self.queue.is_empty())
     }
 
     /// Lays down everything.
@@ -268,12 +293,14 @@ impl Pool {
             first_frame,
             place,
             bytes,
+            raw,
             ..
         }) = self.queue.pop_front()
         else {
             return Ok(());
         };
         self.in_flight -= bytes;
+        self.written_bytes += raw;
         self.unfinished = self.unfinished.min(self.queue.len());
         let laid = match result {
             None => Err(invalid(format!(

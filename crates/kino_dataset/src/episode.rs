@@ -11,6 +11,7 @@ use crate::error::{Result, corrupt, format_at, not_found};
 use crate::events::Protected;
 use crate::hash::Hash;
 use crate::stream::Stream;
+use crate::window::suggest;
 
 /// One episode of a dataset. Cheap to clone; holds its index, no frames.
 #[derive(Debug, Clone)]
@@ -111,9 +112,9 @@ impl Episode {
             None => {
                 let there: Vec<_> = self.streams().map(|stream| stream.name.as_str()).collect();
                 Err(not_found(format!(
-                    "episode `{}` has no stream `{name}`; it has {}",
+                    "episode `{}` has no stream `{name:.255}`; {}",
                     self.id(),
-                    there.join(", ")
+                    suggest(name, &there)
                 )))
             }
         }

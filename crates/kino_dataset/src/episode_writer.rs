@@ -211,6 +211,11 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
+    /// Bytes of decoded frames that the whole writer has encoded, checked and written so far; text does not count.
+    pub fn written_bytes(&self) -> u64 {
+        self.writer.written_bytes()
+    }
+
     /// Waits until all that was pushed is encoded and checked. After the last stream, an error that an ended episode
     /// would leave to the whole commit comes here, and the episode can be dropped without a trace.
     pub fn settle(&mut self) -> Result<()> {

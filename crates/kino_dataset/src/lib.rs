@@ -29,9 +29,11 @@ mod events;
 mod garbage;
 mod hash;
 mod lease;
+mod local;
 mod long_run;
 mod manifest;
 mod open_stream;
+mod overwrite;
 mod plan;
 mod protection;
 mod receipts;
@@ -66,8 +68,9 @@ pub use kino_format::{
     ByteSize, Clock, Kind, MAX_FRAMES, MAX_STREAMS, PageSlice, RegularClock, StreamSchema, escape,
     escape_line, is_unprintable,
 };
+pub use local::check_local;
 pub use manifest::{FileRef, Manifest, ShardRef, StreamSummary, TableRef};
-pub use plan::{Arrival, Choice, Plan, PlanBound, Rule};
+pub use plan::{Arrival, Choice, Plan, PlanBound, Rule, matches_pattern};
 pub use selection::{Episodes, Selection};
 pub use stats::StreamStats;
 pub use stored_stream::StoredStream;
@@ -80,6 +83,6 @@ pub use window::{
     ACTIONS, Anchor, Array, At, CountSource, Described, Description, EpisodeSamples, Goal, Include,
     LeRobot, Located, Mask, MaskArray, MaskDialect, MaskShape, NO_FRAME, NextObs, Out, Pad,
     Polarity, Rate, Request, Resolve, Robomimic, SAME_INSTANT_NS, Sample, SampleFrames, Samples,
-    Stack, Window, WindowFrames, shared_anchor,
+    Stack, Window, WindowFrames, shared_anchor, suggest,
 };
 pub use writer::{DatasetWriter, EpisodeInfo, Start, WriterOptions};

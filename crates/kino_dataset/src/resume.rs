@@ -1,4 +1,4 @@
-//! Taking up what interrupted writers have finished.
+//! Taking up what interrupted writers have finished, and removing the folders of those that had finished nothing.
 //!
 //! Only under the same settings: half a dataset at 20 Hz and half at 55 is worse than none. What is there already (the
 //! commit came through, and the kill after it) is not taken up twice.
@@ -10,6 +10,7 @@ use crate::error::{DatasetError, Result};
 use crate::lease::Holder;
 use crate::receipts::{Receipt, Receipts, shards_of};
 use crate::staging::{FoundArea, Settings};
+use crate::store::Turn;
 
 /// Longer values are named, not shown.
 const MAX_SHOWN: usize = 40;
@@ -18,6 +19,22 @@ const MAX_SHOWN: usize = 40;
 pub(crate) fn interrupted(found: &[FoundArea]) -> u64 {
     let gone = found.iter().filter(|area| !is_alive(area));
     gone.map(|area| episodes(area).unwrap_or(0)).sum()
+}
+
+/// Removes the areas of writers that are gone and had finished nothing, and gives the others.
+pub(crate) fn sweep(found: Vec<FoundArea>, turn: &Turn) -> Vec<FoundArea> {
+    let is_needed = |area: &FoundArea| {
+        let is_gone = matches!(area.holder(), Ok(Holder::Gone(_)));
+        !(turn.is_exclusive() && is_gone && episodes(area).is_ok_and(|count| count == 0))
+    };
+    let (needed, empty): (Vec<_>, Vec<_>) = found.into_iter().partition(is_needed);
+    for area in empty {
+        // What cannot be taken over is left to `kinograph gc`.
+        if let Ok(Some(area)) = area.take_over() {
+            area.remove();
+        }
+    }
+    needed
 }
 
 /// Whether a writer is certainly at work.

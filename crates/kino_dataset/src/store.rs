@@ -28,6 +28,7 @@ use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload}
 use crate::emulate::{Emulated, Storage};
 use crate::error::{DatasetError, Result, corrupt, io_at, not_found};
 use crate::hash::Hash;
+use crate::local::check_local;
 use crate::manifest::MAX_VERSION;
 
 /// How long a writer waits for the turn of another before it goes on without.
@@ -93,6 +94,7 @@ pub(crate) struct Store {
 impl Store {
     /// The store at an existing folder.
     pub(crate) fn open(root: &Path) -> Result<Self> {
+        check_local(root)?;
         if !root.is_dir() {
             let what = if root.exists() {
                 "is a file, not a dataset folder"
@@ -116,6 +118,15 @@ impl Store {
 
     /// The store at a folder that is made, durably, if it is not there.
     pub(crate) fn create(root: &Path) -> Result<Self> {
+        check_local(root)?;
+        if root.exists() && !root.is_dir() {
+            return Err(DatasetError::Exists {
+                what: format!(
+                    "{} is a file, and a dataset is a folder; choose another path",
+                    root.display()
+                ),
+            });
+        }
         create_folder(root).map_err(io_at("create", root.display().to_string()))?;
         Self::open(root)
     }
@@ -359,9 +370,24 @@ fn at(operation: &'static str, path: &Path, error: object_store::Error) -> Datas
         error => DatasetError::Io {
             operation,
             path,
-            source: io::Error::other(error),
+            source: system_error(error),
         },
     }
+}
+
+/// What the system said, without the layers of the object store, each of which repeats it.
+fn system_error(error: object_store::Error) -> io::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(inner) = cause {
+        if let Some(found) = inner.downcast_ref::<io::Error>() {
+            return match found.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(found.kind(), found.to_string()),
+            };
+        }
+        cause = inner.source();
+    }
+    io::Error::other(error)
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use crate::encode_queue::Pool;
 use crate::episode_writer::EpisodeWriter;
 use crate::error::{DatasetError, Result, invalid};
 use crate::events::Protected;
+use crate::overwrite::{FOLDERS, Replacement};
 use crate::plan::Plan;
 use crate::receipts::{Receipt, Receipts};
 use crate::resume::{self, TakenUp};
@@ -73,6 +74,8 @@ pub enum Start {
     New,
     /// A dataset, to which episodes are added.
     Append,
+    /// A dataset, which is replaced when this writer commits. Until then readers see the old one; then its files are gone.
+    Overwrite,
     /// Nothing, a dataset, or the work of an interrupted writer with the same plan and settings, whose finished shards
     /// are taken up.
     Resume,
@@ -136,6 +139,8 @@ pub struct DatasetWriter {
     types: HashMap<String, (Kind, FrameType)>,
     label_types: HashMap<String, &'static str>,
     begun: u64,
+    /// The last field, so that its folder is removed after all that is in it was let go of.
+    replacement: Option<Replacement>,
 }
 
 impl DatasetWriter {
@@ -143,19 +148,28 @@ impl DatasetWriter {
     pub fn open(path: &Path, start: Start, options: WriterOptions) -> Result<Self> {
         check_quality(&options.plan)?;
         options.plan.check()?;
+        let replacement = match start {
+            Start::Overwrite => Some(Replacement::beside(path)?),
+            _ => None,
+        };
+        // What is written beside the old dataset is a new one.
+        let (path, start) = match &replacement {
+            Some(replacement) => (replacement.folder(), Start::New),
+            None => (path, start),
+        };
         let store = match start {
-            Start::New | Start::Resume => Store::create(path)?,
             Start::Append => Store::open(path)?,
+            _ => Store::create(path)?,
         };
         let pool = Pool::new(options.threads, options.memory_bytes)?;
         let settings = settings(&options);
         let turn = store.turn();
         let base = Base::read(&store)?;
-        let found = FoundArea::all(&store)?;
+        let found = resume::sweep(FoundArea::all(&store)?, &turn);
         check_target(&store, start, (&base, &found))?;
         let taken = match start {
             Start::Resume => resume::take_up(found, &settings, &base)?,
-            Start::New | Start::Append => TakenUp {
+            _ => TakenUp {
                 left: resume::interrupted(&found),
                 ..TakenUp::default()
             },
@@ -178,6 +192,7 @@ impl DatasetWriter {
             receipts,
             taken_up: taken.areas,
             interrupted: taken.left,
+            replacement,
         };
         let mut work = taken.work.into_iter();
         work.try_for_each(|receipt| writer.take_up(receipt))?;
@@ -215,6 +230,19 @@ impl DatasetWriter {
     /// How many finished episodes of interrupted writers lie in the dataset's `staging/` and were not taken up.
     pub fn interrupted(&self) -> u64 {
         self.interrupted
+    }
+
+    /// Bytes of decoded frames that were encoded, checked and written; text does not count.
+    pub fn written_bytes(&self) -> u64 {
+        self.pool.written_bytes()
+    }
+
+    /// Waits for the next block of frames that is still being encoded; false when all are written.
+    ///
+    /// [`commit`](Self::commit) does this for all of them: call it before to show how far it has come.
+    pub fn write_next(&mut self) -> Result<bool> {
+        self.pool
+            .drain_next(&mut self.assembler, &mut self.receipts)
     }
 
     /// Adds to what is known of the whole dataset; a name that is there already gets the new value.
@@ -282,6 +310,7 @@ impl DatasetWriter {
         let committed = commit::commit(&self.store, self.base, self.start, &additions)?;
         self.taken_up.into_iter().for_each(Receipts::remove);
         self.receipts.remove();
+        self.replacement.map_or(Ok(()), Replacement::finish)?;
         Ok(Committed {
             streams: finished.usage.into_streams(),
             ..committed
@@ -400,7 +429,7 @@ fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea]
     let root = store.root().display();
     let what = match start {
         Start::New if !base.is_new() => format!(
-            "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`) or choose another path",
+            "{root} already holds a dataset of {} episodes; append to it (`--append`, in Python `mode=\"append\"`), replace it (`--overwrite`, `mode=\"overwrite\"`), or choose another path",
             base.len()
         ),
         Start::New if resume::is_at_work(found) => format!(
@@ -428,8 +457,7 @@ fn has_other_files(root: &Path) -> Result<bool> {
     let entries: Result<Vec<_>, _> = std::fs::read_dir(root)
         .and_then(|entries| entries.collect())
         .map_err(error);
-    let ours = ["versions", "episodes", "shards", "stats", "staging"];
     Ok(entries?
         .iter()
-        .any(|entry| !ours.iter().any(|name| entry.file_name() == *name)))
+        .any(|entry| !FOLDERS.iter().any(|name| entry.file_name() == *name)))
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use kino_dataset::{DatasetError, ErrorKind};
 
 use crate::defect::Defect;
+use crate::group::group_defects;
 
 /// The result of an import.
 pub type Result<T, E = ImportError> = std::result::Result<T, E>;
@@ -28,7 +29,7 @@ pub enum ImportError {
         next: String,
     },
     /// The file cannot be read.
-    #[error("{}: cannot be read", path.display())]
+    #[error("cannot read {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -36,7 +37,7 @@ pub enum ImportError {
         source: std::io::Error,
     },
     /// The file is damaged, or a recorder stopped in the middle of it.
-    #[error("{}: `{object}` {what}; {next}", file.display())]
+    #[error("{}{what}; {next}", at(file, object))]
     Corrupt {
         /// The file.
         file: PathBuf,
@@ -50,8 +51,8 @@ pub enum ImportError {
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
-    /// The file is sound and uses something that is not supported.
-    #[error("{}: `{object}` {what}; {next}", file.display())]
+    /// The file is valid and uses something that is not supported.
+    #[error("{}{what}; {next}", at(file, object))]
     Unsupported {
         /// The file.
         file: PathBuf,
@@ -114,7 +115,9 @@ pub enum ImportError {
         what: String,
     },
     /// The caller asked to stop.
-    #[error("stopped on request; the same call with `--resume` continues it")]
+    #[error(
+        "stopped on request; the same call with `--resume` (in Python mode=\"resume\") continues it"
+    )]
     Stopped,
     /// The dataset cannot be written.
     #[error(transparent)]
@@ -152,7 +155,7 @@ impl ImportError {
                     None => what.clone(),
                 }
             }
-            Self::Io { path, source } => format!("{}: cannot be read ({source})", path.display()),
+            Self::Io { path, source } => format!("cannot read {}: {source}", path.display()),
             Self::Dataset { source } => match Error::source(source) {
                 Some(cause) => format!("{source}: {cause}"),
                 None => source.to_string(),
@@ -196,7 +199,7 @@ impl ImportError {
             file: file.to_owned(),
             object: object.to_owned(),
             what: what.into(),
-            next: "copy the file again from where it was recorded, or leave it out".to_owned(),
+            next: "copy the file again from where it was recorded, or remove it".to_owned(),
             source: None,
         }
     }
@@ -207,13 +210,13 @@ impl ImportError {
             file: file.to_owned(),
             object: object.to_owned(),
             what: what.into(),
-            next: "mend or delete it in the source, or import the others with `--on-defect keep`"
+            next: "fix or delete it in the source, or import the others with `--on-defect keep`"
                 .to_owned(),
             source: None,
         }
     }
 
-    /// Something sound that is not supported.
+    /// Something valid that is not supported.
     pub(crate) fn unsupported(file: &Path, object: &str, what: &str, next: &str) -> Self {
         Self::Unsupported {
             file: file.to_owned(),
@@ -238,28 +241,36 @@ pub(crate) fn invalid(what: impl Into<String>) -> ImportError {
     ImportError::InvalidArgument { what: what.into() }
 }
 
-/// All defects, one per line, and what to do about them.
+/// Where something is: the file, and the object in it unless that is the file itself.
+fn at(file: &Path, object: &str) -> String {
+    match object {
+        "" | "/" => format!("{}: ", file.display()),
+        object => format!("{}: `{object}` ", file.display()),
+    }
+}
+
+/// All defects, grouped, and what to do about them.
 fn list(defects: &[Defect]) -> String {
     let faults: Vec<_> = defects.iter().filter(|defect| defect.is_fault()).collect();
     let mut text = match faults.len() {
         1 => "the source has a defect; nothing was written\n".to_owned(),
         count => format!("the source has {count} defects; nothing was written\n"),
     };
-    for defect in faults {
-        text.push_str(&format!("  {}: {}\n", defect.place, defect.what));
+    for group in group_defects(faults) {
+        text.push_str(&format!("  {}\n", group.text()));
     }
     text.push_str(
-        "mend them, or import what is sound: `--on-defect drop-episode` leaves out every episode with a defect, \
-         `--on-defect keep` keeps all that can be kept (in Python on_defect=)",
+        "fix them, or import the rest: `--on-defect drop-episode` skips every episode with a defect, \
+         `--on-defect keep` keeps everything that can be kept (in Python on_defect=)",
     );
     text
 }
 
-/// Why each episode was dropped, one per line.
+/// Why each episode was dropped, grouped.
 fn list_dropped(defects: &[Defect]) -> String {
     let mut text = "no episode can be imported; nothing was written".to_owned();
-    for defect in defects.iter().filter(|defect| defect.is_fault()) {
-        text.push_str(&format!("\n  {}: {}", defect.place, defect.what));
+    for group in group_defects(defects.iter().filter(|defect| defect.is_fault())) {
+        text.push_str(&format!("\n  {}", group.text()));
     }
     text
 }
@@ -267,11 +278,11 @@ fn list_dropped(defects: &[Defect]) -> String {
 /// What a format cannot hold, one per line, and what to do about it.
 fn list_no_place(format: &str, defects: &[Defect]) -> String {
     let mut text = format!("{format} cannot hold all of the dataset; nothing was written\n");
-    for defect in defects.iter().filter(|defect| defect.is_fault()) {
-        text.push_str(&format!("  {}: {}\n", defect.place, defect.what));
+    for group in group_defects(defects.iter().filter(|defect| defect.is_fault())) {
+        text.push_str(&format!("  {}\n", group.text()));
     }
     text.push_str(
-        "`--on-defect keep` leaves these out and writes the rest (in Python on_defect=\"keep\")",
+        "`--on-defect keep` skips these and writes the rest (in Python on_defect=\"keep\")",
     );
     text
 }

@@ -8,10 +8,11 @@
 //! | a link that leads out of the folder | refused before anything is read, unless [`ImportOptions::follow_links`] |
 //! | a file that is longer than the place allows | refused after so many bytes, whatever length the system states |
 //! | a hole of terabytes with a few bytes around it | refused: reading it costs as if it were there |
+//! | a Git LFS pointer, a few lines of text in place of the data | refused, with the command that fetches the data |
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::error::{ImportError, Result};
@@ -26,9 +27,22 @@ const SPARSE_RATIO: u64 = 1000;
 /// `st_blocks` counts in these.
 const BLOCK_BYTES: u64 = 512;
 
+/// How a Git LFS pointer begins.
+const LFS_START: &[u8] = b"version https://git-lfs.github.com/spec/v1";
+
+/// A Git LFS pointer is shorter than this.
+const LFS_BYTES: u64 = 1024;
+
+/// A file that is a Git LFS pointer: the data was never downloaded.
+#[derive(Debug, thiserror::Error)]
+#[error("is a Git LFS pointer, not the data; run `git lfs pull` in {folder}")]
+struct LfsPointer {
+    folder: String,
+}
+
 /// Opens a regular file for reading.
 ///
-/// Everything else is refused without waiting for it.
+/// Everything else is refused without waiting for it, and so is a Git LFS pointer.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     // Opening a device may do something to it, so its name is looked at first. A pipe that takes its place in between is
     // opened without waiting for a writer, and seen then.
@@ -38,8 +52,43 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(flags.cast_signed())
         .open(path)?;
-    check(&file.metadata()?)?;
+    let found = file.metadata()?;
+    check(&found)?;
+    check_pointer(path, &file, found.len())?;
     Ok(file)
+}
+
+/// Refuses a Git LFS pointer: the commonest broken download of a dataset.
+fn check_pointer(path: &Path, file: &File, len: u64) -> io::Result<()> {
+    if !(LFS_START.len() as u64..LFS_BYTES).contains(&len) {
+        return Ok(());
+    }
+    let mut start = [0; LFS_START.len()];
+    // A file that cannot be read here is for its importer to notice.
+    if file.read_exact_at(&mut start, 0).is_err() || start != LFS_START {
+        return Ok(());
+    }
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let pointer = LfsPointer {
+        folder: folder.unwrap_or(Path::new(".")).display().to_string(),
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidData, pointer))
+}
+
+/// What an error says if the file is a Git LFS pointer.
+fn pointer_of(error: &io::Error) -> Option<&LfsPointer> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// Why a video file cannot be opened, as text: the decoder of the user's program opens it, not this crate.
+pub(crate) fn refuse_video(path: &Path) -> Option<String> {
+    let error = open(path).err()?;
+    Some(match pointer_of(&error) {
+        Some(pointer) => pointer.to_string(),
+        None => format!("cannot be read: {error}"),
+    })
 }
 
 /// Opens a regular file, and gives its length.
@@ -105,11 +154,20 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-/// A file that cannot be read.
+/// A file that cannot be read. A Git LFS pointer counts as a damaged file, so that the episodes of others can be imported.
 pub(crate) fn cannot_read(path: &Path, source: io::Error) -> ImportError {
-    ImportError::Io {
-        path: path.to_owned(),
-        source,
+    match pointer_of(&source) {
+        Some(pointer) => ImportError::Corrupt {
+            file: path.to_owned(),
+            object: "/".to_owned(),
+            what: pointer.to_string(),
+            next: "then pack again".to_owned(),
+            source: None,
+        },
+        None => ImportError::Io {
+            path: path.to_owned(),
+            source,
+        },
     }
 }
 
@@ -216,6 +274,31 @@ mod tests {
         );
         symlink("nowhere", folder.path().join("link")).unwrap();
         assert!(read_limited_if_there(&folder.path().join("link"), 4).is_err());
+    }
+
+    #[test]
+    fn a_git_lfs_pointer_is_refused_with_the_command_that_fetches_the_data() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("demos.hdf5");
+        let hash = "0".repeat(64);
+        let pointer =
+            format!("version https://git-lfs.github.com/spec/v1\noid sha256:{hash}\nsize 12345\n");
+        fs::write(&path, &pointer).unwrap();
+        let error = cannot_read(&path, open(&path).unwrap_err());
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "{}: is a Git LFS pointer, not the data; run `git lfs pull` in {}; then pack again",
+                path.display(),
+                folder.path().display()
+            )
+        );
+        assert!(refuse_video(&path).unwrap().contains("git lfs pull"));
+        // A text that only mentions it, or a long file that begins so, is data.
+        fs::write(&path, format!(" {pointer}")).unwrap();
+        assert!(refuse_video(&path).is_none());
+        fs::write(&path, pointer + &"x".repeat(1024)).unwrap();
+        open(&path).unwrap();
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Format {
     pub name: &'static str,
     /// What it looks like, for people.
     pub looks_like: &'static str,
+    /// Whether it reads a mapping, which says what part of a source is which stream.
+    pub takes_mapping: bool,
     recognise: fn(&Path) -> bool,
     open: fn(&Path, &ImportOptions) -> Result<Box<dyn Source>>,
 }
@@ -37,6 +39,7 @@ pub const FORMATS: &[Format] = &[LEROBOT, RLDS, MDS, ZARR, WEBDATASET, MCAP, HDF
 const LEROBOT: Format = Format {
     name: "lerobot",
     looks_like: "a LeRobot dataset v2.0, v2.1 or v3.0: the folder that holds `meta/info.json`",
+    takes_mapping: false,
     recognise: lerobot::recognise,
     open: |path, options| Ok(Box::new(LeRobotSource::open(path, options)?)),
 };
@@ -44,6 +47,7 @@ const LEROBOT: Format = Format {
 const RLDS: Format = Format {
     name: "rlds",
     looks_like: "RLDS episodes in TFRecord files with their `features.json`, as TFDS writes them",
+    takes_mapping: false,
     recognise: rlds::recognise,
     open: |path, options| Ok(Box::new(RldsSource::open(path, options)?)),
 };
@@ -51,6 +55,7 @@ const RLDS: Format = Format {
 const MDS: Format = Format {
     name: "mds",
     looks_like: "`index.json` and `*.mds` shards of mosaicml-streaming",
+    takes_mapping: false,
     recognise: mds::recognise,
     open: |path, options| Ok(Box::new(MdsSource::open(path, options)?)),
 };
@@ -58,6 +63,7 @@ const MDS: Format = Format {
 const ZARR: Format = Format {
     name: "zarr",
     looks_like: "a replay buffer of diffusion_policy or UMI: a `*.zarr` folder or a `*.zarr.zip` file",
+    takes_mapping: false,
     recognise: zarr::is_store,
     open: |path, options| Ok(Box::new(ZarrSource::open(path, options)?)),
 };
@@ -65,6 +71,7 @@ const ZARR: Format = Format {
 const WEBDATASET: Format = Format {
     name: "webdataset",
     looks_like: "`*.tar` files of WebDataset, a sample per step or per episode, or a tar of `demo_<i>.npz`",
+    takes_mapping: false,
     recognise: webdataset::recognise,
     open: |path, options| Ok(Box::new(TarSource::open(path, options)?)),
 };
@@ -72,6 +79,7 @@ const WEBDATASET: Format = Format {
 const MCAP: Format = Format {
     name: "mcap",
     looks_like: "`*.mcap` files of ROS 2, protobuf or JSON messages, or a folder of them",
+    takes_mapping: true,
     recognise: |path| starts_with(path, mcap::MAGIC) || !files_ending(path, &["mcap"]).is_empty(),
     open: |path, options| {
         let files = match path.is_dir() {
@@ -85,6 +93,7 @@ const MCAP: Format = Format {
 const HDF5: Format = Format {
     name: "hdf5",
     looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT or ALOHA, or a folder of them",
+    takes_mapping: false,
     recognise: |path| {
         starts_with(path, b"\x89HDF\r\n\x1a\n")
             || path.is_file() && has_ending(path, HDF5_ENDINGS)
@@ -110,6 +119,7 @@ const HDF5: Format = Format {
 const FOLDER: Format = Format {
     name: "folder",
     looks_like: "npz or csv files, or folders of npy, csv and pictures, one per episode",
+    takes_mapping: true,
     recognise: folder::is_folder,
     open: |path, options| Ok(Box::new(FolderSource::open(path, options)?)),
 };
@@ -128,22 +138,30 @@ pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {
             ))
         });
     }
+    if path.join("versions").is_dir() && path.join("episodes").is_dir() {
+        return Err(ImportError::unsupported(
+            path,
+            "/",
+            "is already a Kinograph dataset; packing one again with other codecs is not supported yet",
+            "pack the recording that it was made from, or export it (`kinograph export`) and pack that",
+        ));
+    }
     let format = FORMATS.iter().find(|format| (format.recognise)(path));
-    format.ok_or_else(|| {
-        let known = FORMATS.iter();
-        let known: Vec<_> = known
-            .map(|format| format!("{} ({})", format.name, format.looks_like))
-            .collect();
-        ImportError::Unsupported {
-            file: path.to_owned(),
-            object: "/".to_owned(),
-            what: format!("is none of the known formats: {}", known.join("; ")),
-            next: "give the folder or file that holds the recording, name its format with `--format`, or write its \
-                   episodes from Python with `kinograph.pack(episodes, target)`"
-                .to_owned(),
-            source: None,
-        }
-    })
+    format.ok_or_else(|| unknown(path))
+}
+
+/// The error for what no format recognises.
+fn unknown(path: &Path) -> ImportError {
+    let names: Vec<_> = FORMATS.iter().map(|format| format.name).collect();
+    ImportError::Unsupported {
+        file: path.to_owned(),
+        object: "/".to_owned(),
+        what: format!("is not in a known format ({})", names.join(", ")),
+        next: "docs/import.md says what each looks like; give the file or folder that holds the recording, or write its \
+               episodes from Python with `kinograph.pack(episodes(), target)`"
+            .to_owned(),
+        source: None,
+    }
 }
 
 impl Format {

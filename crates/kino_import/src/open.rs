@@ -5,18 +5,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use kino_dataset::check_local;
+
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::formats;
+use crate::part::{Part, Partial};
 use crate::plans::is_rate;
 use crate::source::Source;
 use crate::video::Videos;
 
 /// No mapping is longer than this.
 const MAX_MAPPING_BYTES: u64 = 16 << 20;
-
-/// The formats that leave open which part of a source is which stream, and read a mapping.
-const MAPPED: [&str; 2] = ["mcap", "folder"];
 
 /// What a user can say about an import.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,8 @@ pub struct ImportOptions {
     /// Whether links that lead out of the source's folder are followed: a source from somebody else could name any file of
     /// the user with one. Links that stay inside are always followed.
     pub follow_links: bool,
+    /// Which streams and episodes are imported.
+    pub part: Part,
 }
 
 impl ImportOptions {
@@ -48,6 +50,16 @@ impl ImportOptions {
             let hash = blake3::hash(&text).to_hex();
             let name = format!("{} {}", mapping.display(), &hash[..16]);
             settings.insert("mapping".to_owned(), name);
+        }
+        let part = &self.part;
+        for (name, list) in [
+            ("streams", &part.streams),
+            ("exclude", &part.exclude),
+            ("episodes", &part.episodes),
+        ] {
+            if !list.is_empty() {
+                settings.insert(name.to_owned(), list.join(" "));
+            }
         }
         Ok(settings)
     }
@@ -65,29 +77,35 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
             "rate {rate_hz} Hz is not a rate; pass a number above zero"
         )));
     }
+    check_local(path)?;
     let found = fs::metadata(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => ImportError::NotFound {
             path: path.to_owned(),
             what: "no such file or folder".to_owned(),
             next: "check the path".to_owned(),
         },
-        _ => ImportError::Io {
-            path: path.to_owned(),
-            source,
-        },
+        _ => files::cannot_read(path, source),
     })?;
     match found.is_dir() {
         true => files::check_links(path, options)?,
         false => drop(files::open(path).map_err(|source| files::cannot_read(path, source))?),
     }
     let format = formats::find(path, options.format.as_deref())?;
-    if options.mapping.is_some() && !MAPPED.contains(&format.name) {
+    if options.mapping.is_some() && !format.takes_mapping {
+        let takers = formats::FORMATS
+            .iter()
+            .filter(|format| format.takes_mapping);
+        let takers: Vec<_> = takers.map(|format| format.name).collect();
         return Err(invalid(format!(
-            "{}: a mapping was given, and the format `{}` does not read one ({} do); leave out --mapping (mapping= in Python)",
+            "{}: the format `{}` does not take a mapping; remove --mapping (in Python mapping=), which is for {}",
             path.display(),
             format.name,
-            MAPPED.join(" and ")
+            takers.join(" and ")
         )));
     }
-    format.open(path, options)
+    let source = format.open(path, options)?;
+    match options.part.is_all() {
+        true => Ok(source),
+        false => Ok(Box::new(Partial::new(source, &options.part)?)),
+    }
 }

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::thread;
 
 use kino_dataset::{
-    Arrival, Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames,
-    Start, StreamInfo, Times, WriterOptions,
+    Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames, Start,
+    StreamInfo, Times, WriterOptions, check_local,
 };
 use serde_json::{Map, Value};
 
@@ -26,6 +26,7 @@ use crate::defect::{Action, Defect, OnDefect};
 use crate::error::{ImportError, Result};
 use crate::fit::{Fitted, Target, fit};
 use crate::lineage::{names, settings, to_record};
+use crate::preview::{arrival, check_quality, disk_bytes};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, StreamPlan};
@@ -58,14 +59,14 @@ impl Default for PackOptions {
     }
 }
 
-/// How far a pack has come. Bytes are those of decoded frames.
+/// How far a pack has come. Bytes are those of decoded frames that were encoded, checked and written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Episodes that are done.
     pub episodes_done: u64,
     /// All episodes.
     pub episodes: u64,
-    /// Bytes of frames that are done.
+    /// Bytes of frames that are written.
     pub bytes_done: u64,
     /// Bytes of all frames; text does not count.
     pub bytes: u64,
@@ -84,6 +85,8 @@ pub struct Packed {
     pub shifts: u64,
     /// Everything that was wrong or is worth knowing, with what was done about it.
     pub defects: Vec<Defect>,
+    /// The bytes of the source's files on disk.
+    pub source_bytes: u64,
 }
 
 /// Packs a source into the folder `target`.
@@ -103,13 +106,25 @@ pub fn pack(
         prefix,
         on_defect,
     } = options;
+    check_local(target)?;
+    check_quality(source, &writer.plan)?;
     let known = match start {
         Start::Append => Some(Dataset::open(target)?),
         _ => None,
     };
     let fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     let threads = cores(writer.threads);
-    let defects = judge(look(&fitted, threads), on_defect)?;
+    let begun = Progress {
+        episodes: fitted.episodes().len() as u64,
+        bytes: fitted
+            .episodes()
+            .iter()
+            .map(episode_bytes)
+            .fold(0, u64::saturating_add),
+        ..Progress::default()
+    };
+    let found = look(&fitted, threads, &mut || progress(begun));
+    let defects = judge(found?, on_defect)?;
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });
@@ -140,6 +155,11 @@ pub fn pack(
             for &episode in &wanted {
                 packing.episode(&mut writer, &mut ahead, episode, &resumed)?;
             }
+            // What was read is not yet encoded.
+            while writer.write_next()? {
+                packing.tell(writer.written_bytes())?;
+            }
+            packing.tell(writer.written_bytes())?;
             Ok::<_, ImportError>(())
         })?;
         let Packing {
@@ -162,6 +182,7 @@ pub fn pack(
             interrupted,
             shifts,
             defects,
+            source_bytes: disk_bytes(info),
         })
     };
     let packed = packed();
@@ -172,7 +193,7 @@ pub fn pack(
 }
 
 /// The episodes to import, in the order in which they are laid down.
-fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<usize> {
+pub(crate) fn wanted(source: &Fitted<'_>, defects: &[Defect], seed: u64) -> Vec<usize> {
     let dropped = defects
         .iter()
         .filter(|defect| defect.action == Action::Dropped);
@@ -196,8 +217,8 @@ fn remove_if_empty(target: &Path) {
     }
 }
 
-/// Refuses defects, or marks those whose episodes are left out, as the policy says.
-fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
+/// Refuses defects, or marks those whose episodes are dropped, as the policy says.
+pub(crate) fn judge(mut defects: Vec<Defect>, on_defect: OnDefect) -> Result<Vec<Defect>> {
     match on_defect {
         OnDefect::Error if defects.iter().any(Defect::is_fault) => {
             return Err(ImportError::Defects { defects });
@@ -217,6 +238,8 @@ struct Packing<'a> {
     source: &'a Fitted<'a>,
     progress: Progress,
     report: &'a mut dyn FnMut(Progress) -> ControlFlow<()>,
+    /// Bytes of frames that need not be encoded: of episodes that were resumed or dropped, and of shared frames.
+    passed: u64,
     shifts: u64,
     /// Episodes that were written now.
     written: u64,
@@ -241,6 +264,7 @@ impl<'a> Packing<'a> {
                 ..Progress::default()
             },
             report,
+            passed: 0,
             shifts: 0,
             written: 0,
             on_defect,
@@ -257,8 +281,10 @@ impl<'a> Packing<'a> {
     ) -> Result<()> {
         let source = self.source;
         let plan = &source.episodes()[episode];
-        let done = self.progress.bytes_done + episode_bytes(plan);
-        if !resumed.contains(source.id(episode)) {
+        let (before, passed) = (writer.written_bytes(), self.passed);
+        if resumed.contains(source.id(episode)) {
+            self.passed += episode_bytes(plan);
+        } else {
             match self.streams(writer, ahead, episode) {
                 Ok(()) => self.written += 1,
                 Err(error) if !error.is_of_episode() => return Err(error),
@@ -284,12 +310,13 @@ impl<'a> Packing<'a> {
                     };
                     let defect = Defect::new(place, error.what(), Action::Dropped);
                     self.defects.push(defect.of(&plan.id));
+                    let written = writer.written_bytes() - before;
+                    self.passed = passed + episode_bytes(plan).saturating_sub(written);
                 }
             }
         }
-        self.progress.bytes_done = done;
         self.progress.episodes_done += 1;
-        self.tell()
+        self.tell(writer.written_bytes())
     }
 
     fn streams(
@@ -353,10 +380,7 @@ impl<'a> Packing<'a> {
             frame: plan.frame.clone(),
             frames: plan.frames,
             times: times(&plan.clock),
-            arrival: match plan.carried {
-                true => Arrival::Jpeg,
-                false => Arrival::Values,
-            },
+            arrival: arrival(plan),
             shared: base.map(|base| SharedFrames {
                 base: streams[base].name.clone(),
                 first: 1,
@@ -364,9 +388,9 @@ impl<'a> Packing<'a> {
             }),
         })?;
         self.shifts += u64::from(first > 0);
-        self.progress.bytes_done += first * frame_bytes(plan);
+        self.passed += first * frame_bytes(plan);
         for piece in pieces {
-            let Piece::Block(block, frames, _share) = piece? else {
+            let Piece::Block(block, _share) = piece? else {
                 return Err(lost_thread());
             };
             match &block {
@@ -376,13 +400,15 @@ impl<'a> Packing<'a> {
                     writer.push_bytes(&frames)?;
                 }
             }
-            self.progress.bytes_done += frames * frame_bytes(plan);
-            self.tell()?;
+            self.tell(writer.written_bytes())?;
         }
         Ok(())
     }
 
-    fn tell(&mut self) -> Result<()> {
+    /// Reports how much is written, and stops if the caller wants that.
+    fn tell(&mut self, written: u64) -> Result<()> {
+        let done = (self.passed + written).min(self.progress.bytes);
+        self.progress.bytes_done = done.max(self.progress.bytes_done);
         match (self.report)(self.progress) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(ImportError::Stopped),
@@ -419,7 +445,8 @@ fn stream_attributes(stream: &StreamPlan) -> Option<(String, Value)> {
     (!attributes.is_empty()).then(|| (stream.name.clone(), Value::Object(attributes)))
 }
 
-fn frame_bytes(stream: &StreamPlan) -> u64 {
+/// The bytes of one frame; none of text.
+pub(crate) fn frame_bytes(stream: &StreamPlan) -> u64 {
     stream
         .frame
         .as_values()

@@ -35,8 +35,8 @@ pub(crate) type Task = (usize, usize);
 pub(crate) enum Piece {
     /// First of all: how many frames are another stream's, and are not read.
     Shared(u64),
-    /// The next frames, how many there are, and their share of the budget.
-    Block(FrameBuf, u64, Share),
+    /// The next frames, and their share of the budget.
+    Block(FrameBuf, Share),
 }
 
 /// The memory for blocks that were read ahead.
@@ -228,7 +228,7 @@ fn read(
                 FrameBuf::Bytes(frames) => (frames.len() as u64).clamp(1, end - start),
                 FrameBuf::Values(_) => end - start,
             };
-            let piece = Piece::Block(block, count, share);
+            let piece = Piece::Block(block, share);
             if sender.send(Ok(piece)).is_err() {
                 return Ok(());
             }

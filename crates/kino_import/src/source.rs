@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use crate::defect::Defect;
 use crate::error::{Result, invalid};
 use crate::files;
+use crate::part::{self, NotOpened};
 
 /// How many bytes of frames a reader of a [`Source`] asks for at a time, unless one frame is larger.
 pub(crate) const BLOCK_BYTES: usize = 8 << 20;
@@ -33,6 +34,11 @@ pub trait Source: Send + Sync {
 
     /// The episodes, in the source's own order.
     fn episodes(&self) -> &[EpisodePlan];
+
+    /// What was not opened because [`ImportOptions::part`](crate::ImportOptions::part) does not want it; nothing for a source that opens everything.
+    fn not_opened(&self) -> &NotOpened {
+        &part::OPENED_ALL
+    }
 
     /// Reads `frames` of a stream into `out`, whose old content is dropped.
     ///
@@ -63,12 +69,14 @@ pub struct SourceInfo {
 }
 
 /// One file of a source, or one folder that is a whole.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SourceFile {
     path: PathBuf,
     len: u64,
     /// When it was last changed, as of the walk.
     modified: Option<SystemTime>,
+    /// What of a folder is not wanted: neither counted nor opened.
+    skipped: Vec<PathBuf>,
     hash: OnceLock<String>,
 }
 
@@ -80,7 +88,22 @@ impl SourceFile {
             path,
             len,
             modified,
+            skipped: Vec::new(),
             hash: OnceLock::new(),
+        }
+    }
+
+    /// The same folder without these files and folders in it.
+    pub(crate) fn without(mut self, skipped: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.skipped.extend(skipped);
+        self
+    }
+
+    /// Its size on disk: the length of a file, or of all files in a folder.
+    pub fn read_disk_bytes(&self) -> u64 {
+        match self.path.is_dir() {
+            true => folder_bytes(&self.path, &self.skipped),
+            false => self.len,
         }
     }
 
@@ -121,7 +144,7 @@ impl SourceFile {
         }
         let mut hasher = blake3::Hasher::new();
         let hashed = match self.path.is_dir() {
-            true => hash_folder(&self.path, &mut hasher),
+            true => hash_folder(&self.path, &self.skipped, &mut hasher),
             false => files::open(&self.path).and_then(|file| hasher.update_reader(file).map(drop)),
         };
         hashed.map_err(|source| files::cannot_read(&self.path, source))?;
@@ -132,15 +155,20 @@ impl SourceFile {
 }
 
 /// Hashes names, lengths and bytes of all that a folder holds, by name, so that a store of many small files has one hash.
-fn hash_folder(folder: &Path, hasher: &mut blake3::Hasher) -> std::io::Result<()> {
+fn hash_folder(
+    folder: &Path,
+    skipped: &[PathBuf],
+    hasher: &mut blake3::Hasher,
+) -> std::io::Result<()> {
     let mut entries = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
+    entries.retain(|entry| !skipped.contains(&entry.path()));
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let name = entry.file_name();
         hasher.update(name.as_encoded_bytes()).update(b"/");
         // A link to a folder may lead round in a circle.
         if entry.file_type()?.is_dir() {
-            hash_folder(&entry.path(), hasher)?;
+            hash_folder(&entry.path(), skipped, hasher)?;
         } else if entry.path().is_file() {
             let (file, len) = files::open_with_len(&entry.path())?;
             hasher.update(&len.to_le_bytes());
@@ -150,6 +178,19 @@ fn hash_folder(folder: &Path, hasher: &mut blake3::Hasher) -> std::io::Result<()
         hasher.update(b"/");
     }
     Ok(())
+}
+
+/// The bytes of all files in a folder; what cannot be listed counts nothing.
+fn folder_bytes(folder: &Path, skipped: &[PathBuf]) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let wanted = entries.filter(|entry| !skipped.contains(&entry.path()));
+    let bytes = wanted.map(|entry| match entry.file_type() {
+        Ok(kind) if kind.is_dir() => folder_bytes(&entry.path(), skipped),
+        _ => {
+            fs::metadata(entry.path()).map_or(0, |file| if file.is_file() { file.len() } else { 0 })
+        }
+    });
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// One episode of a source.

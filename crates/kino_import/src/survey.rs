@@ -3,6 +3,7 @@
 //! Pictures are left to the pack, which decodes and compares each of them anyway. Everything else is small beside
 //! them and is read twice, so that a recording of a day is refused in its first minute and not in its last.
 
+use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,7 +12,7 @@ use kino_dataset::Kind;
 
 use crate::clock;
 use crate::defect::{Action, Defect};
-use crate::error::{Result, invalid};
+use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
 use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, block_frames};
 
@@ -30,40 +31,56 @@ pub(crate) fn cores(threads: usize) -> usize {
 ///
 /// Looks with so many threads, one per core if 0.
 pub fn survey(source: &dyn Source, threads: usize) -> Result<Vec<Defect>> {
-    Ok(look(&fit(source, &Target::default())?, threads))
+    let fitted = fit(source, &Target::default())?;
+    look(&fitted, threads, &mut || ControlFlow::Continue(()))
 }
 
-/// The same of a source that was fitted.
-pub(crate) fn look(source: &Fitted<'_>, threads: usize) -> Vec<Defect> {
+/// The same of a source that was fitted; `go_on` is asked now and then whether to stop.
+pub(crate) fn look(
+    source: &Fitted<'_>,
+    threads: usize,
+    go_on: &mut dyn FnMut() -> ControlFlow<()>,
+) -> Result<Vec<Defect>> {
     let episodes = source.episodes().len();
     let found = Mutex::new(Vec::new());
     let next = AtomicUsize::new(0);
+    let take = |block: &mut FrameBuf| {
+        let episode = next.fetch_add(1, Ordering::Relaxed);
+        if episode >= episodes {
+            return false;
+        }
+        let defects = of_episode(source, episode, block);
+        if !defects.is_empty() {
+            lock(&found).push((episode, defects));
+        }
+        true
+    };
+    let mut is_stopped = false;
     std::thread::scope(|scope| {
-        let look = || {
-            let mut block = FrameBuf::default();
-            loop {
-                let episode = next.fetch_add(1, Ordering::Relaxed);
-                if episode >= episodes {
-                    return;
-                }
-                let defects = of_episode(source, episode, &mut block);
-                if !defects.is_empty() {
-                    lock(&found).push((episode, defects));
-                }
-            }
-        };
         let threads = cores(threads).clamp(1, episodes.max(1));
         for _ in 1..threads {
-            scope.spawn(look);
+            scope.spawn(|| {
+                let mut block = FrameBuf::default();
+                while take(&mut block) {}
+            });
         }
-        look();
+        let mut block = FrameBuf::default();
+        while !is_stopped && take(&mut block) {
+            is_stopped = go_on().is_break();
+        }
+        if is_stopped {
+            next.store(episodes, Ordering::Relaxed);
+        }
     });
+    if is_stopped {
+        return Err(ImportError::Stopped);
+    }
     let mut found = found.into_inner().unwrap_or_default();
     found.sort_by_key(|(episode, _)| *episode);
     let mut defects = source.describe().defects.clone();
     defects.extend_from_slice(source.defects());
     defects.extend(found.into_iter().flat_map(|(_, defects)| defects));
-    defects
+    Ok(defects)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -56,11 +56,11 @@ pub(crate) fn verify(
     };
     let found = py.detach(|| kino_dataset::verify_while(&path, depth, &mut on));
     raised?;
+    let found = found.map_err(to_py)?.unwrap_or_default();
     Ok(found
-        .map_err(to_py)?
-        .unwrap_or_default()
         .damage
         .into_iter()
+        .chain(found.unreadable)
         .map(|damage| (damage.place, damage.what))
         .collect())
 }

@@ -64,6 +64,11 @@ impl Dataset {
         Value::Object(self.inner.manifest().attributes.clone()).to_string()
     }
 
+    /// Bytes of all files of the version on disk.
+    fn total_bytes(&self) -> u64 {
+        self.inner.manifest().total_bytes()
+    }
+
     /// A summary of every stream, as JSON.
     fn streams(&self) -> String {
         let streams = self.inner.manifest().streams.iter().map(|stream| {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use kino_import::{Defect, ImportError, ImportOptions, PackOptions, Packed, Progress};
+use kino_import::{Defect, ImportError, ImportOptions, PackOptions, Packed, Part, Progress};
 use pyo3::prelude::*;
 
 use crate::errors::import_to_py;
@@ -18,6 +18,9 @@ pub(crate) struct PackArgs {
     format: Option<String>,
     mapping: Option<PathBuf>,
     rate_hz: Option<f64>,
+    streams: Vec<String>,
+    exclude: Vec<String>,
+    episodes: Vec<String>,
     follow_links: bool,
     on_defect: String,
     seed: u64,
@@ -27,10 +30,10 @@ pub(crate) struct PackArgs {
 /// Version, id and episodes; then place, fault, episode and what was done, of everything amiss in the source.
 type PackResult = ((u64, String, u64), Vec<DefectParts>);
 
-/// Place, fault, episode, what was done, whether something was left out.
+/// Place, fault, episode, what was done, whether something was lost.
 pub(crate) type DefectParts = (String, String, Option<String>, &'static str, bool);
 
-/// Packs a file or folder into a dataset, calling `progress` with bytes done and bytes in all.
+/// Packs a file or folder into a dataset, calling `progress` with bytes written and bytes in all.
 #[pyfunction]
 pub(crate) fn pack(
     py: Python<'_>,
@@ -47,6 +50,11 @@ pub(crate) fn pack(
         memory_bytes: Some(writer.memory_bytes as u64),
         videos: videos(),
         follow_links: options.follow_links,
+        part: Part {
+            streams: options.streams,
+            exclude: options.exclude,
+            episodes: options.episodes,
+        },
     };
     let on_defect = options.on_defect.parse().map_err(import_to_py)?;
     writer

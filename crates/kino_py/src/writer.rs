@@ -205,9 +205,10 @@ impl Options {
             "new" => Start::New,
             "append" => Start::Append,
             "resume" => Start::Resume,
+            "overwrite" => Start::Overwrite,
             mode => {
                 return Err(invalid(format!(
-                    "mode {mode:?} is not \"new\", \"append\" or \"resume\""
+                    "mode {mode:?} is not \"new\", \"append\", \"resume\" or \"overwrite\""
                 )));
             }
         };

@@ -336,8 +336,9 @@ impl Advice<'_> {
 
     fn codec(&mut self, stream: String, cost: Cost, batch_s: f64) {
         let how = format!(
-            "pack `{stream}` with `{}` ({:.0} µs to decode a frame, {:.1}× smaller than raw; by `kinograph bench codecs`)",
+            "pack `{stream}` with `{}`, which is {} ({:.0} µs to decode a frame, {:.1}× smaller than raw; by `kinograph bench codecs`)",
             cost.codec,
+            loss(&cost.codec),
             cost.decode_ns / 1e3,
             cost.ratio
         );
@@ -370,6 +371,15 @@ impl Advice<'_> {
             "decode on the accelerator (not available in this version)".to_owned(),
             without.without_decode.batch_s,
         );
+    }
+}
+
+/// Whether a codec changes values, for people: who follows the advice must know.
+fn loss(codec: &str) -> String {
+    match kino_codec::codec(codec).map(|codec| codec.bound()) {
+        Ok(kino_codec::Bound::Lossless) => "lossless".to_owned(),
+        Ok(kino_codec::Bound::Unbounded) | Err(_) => "LOSSY: it changes values".to_owned(),
+        Ok(bound) => format!("LOSSY: it changes values, by at most {bound}"),
     }
 }
 

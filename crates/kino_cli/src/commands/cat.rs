@@ -1,4 +1,6 @@
-//! `kinograph cat`: frames of a stream as text, or as a `.npy` file.
+//! `kinograph cat`: frames of a stream as text, as a `.npy` file, or as PNG images.
+
+mod png;
 
 use std::fs;
 use std::ops::Range;
@@ -10,30 +12,38 @@ use kino_dataset::{Dataset, Episode, Stream};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{note, one_line, print, print_json_text};
+use crate::output::{count, note, one_line, print, print_json_text};
 
 /// Print frames of a stream.
 ///
-/// One line per frame: number, seconds since the episode began, values. Without STREAM the episode's streams
-/// are listed, without EPISODE the episodes. Line feeds and control characters in text are shown as \n and \u{1b}; --json has text as it
-/// is.
+/// One line per frame: frame index, seconds since the episode began, values. Without STREAM the episode's streams
+/// are listed, without EPISODE the episodes. Images are written with --png. Line feeds and control characters in text are shown as
+/// \n and \u{1b}; --json has text as it is.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// The episode's id, or its number
+    /// The episode's id, or its index
     episode: Option<String>,
     /// The stream's name
     stream: Option<String>,
-    /// Which frames: `10:20`, `:5`, `7`
-    #[arg(long, value_name = "A:B", conflicts_with = "seconds")]
+    /// Which frames, as Python slices: `10:20`, `:5`, `-5:`, `7`
+    #[arg(
+        long,
+        value_name = "A:B",
+        conflicts_with = "seconds",
+        allow_hyphen_values = true
+    )]
     frames: Option<String>,
     /// Which times, in seconds since the episode began: `0.5:1.0`
     #[arg(long, value_name = "A:B")]
     seconds: Option<String>,
     /// Write the frames to this `.npy` file instead
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "png")]
     npy: Option<PathBuf>,
+    /// Write the images to this folder, as `000000.png` and so on, or one image to this `.png` file
+    #[arg(long, value_name = "PATH")]
+    png: Option<PathBuf>,
     /// Print one JSON object per frame
     #[arg(long)]
     json: bool,
@@ -41,6 +51,9 @@ pub(crate) struct Args {
 
 /// Frames are read and printed in blocks of this many.
 const BLOCK_FRAMES: usize = 256;
+
+/// Frames of more values are not printed for people.
+const MAX_PRINTED: usize = 1000;
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let dataset = Dataset::open(&args.dataset)?;
@@ -60,14 +73,37 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     };
     let stream = episode.stream(stream)?;
     let frames = frames(args, &stream)?;
-    match &args.npy {
-        Some(path) => write_npy(path, &stream, frames)?,
-        None => print_frames(args, &episode, &stream, frames)?,
+    match (&args.npy, &args.png) {
+        (Some(path), _) => write_npy(path, &stream, frames)?,
+        (None, Some(path)) => png::write(path, &stream, frames)?,
+        (None, None) => {
+            check_printable(args, &stream)?;
+            print_frames(args, &episode, &stream, frames)?;
+        }
     }
     Ok(Outcome::Done)
 }
 
-/// The episode with this id or, if there is none, with this number.
+/// Refuses to print images: thousands of values per line help nobody.
+fn check_printable(args: &Args, stream: &Stream) -> Result<()> {
+    let elements = stream
+        .frame_type()
+        .as_values()
+        .map_or(0, |ty| ty.elements());
+    if args.json || elements <= MAX_PRINTED {
+        return Ok(());
+    }
+    let png = match png::is_image(stream) {
+        true => "--png DIR for images, ",
+        false => "",
+    };
+    bail!(
+        "a frame of `{}` has {elements} values, which are not printed; use {png}--npy FILE.npy for an array, or --json",
+        one_line(&stream.schema().name)
+    )
+}
+
+/// The episode with this id or, if there is none, with this index.
 fn find(dataset: &Dataset, name: &str) -> Result<Episode> {
     match (dataset.find(name), name.parse()) {
         (Ok(episode), _) => Ok(episode),
@@ -93,23 +129,47 @@ fn frames(args: &Args, stream: &Stream) -> Result<Range<usize>> {
     let Some(text) = &args.frames else {
         return Ok(0..stream.len());
     };
-    let number = |text: &str, default: usize| match text {
-        "" => Ok(default),
-        text => text
-            .parse()
-            .with_context(|| format!("`{text}` is not a frame number")),
+    let number = |text: &str| -> Result<i64> {
+        text.parse().with_context(|| {
+            format!("`{text}` is not a frame index; --frames takes A:B, such as 10:20")
+        })
     };
-    let range = match text.split_once(':') {
-        Some((start, end)) => number(start, 0)?..number(end, stream.len())?,
-        None => {
-            let frame = number(text, 0)?;
-            frame..frame.saturating_add(1)
+    match text.split_once(':') {
+        Some((start, end)) => {
+            let len = stream.len();
+            let at = |text: &str, default: usize| match text {
+                "" => Ok(default),
+                text => number(text).map(|frame| clamped(frame, len)),
+            };
+            let (start, end) = (at(start, 0)?, at(end, len)?);
+            Ok(start..end.max(start))
         }
-    };
-    if range.start > range.end || range.end > stream.len() {
-        bail!("the stream has frames 0:{}, not {text}", stream.len());
+        None => {
+            let frame = number(text)?;
+            let found = if frame < 0 {
+                frame.saturating_add_unsigned(stream.len() as u64)
+            } else {
+                frame
+            };
+            let found = usize::try_from(found)
+                .ok()
+                .filter(|&frame| frame < stream.len());
+            let Some(found) = found else {
+                bail!("the stream has no frame {frame}; it has {}", stream.len())
+            };
+            Ok(found..found + 1)
+        }
     }
-    Ok(range)
+}
+
+/// A bound of a slice as Python takes it: negative ones count from the end, and none is outside.
+fn clamped(frame: i64, len: usize) -> usize {
+    let frame = if frame < 0 {
+        frame.saturating_add_unsigned(len as u64)
+    } else {
+        frame
+    };
+    usize::try_from(frame.max(0)).unwrap_or(len).min(len)
 }
 
 fn print_frames(
@@ -220,15 +280,21 @@ fn seconds(ns: i64) -> f64 {
 /// Writes a NumPy file, version 1.0: magic, header, values.
 fn write_npy(path: &PathBuf, stream: &Stream, frames: Range<usize>) -> Result<()> {
     let Some(ty) = stream.frame_type().as_values() else {
-        bail!("text has no .npy form; leave out --npy")
+        bail!("text cannot be written as .npy; remove --npy")
     };
+    if path.extension().is_none_or(|ending| ending != "npy") {
+        bail!(
+            "{} does not end in `.npy`, which is what would be written; for images use --png",
+            path.display()
+        );
+    }
     let mut bytes = npy_header(ty, frames.len());
     bytes.extend(stream.read(frames.clone())?);
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     note(&format!(
-        "{}: {} frames of {ty}",
+        "{}: {} of {ty}",
         path.display(),
-        frames.len()
+        count(frames.len(), "frame")
     ));
     Ok(())
 }
@@ -263,4 +329,26 @@ fn npy_header(ty: &ValueType, frames: usize) -> Vec<u8> {
     );
     bytes.extend(header.into_bytes());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clamped;
+
+    #[test]
+    fn bounds_are_clamped_as_python_does_it() {
+        for (frame, expected) in [
+            (0, 0),
+            (5, 5),
+            (82, 82),
+            (90, 82),
+            (-1, 81),
+            (-82, 0),
+            (-99, 0),
+            (i64::MAX, 82),
+            (i64::MIN, 0),
+        ] {
+            assert_eq!(clamped(frame, 82), expected, "{frame}");
+        }
+    }
 }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
-use kino_dataset::{Dataset, Episodes, Selection};
-use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos};
+use kino_dataset::{Dataset, Episodes, Selection, check_local};
+use kino_import::{Cameras, Defect, EXPORTERS, ExportOptions, Videos, group_defects};
 use serde_json::json;
 
 use crate::Outcome;
-use crate::output::{note, print, print_json};
+use crate::output::{count, note, print, print_json};
 use crate::progress::Progress;
 
 /// Write a dataset in another tool's format.
 ///
-/// What the format cannot hold is listed, and nothing is written unless --on-defect says otherwise. TARGET appears in
-/// one step when all is written and synced, and never replaces anything. See docs/export.md for what becomes what.
+/// What the format cannot hold is listed, and nothing is written; --on-defect keep writes the rest. TARGET appears in
+/// one step when everything is written and synced, and never replaces anything. See docs/export.md for what becomes what.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but something was left out (listed on stderr).
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -47,6 +47,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
+    check_local(&args.target)?;
     let dataset = Dataset::open(&args.dataset)?;
     let options = ExportOptions {
         to: args.to.clone(),
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     let begin = Instant::now();
     let mut progress = Progress::new("export");
     let exported = kino_import::export(&dataset, &args.target, &options, &mut |at| {
-        let message = format!("{} of {} episodes", at.episodes_done, at.episodes);
+        let message = format!("{} of {}", at.episodes_done, count(at.episodes, "episode"));
         progress.update(at.bytes_done, at.bytes, &message);
         ControlFlow::Continue(())
     });
@@ -76,15 +77,15 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         }))?;
     } else {
         print(&format!(
-            "{}: {} episodes, {} frames in all streams, as {}, {seconds:.2} s\n",
+            "{}: {}, {} in all streams, as {}, {seconds:.2} s\n",
             args.target.display(),
-            exported.episodes,
-            exported.frames,
+            count(exported.episodes, "episode"),
+            count(exported.frames, "frame"),
             args.to,
         ))?;
     }
-    for defect in &exported.defects {
-        note(&defect.to_string());
+    for group in group_defects(&exported.defects) {
+        note(&format!("{}: {}", group.action.name(), group.text()));
     }
     match exported.defects.iter().any(Defect::is_lost) {
         true => Ok(Outcome::Lost),

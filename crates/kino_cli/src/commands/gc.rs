@@ -7,7 +7,7 @@ use kino_dataset::{Collect, Garbage, Interrupted, StagedWork, WorkState, collect
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{Align, Table, bytes, print, print_json};
+use crate::output::{Align, Table, bytes, count, print, print_json};
 
 /// List what no version of a dataset needs: files that interrupted writers have left, and work that could be resumed.
 ///
@@ -81,10 +81,10 @@ fn report(args: &Args, garbage: &Garbage) -> String {
         (false, _) => "can be removed with --delete",
     };
     text.push_str(&format!(
-        "{}: {} files and {} staging folders, {}: {next}\n",
+        "{}: {} and {}, {}: {next}\n",
         args.dataset.display(),
-        garbage.files.len(),
-        folders.count(),
+        count(garbage.files.len(), "file"),
+        count(folders.count(), "staging folder"),
         bytes(garbage.bytes()),
     ));
     text

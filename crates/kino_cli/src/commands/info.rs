@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 use crate::output::{
-    Align, Table, bytes, decode_us, error, frame_type, one_line, print, print_json, ratio,
+    Align, Table, bytes, count, decode_us, error, frame_type, one_line, print, print_json, ratio,
 };
 
 /// Show what a dataset holds.
@@ -18,7 +18,7 @@ use crate::output::{
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// Which version; the newest unless given
+    /// Which version [default: the newest]
     #[arg(long, value_name = "N")]
     version: Option<u64>,
     /// List every episode
@@ -57,8 +57,8 @@ fn head(dataset: &Dataset) -> Result<String> {
     let frames: u64 = (0..table.len()).filter_map(|row| table.frames(row)).sum();
     let memory = table.memory_bytes() / table.len().max(1);
     Ok(format!(
-        "{}\n  version    {} of {:?}, {}, {}\n  id         {}\n  episodes   {} ({frames} frames, {seconds:.1} s)\n  \
-         bytes      {} in {} shards, {} before ({})\n  memory     {} while open, {memory} bytes per episode\n\n",
+        "{}\n  version    {} of {:?}, {}, {}\n  id         {}\n  episodes   {} ({}, {seconds:.1} s)\n  \
+         size       {} on disk in {}: {} smaller than raw ({})\n  memory     {} while open, {memory} bytes per episode\n\n",
         dataset.path().display(),
         manifest.version,
         dataset.versions()?,
@@ -66,10 +66,11 @@ fn head(dataset: &Dataset) -> Result<String> {
         one_line(&manifest.message),
         dataset.id(),
         dataset.len(),
+        count(frames, "frame"),
         bytes(stored),
-        manifest.shards.len(),
-        bytes(raw),
+        count(manifest.shards.len(), "shard"),
         ratio(raw, stored),
+        bytes(raw),
         bytes(table.memory_bytes() as u64),
     ))
 }
@@ -82,8 +83,8 @@ fn streams(dataset: &Dataset) -> String {
         ("frames", Align::Right),
         ("rate", Align::Right),
         ("codec", Align::Left),
-        ("before", Align::Right),
-        ("after", Align::Right),
+        ("raw", Align::Right),
+        ("stored", Align::Right),
         ("ratio", Align::Right),
         ("error", Align::Right),
         ("decode µs", Align::Right),
@@ -105,6 +106,9 @@ fn streams(dataset: &Dataset) -> String {
         ]);
     }
     let mut text = table.render();
+    if costs.costs().is_empty() {
+        text.push_str("No decode timings for this machine yet: run `kinograph bench codecs`.\n");
+    }
     let protected = dataset
         .manifest()
         .streams
@@ -207,7 +211,7 @@ fn to_json(args: &Args, dataset: &Dataset) -> Result<Value> {
         "attributes": manifest.attributes,
         "episodes": dataset.len(),
         "shards": manifest.shards.len(),
-        "bytes": manifest.shards.iter().map(|shard| shard.bytes).sum::<u64>(),
+        "bytes": manifest.total_bytes(),
         "memory_bytes": dataset.table().memory_bytes(),
         "streams": streams.collect::<Vec<_>>(),
     });

@@ -1,34 +1,42 @@
 //! `kinograph pack`: a recording into a dataset.
 
+mod dry_run;
+mod report;
+
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use kino_dataset::{CostRecord, Dataset, Plan, Start, StreamUsage, WriterOptions};
-use kino_import::{Defect, FORMATS, ImportOptions, OnDefect, PackOptions, Packed, Source, Videos};
+use anyhow::{Context, Result};
+use kino_dataset::{
+    Collect, Dataset, Interrupted, Plan, Start, WriterOptions, check_local, collect_garbage,
+};
+use kino_import::{
+    Defect, FORMATS, ImportError, ImportOptions, OnDefect, PackOptions, Part, Source, Videos,
+    group_defects,
+};
 use serde_json::{Value, json};
 
 use crate::Outcome;
-use crate::output::{
-    Align, Table, bytes, decode_us, frame_type, note, one_line, print, print_json, ratio, speed,
-};
+use crate::interrupt::Watch;
+use crate::output::{count, note, print, print_json};
 use crate::progress::Progress;
+use report::Summary;
 
 /// Pack a recording into a dataset.
 ///
-/// The format is recognised from the content. All values and times are looked through before anything is written, and
-/// a source with defects is refused with the list of them, unless --on-defect says otherwise. Nothing is visible in
-/// TARGET until all is packed and checked; an interrupted pack continues with --resume.
+/// The format is recognised from the content. All values and times are checked before anything is written, and a source
+/// with defects is refused with a list of them; --on-defect says what to do instead. Nothing is visible in TARGET until
+/// everything is packed and checked; an interrupted pack continues with --resume.
 ///
-/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done, but something was left out (listed on stderr).
+/// Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something was lost (listed on stderr), 130 stopped by Ctrl-C.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The recording: a file or a folder
     source: PathBuf,
-    /// The dataset's folder, by custom ending in `.kino`
+    /// The dataset's folder, whose name usually ends in `.kino`
     target: PathBuf,
     /// The source's format, instead of the one it is recognised as
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
@@ -39,34 +47,46 @@ pub(crate) struct Args {
     /// Frames per second, instead of what the source says
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
+    /// Only the streams that match: `actions`, `obs/*`, `**` crosses `/` (repeat, or list several)
+    #[arg(long, value_name = "PATTERN", num_args = 1..)]
+    streams: Vec<String>,
+    /// Without the streams that match; their files are neither needed nor opened
+    #[arg(long, value_name = "PATTERN", num_args = 1..)]
+    exclude: Vec<String>,
+    /// Only these episodes, by number, range or id: `0-9,17`, `demo_40`
+    #[arg(long, value_name = "LIST", num_args = 1..)]
+    episodes: Vec<String>,
     /// A TOML file that names codec, bound and page size per stream
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["lossless", "quality"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "lossless")]
     plan: Option<PathBuf>,
     /// Keep every bit (the default)
     #[arg(long, conflicts_with = "quality")]
     lossless: bool,
-    /// Store pictures as JPEG of this quality, 1 to 100, and everything else lossless
+    /// Store images that the plan says nothing about as JPEG of this quality, 1 to 100; everything else stays lossless
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     quality: Option<u8>,
     /// Add the episodes to an existing dataset, as a new version
-    #[arg(long, conflicts_with = "resume")]
+    #[arg(long, conflicts_with_all = ["resume", "overwrite"])]
     append: bool,
     /// Continue an interrupted pack of the same source with the same options
-    #[arg(long)]
+    #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
-    /// What to do with defects of the source: refuse it, leave out the episodes that have one, or keep all that can be kept
+    /// Replace an existing dataset once everything is packed and checked
+    #[arg(long)]
+    overwrite: bool,
+    /// What to do with defects of the source: refuse it, drop the episodes that have one, or keep all that can be kept
     #[arg(long, value_name = "POLICY", default_value = "error", value_parser = clap::builder::PossibleValuesParser::new(OnDefect::NAMES))]
     on_defect: String,
     /// Follow links that lead out of the source, such as those of the Hugging Face cache; only for sources that you trust
     #[arg(long)]
     follow_links: bool,
-    /// Show the plan and the defects, and write nothing
+    /// Show what would be packed, with which codecs and about how large, and write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Worker threads; all cores unless given
+    /// Worker threads [default: one per core]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
-    /// Memory for frames on their way and what encoding them takes
+    /// Memory for frames in flight and for encoding them
     #[arg(long, value_name = "MB", default_value_t = 512)]
     memory: usize,
     /// Size at which a shard is closed
@@ -80,7 +100,7 @@ pub(crate) struct Args {
         hide_default_value = true
     )]
     prefix: String,
-    /// What the order of the episodes on disk is drawn from
+    /// Random seed for the on-disk episode order
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// Print the result as JSON
@@ -89,19 +109,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcome> {
+    check_local(&args.target)?;
     let plan = plan(args)?;
-    let import = ImportOptions {
-        format: args.format.clone(),
-        rate_hz: args.rate,
-        mapping: args.mapping.clone(),
-        memory_bytes: Some((args.memory as u64).saturating_mul(1_000_000)),
-        videos,
-        follow_links: args.follow_links,
-    };
+    let import = import_options(args, videos);
     let source = kino_import::open(&args.source, &import)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
-        return dry_run(args, &plan, &*source);
+        return dry_run::run(args, &plan, &*source);
     }
     let options = PackOptions {
         writer: WriterOptions {
@@ -115,39 +129,79 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     };
     if let Some(version) = finished_version(args, &*source) {
         note(&format!(
-            "{} holds every episode of the source already, as version {version}; nothing to do",
+            "{} has every episode of the source already, as version {version}; nothing to do",
             args.target.display()
         ));
         return Ok(Outcome::Done);
     }
+    pack(args, &*source, options)
+}
+
+fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions {
+    ImportOptions {
+        format: args.format.clone(),
+        rate_hz: args.rate,
+        mapping: args.mapping.clone(),
+        memory_bytes: Some((args.memory as u64).saturating_mul(1_000_000)),
+        videos,
+        follow_links: args.follow_links,
+        part: Part {
+            streams: args.streams.clone(),
+            exclude: args.exclude.clone(),
+            episodes: args.episodes.clone(),
+        },
+    }
+}
+
+fn pack(args: &Args, source: &dyn Source, options: PackOptions) -> Result<Outcome> {
+    let before = match args.append {
+        true => Dataset::open(&args.target)?.manifest().total_bytes(),
+        false => 0,
+    };
     let begin = Instant::now();
+    let watch = Watch::start();
     let mut progress = Progress::new("pack");
-    let packed = kino_import::pack(&*source, &args.target, options, &mut |at| {
+    let packed = kino_import::pack(source, &args.target, options, &mut |at| {
         progress.update(
             at.bytes_done,
             at.bytes,
-            &format!("{} of {} episodes", at.episodes_done, at.episodes),
+            &format!(
+                "{} of {} written",
+                at.episodes_done,
+                count(at.episodes, "episode")
+            ),
         );
-        ControlFlow::Continue(())
+        match watch.as_ref().is_some_and(Watch::is_requested) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     });
     progress.finish();
+    drop(watch);
     if let (true, Err(error)) = (args.json, &packed)
         && !error.defects().is_empty()
     {
         print_json(&json!({"defects": defects(error.defects())}))?;
     }
-    let packed = packed?;
-    let seconds = begin.elapsed().as_secs_f64();
+    let packed = match packed {
+        Err(ImportError::Stopped) => return Ok(interrupted(args)),
+        packed => packed?,
+    };
+    let summary = Summary {
+        packed: &packed,
+        seconds: begin.elapsed().as_secs_f64(),
+        dataset_bytes: Dataset::open(&args.target)?.manifest().total_bytes(),
+        bytes_before: before,
+    };
     if args.json {
-        print_json(&to_json(args, &packed, seconds))?;
+        print_json(&summary.to_json(args))?;
     } else {
-        let disk = Dataset::open(&args.target)?.manifest().total_bytes();
-        print(&report(args, &packed, (seconds, disk)))?;
+        print(&summary.to_text(args))?;
     }
     if packed.interrupted > 0 {
         note(&format!(
-            "note: {} finished episodes of an interrupted writer wait in {}; `kinograph gc {}` shows them",
-            packed.interrupted,
+            "note: {} of an interrupted writer are still in {}; `kinograph gc {}` shows them",
+            count(packed.interrupted, "finished episode"),
             args.target.join("staging").display(),
             args.target.display()
         ));
@@ -155,22 +209,43 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     Ok(tell_defects(&packed.defects))
 }
 
+/// Says what is left of a pack that Ctrl-C has stopped.
+fn interrupted(args: &Args) -> Outcome {
+    let target = args.target.display();
+    let garbage = collect_garbage(&args.target, Collect::List, Interrupted::Keep);
+    let episodes: u64 = match &garbage {
+        Ok(garbage) => garbage.writers.iter().map(|work| work.episodes).sum(),
+        Err(_) => 0,
+    };
+    match episodes {
+        0 => note("interrupted: nothing was finished, and nothing is left behind"),
+        episodes => note(&format!(
+            "interrupted: {} kept in {target}; run the same command with `--resume` to continue, or \
+             `kinograph gc {target} --delete --interrupted` to remove them",
+            count(episodes, "finished episode"),
+        )),
+    }
+    Outcome::Interrupted
+}
+
 fn plan(args: &Args) -> Result<Plan> {
-    match (&args.plan, args.quality) {
-        (Some(path), _) => {
+    let mut plan = match &args.plan {
+        Some(path) => {
             let text = fs::read_to_string(path)
                 .with_context(|| format!("cannot read plan {}", path.display()))?;
-            Plan::from_toml(&text).with_context(|| format!("plan {}", path.display()))
+            Plan::from_toml(&text).with_context(|| format!("plan {}", path.display()))?
         }
-        (None, Some(quality)) => Ok(Plan::quality(quality)),
-        (None, None) => Ok(Plan::lossless()),
-    }
+        None => Plan::lossless(),
+    };
+    plan.quality = args.quality.or(plan.quality);
+    Ok(plan)
 }
 
 fn start(args: &Args) -> Start {
-    match (args.append, args.resume) {
-        (true, _) => Start::Append,
-        (_, true) => Start::Resume,
+    match (args.append, args.resume, args.overwrite) {
+        (true, _, _) => Start::Append,
+        (_, true, _) => Start::Resume,
+        (_, _, true) => Start::Overwrite,
         _ => Start::New,
     }
 }
@@ -226,182 +301,17 @@ fn warn_of_unused_rules(plan: &Plan, source: &dyn Source) {
     }
 }
 
-/// Shows what the plan would do with every stream.
-fn dry_run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outcome> {
-    let Some(first) = source.episodes().first() else {
-        bail!("{} has no episodes", args.source.display())
-    };
-    let mut table = Table::new(&[
-        ("stream", Align::Left),
-        ("kind", Align::Left),
-        ("type", Align::Left),
-        ("codec", Align::Left),
-        ("bound", Align::Left),
-        ("decode µs", Align::Right),
-    ]);
-    let costs = CostRecord::load();
-    let mut streams = Vec::new();
-    for stream in &first.streams {
-        let arrival = if stream.carried {
-            kino_dataset::Arrival::Jpeg
-        } else {
-            kino_dataset::Arrival::Values
-        };
-        let choice = plan.choose(&stream.name, stream.kind, &stream.frame, arrival)?;
-        let codec = choice.codec.spec().to_string();
-        table.row(vec![
-            stream.name.clone(),
-            stream.kind.name().to_owned(),
-            stream.frame.to_string(),
-            codec.clone(),
-            choice.codec.bound().to_string(),
-            decode_us(&costs, choice.codec.spec(), &stream.frame),
-        ]);
-        let cost = costs.cost(choice.codec.spec(), &stream.frame);
-        streams.push(json!({
-            "name": stream.name, "kind": stream.kind.name(), "frame": stream.frame.to_string(), "codec": codec,
-            "bound": choice.codec.bound().to_string(), "decode_ns": cost.map(|cost| cost.decode_ns),
-        }));
-    }
-    let format = source.describe().format;
-    let episodes = source.episodes().len();
-    let found = kino_import::survey(source, args.threads)?;
-    if args.json {
-        print_json(
-            &json!({"format": format, "episodes": episodes, "streams": streams, "defects": defects(&found)}),
-        )?;
-    } else {
-        let head = format!(
-            "{} ({format}): {episodes} episodes; streams of `{}`:\n",
-            args.source.display(),
-            one_line(&first.id)
-        );
-        let hint = if costs.costs().is_empty() {
-            "What decoding costs on this machine is not known yet: run `kinograph bench codecs`.\n"
-        } else {
-            ""
-        };
-        print(&format!(
-            "{head}\n{}\n{hint}Nothing was written.\n",
-            table.render()
-        ))?;
-    }
-    Ok(tell_defects(&found))
-}
-
-/// Lists what is wrong with the source on stderr.
+/// Lists what is wrong with the source on stderr, grouped.
 fn tell_defects(defects: &[Defect]) -> Outcome {
-    for defect in defects {
-        note(&defect.to_string());
+    for group in group_defects(defects) {
+        note(&format!("{}: {}", group.action.name(), group.text()));
     }
-    if defects.iter().any(Defect::is_lost) {
-        Outcome::Lost
-    } else {
-        Outcome::Done
+    match defects.iter().any(Defect::is_lost) {
+        true => Outcome::Lost,
+        false => Outcome::Done,
     }
 }
 
 fn defects(defects: &[Defect]) -> Vec<Value> {
     defects.iter().map(Defect::to_json).collect()
-}
-
-fn report(args: &Args, packed: &Packed, (seconds, disk): (f64, u64)) -> String {
-    let mut table = Table::new(&[
-        ("stream", Align::Left),
-        ("type", Align::Left),
-        ("codec", Align::Left),
-        ("before", Align::Right),
-        ("after", Align::Right),
-        ("ratio", Align::Right),
-        ("encode MB/s", Align::Right),
-        ("decode MB/s", Align::Right),
-        ("error", Align::Right),
-    ]);
-    let (mut raw, mut stored) = (0, 0);
-    for stream in &packed.committed.streams {
-        raw += stream.raw_bytes;
-        stored += stream.bytes;
-        table.row(vec![
-            stream.schema.name.clone(),
-            frame_type(&stream.schema.dtype, &stream.schema.shape),
-            stream.schema.codec.clone(),
-            bytes(stream.raw_bytes),
-            bytes(stream.bytes),
-            ratio(stream.raw_bytes, stream.bytes),
-            speed(stream.coded_bytes(), stream.encode_time.as_secs_f64()),
-            speed(stream.coded_bytes(), stream.decode_time.as_secs_f64()),
-            error(stream),
-        ]);
-    }
-    let Packed {
-        committed,
-        resumed,
-        shifts,
-        ..
-    } = packed;
-    let mut text = table.render();
-    text.push_str(&format!(
-        "\n{}: version {} with {} new episodes, {} → {} of pages ({}), {seconds:.2} s, {} MB/s; {} in all\n",
-        args.target.display(),
-        committed.version,
-        committed.episodes,
-        bytes(raw),
-        bytes(stored),
-        ratio(raw, stored),
-        speed(raw, seconds),
-        bytes(disk),
-    ));
-    if *resumed > 0 {
-        text.push_str(&format!(
-            "{resumed} of them were finished by the pack that was interrupted\n"
-        ));
-    }
-    if *shifts > 0 {
-        text.push_str(&format!(
-            "{shifts} next_obs streams are stored once: they are their obs one step later\n"
-        ));
-    }
-    text
-}
-
-/// `lossless`, the PSNR of pictures, or the largest error of numbers.
-fn error(stream: &StreamUsage) -> String {
-    match stream.psnr_db() {
-        Some(psnr) => format!("{psnr:.1} dB"),
-        None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
-        None if stream.schema.codec == "jpeg:carry" => "as it came".to_owned(),
-        None => "lossless".to_owned(),
-    }
-}
-
-fn to_json(args: &Args, packed: &Packed, seconds: f64) -> Value {
-    let streams = packed.committed.streams.iter().map(|stream| {
-        json!({
-            "name": stream.schema.name,
-            "kind": stream.schema.kind.name(),
-            "dtype": stream.schema.dtype,
-            "shape": stream.schema.shape,
-            "codec": stream.schema.codec,
-            "episodes": stream.episodes,
-            "frames": stream.frames,
-            "raw_bytes": stream.raw_bytes,
-            "bytes": stream.bytes,
-            "coded_bytes": stream.coded_bytes(),
-            "encode_s": stream.encode_time.as_secs_f64(),
-            "decode_s": stream.decode_time.as_secs_f64(),
-            "max_abs_error": stream.max_abs_error,
-            "psnr_db": stream.psnr_db(),
-        })
-    });
-    json!({
-        "dataset": args.target.display().to_string(),
-        "version": packed.committed.version,
-        "id": packed.committed.id,
-        "episodes": packed.committed.episodes,
-        "resumed": packed.resumed,
-        "shifts": packed.shifts,
-        "seconds": seconds,
-        "streams": streams.collect::<Vec<_>>(),
-        "defects": defects(&packed.defects),
-    })
 }

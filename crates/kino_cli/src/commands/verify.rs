@@ -2,18 +2,19 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use kino_dataset::Level;
+use anyhow::{Result, bail};
+use kino_dataset::{DatasetError, Level, Verified};
 use serde_json::json;
 
 use crate::Outcome;
-use crate::output::{bytes, one_line, print, print_json};
+use crate::output::{bytes, count, one_line, print, print_json};
 use crate::progress::Progress;
 
 /// Check every byte of a dataset.
 ///
 /// Compares every byte with its hash, and what the manifest, the episode table and the statistics say with what the shards
-/// hold. Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage.
+/// hold. Lists every damaged page with its shard, episode, stream and first frame. Exit code 1 means damage, or a file that
+/// cannot be read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -37,42 +38,63 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         progress.update(done, total, "")
     });
     progress.finish();
-    let found = verified?;
-    let is_sound = found.damage.is_empty();
+    let found = match verified {
+        // The error itself advises to run this command.
+        Err(DatasetError::Corrupt { place, what }) => bail!(
+            "{place} is damaged: {what}; nothing can be checked without it: restore it from a copy, or pack again"
+        ),
+        verified => verified?,
+    };
+    let is_valid = found.damage.is_empty() && found.unreadable.is_empty();
     if args.json {
-        let damage: Vec<_> = found
-            .damage
-            .iter()
-            .map(|damage| json!({"place": damage.place, "what": damage.what}))
-            .collect();
+        let places = |all: &[kino_dataset::Damage]| -> Vec<_> {
+            let place = |one: &kino_dataset::Damage| json!({"place": one.place, "what": one.what});
+            all.iter().map(place).collect()
+        };
         print_json(&json!({
-            "sound": is_sound, "files": found.files, "bytes": found.bytes,
-            "episodes": found.episodes, "frames": found.frames, "damage": damage,
+            "valid": is_valid, "files": found.files, "bytes": found.bytes,
+            "episodes": found.episodes, "frames": found.frames,
+            "damage": places(&found.damage), "unreadable": places(&found.unreadable),
         }))?;
     } else {
-        for damage in &found.damage {
-            let line = format!("damaged: {}: {}", damage.place, damage.what);
-            print(&format!("{}\n", one_line(&line)))?;
-        }
-        let decoded = if args.decode {
-            format!(", {} frames decoded", found.frames)
-        } else {
-            String::new()
-        };
-        let verdict = if is_sound {
-            "sound".to_owned()
-        } else {
-            format!("{} damaged places", found.damage.len())
-        };
-        let (files, read, episodes) = (found.files, bytes(found.bytes), found.episodes);
-        print(&format!(
-            "{}: {verdict} ({episodes} episodes, {read} in {files} files{decoded})\n",
-            args.dataset.display()
-        ))?;
+        print(&report(args, &found))?;
     }
-    Ok(if is_sound {
-        Outcome::Done
-    } else {
-        Outcome::Failed
+    Ok(match is_valid {
+        true => Outcome::Done,
+        false => Outcome::Failed,
     })
+}
+
+fn report(args: &Args, found: &Verified) -> String {
+    let mut text = String::new();
+    for damage in &found.damage {
+        let line = format!("damaged: {}: {}", damage.place, damage.what);
+        text.push_str(&format!("{}\n", one_line(&line)));
+    }
+    for file in &found.unreadable {
+        let line = format!("not checked: {}: {}", file.place, file.what);
+        text.push_str(&format!("{}\n", one_line(&line)));
+    }
+    let decoded = match args.decode {
+        true => format!(", {} decoded", count(found.frames, "frame")),
+        false => String::new(),
+    };
+    let verdict = match (found.damage.len(), found.unreadable.len()) {
+        (0, 0) => "valid".to_owned(),
+        (0, files) => format!("{} cannot be read", count(files, "file")),
+        (places, 0) => count(places, "damaged place"),
+        (places, files) => format!(
+            "{}, {} cannot be read",
+            count(places, "damaged place"),
+            count(files, "file")
+        ),
+    };
+    text.push_str(&format!(
+        "{}: {verdict} ({}, {} in {}{decoded})\n",
+        args.dataset.display(),
+        count(found.episodes, "episode"),
+        bytes(found.bytes),
+        count(found.files, "file"),
+    ));
+    text
 }

@@ -1,5 +1,15 @@
 //! Patterns for stream names: `*` inside a path part, `**` across them.
 
+/// Whether the name of a stream matches `pattern`, in which `*` stays inside a path part and `**` crosses them.
+///
+/// ```
+/// assert!(kino_dataset::matches_pattern("obs/*_image", "obs/front_image"));
+/// assert!(!kino_dataset::matches_pattern("*", "obs/front_image"));
+/// ```
+pub fn matches_pattern(pattern: &str, name: &str) -> bool {
+    glob(pattern.as_bytes(), name.as_bytes())
+}
+
 /// Whether `name` matches `pattern`, in which `*` stands for any bytes but `/` and `**` for any bytes.
 ///
 /// Keeps one place to go back to per kind of star, so hostile patterns take at most len(pattern) × len(name)

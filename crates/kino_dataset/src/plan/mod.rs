@@ -34,6 +34,7 @@ use crate::events::EventRule;
 
 pub use bound::PlanBound;
 pub(crate) use glob::glob;
+pub use glob::matches_pattern;
 
 use bound::keeps;
 
@@ -314,10 +315,13 @@ impl Rule {
             let is_known = bounded.is_some_and(|text| kino_codec::codec(&text).is_ok());
             let made = kino_codec::codec(text).map(|_| ());
             made.or_else(|error| if is_known { Ok(()) } else { Err(error) })
-                .map_err(|error| {
-                    invalid(format!(
+                .map_err(|error| match error {
+                    CodecError::Unknown { name, known } => invalid(format!(
+                        "the plan has an unknown codec `{name}`; there are {known}"
+                    )),
+                    error => invalid(format!(
                         "the plan names a codec that cannot be used: {error}"
-                    ))
+                    )),
                 })?;
         }
         match self.unit_mm {

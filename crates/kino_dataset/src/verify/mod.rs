@@ -65,6 +65,8 @@ pub struct Verified {
     pub frames: u64,
     /// What is wrong; empty if nothing is.
     pub damage: Vec<Damage>,
+    /// Files that the system does not let this program read, and what it says: they may be whole.
+    pub unreadable: Vec<Damage>,
 }
 
 /// Checks the newest version of the dataset in folder `path`, calling `progress` with bytes done and bytes in all.
@@ -151,6 +153,15 @@ impl Check<'_> {
             DatasetError::Corrupt { place, what } => (place, what),
             DatasetError::Format { place, source } => (place, source.to_string()),
             DatasetError::Codec { place, source } => (place, source.to_string()),
+            DatasetError::Io { path, source, .. } => {
+                let place = path;
+                let what = format!("cannot be read: {source}");
+                let unreadable = Damage { place, what };
+                if !self.found.unreadable.contains(&unreadable) {
+                    self.found.unreadable.push(unreadable);
+                }
+                return;
+            }
             other => (self.store.root().display().to_string(), other.to_string()),
         };
         self.damage(place, what);

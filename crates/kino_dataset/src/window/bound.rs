@@ -149,9 +149,11 @@ pub(super) fn unknown_stream(wanted_by: &str, name: &str, all: &[StreamSummary])
     ))
 }
 
-/// The nearest of `names` to `wrong`, and the names there are.
-pub(crate) fn suggest(wrong: &str, names: &[&str]) -> String {
-    let nearest = names.iter().min_by_key(|name| edits(wrong, name));
+/// The nearest of `names` to `wrong`, and the names there are. A name that contains the wrong one is nearer than any other.
+pub fn suggest(wrong: &str, names: &[&str]) -> String {
+    let nearest = names
+        .iter()
+        .min_by_key(|name| (!name.contains(wrong), edits(wrong, name)));
     let listed = names.iter().take(LISTED).copied().collect::<Vec<_>>();
     let more = match names.len().saturating_sub(LISTED) {
         0 => String::new(),
@@ -197,7 +199,10 @@ mod tests {
             (3, 3)
         );
         let text = suggest("agentview", &["actions", "obs/agentview_image"]);
-        assert!(text.starts_with("did you mean `actions`"), "{text}");
+        assert!(
+            text.starts_with("did you mean `obs/agentview_image`"),
+            "{text}"
+        );
         assert_eq!(
             suggest("action", &["obs", "actions"]),
             "did you mean `actions`? There are obs, actions"

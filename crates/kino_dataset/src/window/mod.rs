@@ -29,7 +29,7 @@ mod shared;
 mod survey;
 mod timeline;
 
-pub(crate) use bound::suggest;
+pub use bound::suggest;
 pub use episode::EpisodeSamples;
 pub use frames::{NO_FRAME, Out, SampleFrames, WindowFrames};
 pub use include::{Described, Description, Include};

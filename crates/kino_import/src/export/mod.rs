@@ -18,7 +18,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use kino_dataset::{Dataset, Selection};
+use kino_dataset::{Dataset, Selection, check_local};
 
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
@@ -149,15 +149,16 @@ pub fn export(
     options: &ExportOptions,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<Exported> {
+    check_local(target)?;
     let exporter = find(&options.to)?;
     if options.on_defect == OnDefect::DropEpisode {
         return Err(invalid(
-            "an export has the policies error and keep; to leave episodes out, select the others",
+            "an export has the policies `error` and `keep`; to skip episodes, select the others",
         ));
     }
     if matches!(options.cameras, Cameras::Video(_)) && !exporter.has_videos {
         return Err(invalid(format!(
-            "{} has no video files; leave out --cameras (cameras= in Python)",
+            "{} has no video files; remove --cameras (in Python cameras=)",
             exporter.name
         )));
     }

@@ -78,7 +78,7 @@ impl Reading {
 }
 
 /// The fields of an episode.
-pub(crate) fn find(path: &Path) -> Result<Found> {
+pub(crate) fn find(path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<Found> {
     let mut found = Found::default();
     if !path.is_dir() {
         found.file(path, "")?;
@@ -86,10 +86,15 @@ pub(crate) fn find(path: &Path) -> Result<Found> {
     }
     for name in glob::find(path, "*") {
         let inside = path.join(&name);
-        if inside.is_dir() {
+        if inside.is_dir() && is_wanted(&name) {
             found.pictures(&inside, name);
+        } else if inside.is_dir() {
+            found.not_opened.push(name);
         } else if let Some(stem) = name.strip_suffix(".npy") {
-            found.array(&inside, stem.to_owned());
+            match is_wanted(stem) {
+                true => found.array(&inside, stem.to_owned()),
+                false => found.not_opened.push(stem.to_owned()),
+            }
         } else {
             found.file(&inside, &format!("{name}/"))?;
         }
@@ -101,6 +106,8 @@ pub(crate) fn find(path: &Path) -> Result<Found> {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     parts: Vec<Part>,
+    /// Fields with a file or folder of their own that are not wanted.
+    pub(crate) not_opened: Vec<String>,
     /// What is odd: its name, why, and what is done about it.
     pub(crate) faults: Vec<(String, String, Action)>,
 }

@@ -28,6 +28,7 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::formats::{files_ending, has_ending};
 use crate::open::ImportOptions;
+use crate::part::NotOpened;
 use crate::plans;
 use crate::recent::Recent;
 use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
@@ -52,6 +53,7 @@ pub(crate) struct FolderSource {
     groups: Recent<(usize, GroupKey), Group>,
     /// Deflated arrays, each as far as it was read.
     forward: Recent<(usize, usize), Mutex<Forward>>,
+    not_opened: NotOpened,
 }
 
 /// Whether a path looks like a plain folder of recordings, or one file of them.
@@ -105,9 +107,15 @@ impl FolderSource {
         let mut defects = Vec::new();
         let mut found = Vec::new();
         let ids = ids(&names);
+        let mut not_opened = NotOpened::default();
+        // A mapping gives streams other names than those of the files, and clocks that are files.
+        let is_wanted = |field: &str| options.mapping.is_some() || options.part.takes_stream(field);
         for (name, id) in names.iter().zip(&ids) {
-            match fields::find(&root.join(name)) {
-                Ok(in_episode) => found.push((name, id, in_episode)),
+            match fields::find(&root.join(name), &is_wanted) {
+                Ok(mut in_episode) => {
+                    not_opened.streams.extend(in_episode.not_opened.drain(..));
+                    found.push((name, id, in_episode));
+                }
                 Err(error) => {
                     let what = error.what();
                     defects.push(Defect::new(format!("{name}:/"), what, Action::Dropped).of(id));
@@ -127,6 +135,7 @@ impl FolderSource {
             decoded: Recent::by_bytes(Vec::len),
             groups: Recent::by_bytes(Group::len),
             forward: Recent::default(),
+            not_opened,
         };
         let mut planner = plan::Planner::new(&mapping, options.rate_hz);
         for (name, id, found) in found {
@@ -144,12 +153,17 @@ impl FolderSource {
             let place = root.join(name);
             let len =
                 fs::metadata(&place).map_or(0, |file| if file.is_dir() { 0 } else { file.len() });
-            source.info.files.push(SourceFile::new(place, len));
+            let names = source.not_opened.streams.iter();
+            let skipped: Vec<_> = names
+                .flat_map(|name| [place.join(name), place.join(format!("{name}.npy"))])
+                .collect();
+            let file = SourceFile::new(place, len).without(skipped);
+            source.info.files.push(file);
             source.episodes.push(episode);
             source.places.push(places);
         }
         planner.check_all_found()?;
-        if source.episodes.is_empty() {
+        if source.episodes.is_empty() && source.not_opened.streams.is_empty() {
             let next =
                 "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`";
             return Err(plans::nothing_left(path, &source.info.defects, next));
@@ -233,6 +247,10 @@ impl Source for FolderSource {
 
     fn episodes(&self) -> &[EpisodePlan] {
         &self.episodes
+    }
+
+    fn not_opened(&self) -> &NotOpened {
+        &self.not_opened
     }
 
     fn read(

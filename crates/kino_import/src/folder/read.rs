@@ -184,10 +184,7 @@ pub(crate) fn read_range(path: &Path, start: u64, len: u64, ending: Ending) -> R
         file.take(len).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().map_err(|source| ImportError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
+    let bytes = read().map_err(|source| files::cannot_read(path, source))?;
     match ending == Ending::IsFar && (bytes.len() as u64) < len {
         true => Err(ImportError::corrupt(path, "/", "is cut short")),
         false => Ok(bytes),

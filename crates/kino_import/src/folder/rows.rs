@@ -24,10 +24,7 @@ pub(crate) struct Rows {
 impl Rows {
     /// Opens a table.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        let io = |source| ImportError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let io = |source| files::cannot_read(path, source);
         let (file, len) = files::open_with_len(path).map_err(io)?;
         if len > MAX_BYTES {
             return Err(ImportError::unsupported(

@@ -31,7 +31,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::open::ImportOptions;
+use crate::part::NotOpened;
 use crate::plans;
 use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
 use cameras::Cameras;
@@ -48,6 +50,7 @@ pub(crate) struct LeRobotSource {
     origins: Vec<(Range<u64>, Vec<Origin>)>,
     cameras: Cameras,
     columns: Columns,
+    not_opened: NotOpened,
 }
 
 /// Whether a folder looks like a LeRobot dataset.
@@ -61,7 +64,12 @@ impl LeRobotSource {
     pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Self> {
         let mut meta = meta::walk(root, options)?;
         meta.note_lost_rows();
-        let mut walk = Walk::new(root, &mut meta, Cameras::new(options.videos.clone()));
+        let mut walk = Walk::new(
+            root,
+            &mut meta,
+            Cameras::new(options.videos.clone()),
+            &options.part,
+        );
         let (mut episodes, mut origins) = (Vec::new(), Vec::new());
         for row in std::mem::take(&mut meta.episodes) {
             if let Some((episode, rows, of_streams)) = walk.episode(&meta, &row)? {
@@ -74,10 +82,11 @@ impl LeRobotSource {
             files,
             defects,
             mut cameras,
+            not_opened,
             ..
         } = walk;
         cameras.finish_walk();
-        if episodes.is_empty() {
+        if episodes.is_empty() && not_opened.episodes.is_empty() {
             let next = "give the folder that holds `meta` and `data`";
             return Err(plans::nothing_left(root, &defects, next));
         }
@@ -93,6 +102,7 @@ impl LeRobotSource {
             origins,
             cameras,
             columns: Columns::default(),
+            not_opened,
         })
     }
 }
@@ -102,7 +112,7 @@ fn source_files(root: &Path, files: &Files) -> Result<Vec<SourceFile>> {
         let path = root.join(path);
         match fs::metadata(&path) {
             Ok(found) => Ok(SourceFile::new(path, found.len())),
-            Err(source) => Err(ImportError::Io { path, source }),
+            Err(source) => Err(files::cannot_read(&path, source)),
         }
     };
     files.list.iter().map(file).collect()
@@ -115,6 +125,10 @@ impl Source for LeRobotSource {
 
     fn episodes(&self) -> &[EpisodePlan] {
         &self.episodes
+    }
+
+    fn not_opened(&self) -> &NotOpened {
+        &self.not_opened
     }
 
     fn read(

@@ -26,6 +26,7 @@ use super::table::{Column, Form, Table};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
+use crate::part::Part;
 use crate::source::{ClockPlan, StreamPlan};
 use crate::video::{Pixels, VideoInfo};
 
@@ -59,6 +60,8 @@ pub(super) struct Planning<'a> {
     pub(super) place: String,
     pub(super) streams: Vec<(StreamPlan, Origin)>,
     pub(super) defects: Vec<Defect>,
+    /// What the user wants of the source.
+    pub(super) part: &'a Part,
 }
 
 impl Planning<'_> {
@@ -71,7 +74,8 @@ impl Planning<'_> {
     /// Adds a stream for each column.
     pub(super) fn columns(&mut self) -> Result<()> {
         let table = Arc::clone(self.table);
-        for column in table.columns() {
+        let columns = table.columns().iter();
+        for column in columns.filter(|column| self.part.takes_stream(&column.name)) {
             let planned = match self.column(column) {
                 // One column that cannot be read is a stream less.
                 Err(ImportError::Corrupt { what, .. }) => Err(what),
@@ -91,7 +95,7 @@ impl Planning<'_> {
         }
         for (name, feature) in &self.meta.features {
             let is_video = feature.get("dtype").and_then(Value::as_str) == Some("video");
-            if !is_video && table.column(name).is_none() {
+            if !is_video && table.column(name).is_none() && self.part.takes_stream(name) {
                 let place = format!("{}:{name}", self.place);
                 self.note(
                     place,
@@ -166,11 +170,12 @@ impl Planning<'_> {
             let place = file.to_string_lossy().into_owned();
             let path = self.root.join(&file);
             if !path.is_file() {
-                self.note(
-                    place,
-                    format!("is missing: episode {} has no `{key}`", self.row.index),
-                    Action::Skipped,
-                );
+                let what = format!("is missing: the episode has no `{key}`");
+                self.note(place, what, Action::Skipped);
+                continue;
+            }
+            if let Some(what) = files::refuse_video(&path) {
+                self.note(place, what, Action::Skipped);
                 continue;
             }
             match cameras.look(&path)? {
@@ -198,7 +203,7 @@ impl Planning<'_> {
         }
         if there > frames {
             let what = format!(
-                "has {there} frames, episode {} has {frames}; the last {} are left out",
+                "has {there} frames, episode {} has {frames}; the last {} are skipped",
                 self.row.index,
                 there - frames
             );

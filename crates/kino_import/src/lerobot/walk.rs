@@ -15,6 +15,7 @@ use super::table::Table;
 use super::{checks, paths, plan};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
+use crate::part::{NotOpened, Part};
 use crate::source::{EpisodePlan, StreamPlan};
 
 /// An episode, its rows in its table, and where each of its streams comes from.
@@ -31,6 +32,9 @@ pub(super) struct Walk<'a> {
     table: Option<OpenTable>,
     /// How many episodes have no data; the first of them are in `defects`.
     lost: u64,
+    /// What the user wants of the source, and what was not opened because of that.
+    part: &'a Part,
+    pub(super) not_opened: NotOpened,
 }
 
 /// So many episodes without data are listed one by one.
@@ -73,11 +77,19 @@ impl Files {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(root: &'a Path, meta: &mut Meta, cameras: Cameras) -> Self {
+    pub(super) fn new(root: &'a Path, meta: &mut Meta, cameras: Cameras, part: &'a Part) -> Self {
+        let mut not_opened = NotOpened::default();
+        let (keys, others): (Vec<_>, Vec<_>) = video_keys(root, meta)
+            .into_iter()
+            .partition(|key| part.takes_stream(key));
+        let features = meta.features.keys().filter(|name| !part.takes_stream(name));
+        not_opened.streams.extend(features.cloned().chain(others));
         Self {
             root,
             files: meta.files.drain(..).collect(),
-            keys: video_keys(root, meta),
+            keys,
+            part,
+            not_opened,
             defects: std::mem::take(&mut meta.defects),
             cameras,
             table: None,
@@ -88,18 +100,22 @@ impl<'a> Walk<'a> {
     /// Plans an episode, or lists why there is none.
     pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Planned>> {
         let id = format!("episode_{:06}", row.index);
+        if !self.part.takes_episode(row.index, &id) {
+            self.not_opened.episodes.insert(id);
+            return Ok(None);
+        }
         let file = paths::fill(&meta.data_path, &plan::fields(meta, row, ""))
             .map_err(|what| plan::bad_template(self.root, "data_path", &what))?;
         let place = file.to_string_lossy().into_owned();
         if !self.root.join(&file).is_file() {
-            let what = format!("is missing: episode {} has no data", row.index);
+            let what = "is missing: the episode has no data".to_owned();
             return Ok(self.lose(&place, what, &id));
         }
         let opened = self.open_table(meta, row, &file);
         let (table, rows) = match opened {
             Ok(opened) => opened,
-            Err(ImportError::Corrupt { object, what, .. }) => {
-                return Ok(self.lose(&place, format!("`{object}` {what}"), &id));
+            Err(error @ ImportError::Corrupt { .. }) => {
+                return Ok(self.lose(&place, in_file(error), &id));
             }
             Err(error) => return Err(error),
         };
@@ -113,6 +129,7 @@ impl<'a> Walk<'a> {
             place: place.clone(),
             streams: Vec::new(),
             defects: Vec::new(),
+            part: self.part,
         };
         let frames = rows.end - rows.start;
         if let Some(length) = row.length.filter(|&length| length != frames) {
@@ -126,8 +143,8 @@ impl<'a> Walk<'a> {
         let places = self.table.as_mut().map(|open| &mut open.places);
         let places = places.unwrap_or(&mut elsewhere);
         let runs = match numbering(&mut planning, places, &place) {
-            Err(ImportError::Corrupt { object, what, .. }) => {
-                return Ok(self.lose(&place, format!("`{object}` {what}"), &id));
+            Err(error @ ImportError::Corrupt { .. }) => {
+                return Ok(self.lose(&place, in_file(error), &id));
             }
             other => other?,
         };
@@ -208,6 +225,9 @@ impl<'a> Walk<'a> {
             self.defects
                 .push(Defect::new("data", what, Action::Skipped));
         }
+        if !self.part.is_all() {
+            return;
+        }
         // A file that a defect is about is known already.
         let named = self
             .defects
@@ -223,6 +243,14 @@ impl<'a> Walk<'a> {
                 }
             }
         }
+    }
+}
+
+/// What is wrong with a file whose name is known: the object in it, unless it is the file itself, and the fault.
+fn in_file(error: ImportError) -> String {
+    match error {
+        ImportError::Corrupt { object, what, .. } if object != "/" => format!("`{object}` {what}"),
+        error => error.what(),
     }
 }
 

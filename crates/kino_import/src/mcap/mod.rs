@@ -47,6 +47,7 @@ use serde_json::{Map, Value as Json};
 use crate::about::{self, About};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::open::ImportOptions;
 use crate::plans;
 use crate::recent::Recent;
@@ -142,10 +143,9 @@ impl McapSource {
         mapping: &Mapping,
         files: usize,
     ) -> Result<()> {
-        let metadata = path.metadata().map_err(|source| ImportError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let metadata = path
+            .metadata()
+            .map_err(|source| files::cannot_read(path, source))?;
         let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
         let (file, stem) = (text(path.file_name()), text(path.file_stem()));
         let marks = contents.marks.last().map_or(&[][..], Vec::as_slice);
@@ -256,10 +256,7 @@ impl McapSource {
             let place = usize::try_from(block).unwrap_or(usize::MAX);
             let read = blocks.get(place).map(|block| block.read(path));
             let read = read.unwrap_or_else(|| Ok(Err("is not there".to_owned())));
-            let read = read.map_err(|source| ImportError::Io {
-                path: path.to_owned(),
-                source,
-            })?;
+            let read = read.map_err(|source| files::cannot_read(path, source))?;
             read.map_err(|what| ImportError::corrupt(path, &format!("block {block}"), what))
         })
     }

@@ -16,7 +16,8 @@ use super::message::Value;
 use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
-use crate::error::{ImportError, Result};
+use crate::error::Result;
+use crate::files;
 use crate::survey::cores;
 
 /// A text attachment of at most this many bytes becomes an attribute.
@@ -75,10 +76,7 @@ fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
         watches,
     };
     let blocks = scan(path, &mut |event| walk.take(event));
-    walk.contents.blocks = blocks.map_err(|source| ImportError::Io {
-        path: path.to_owned(),
-        source,
-    })?;
+    walk.contents.blocks = blocks.map_err(|source| files::cannot_read(path, source))?;
     let (unknown, log_ns) = walk.unknown;
     if unknown > 0 {
         walk.fault(

@@ -161,7 +161,7 @@ impl RldsSource {
         let (mut body, mut count) = (Vec::new(), 0u64);
         loop {
             let found = walk.next(&mut body);
-            let found = found.map_err(|source| tfrecord::no_read(path, source))?;
+            let found = found.map_err(|source| files::cannot_read(path, source))?;
             let id = format!("{}/{}", shard.split, first.saturating_add(count));
             let object = format!("episode {count}");
             let place = format!("{name}:{object}");

@@ -55,7 +55,7 @@ impl Walk {
             let file = BufReader::with_capacity(1 << 16, file);
             Ok(Self { file, at: 0, len })
         };
-        open().map_err(|source| no_read(path, source))
+        open().map_err(|source| files::cannot_read(path, source))
     }
 
     /// How long the file is.
@@ -118,20 +118,13 @@ pub(crate) fn read_body(path: &Path, span: Span) -> Result<Vec<u8>> {
         file.read_exact(&mut check)?;
         Ok((body, check))
     };
-    let (body, check) = read().map_err(|source| no_read(path, source))?;
+    let (body, check) = read().map_err(|source| files::cannot_read(path, source))?;
     if u32::from_le_bytes(check) != masked_crc(&body) {
         let object = format!("byte {}", span.start);
         let what = "has a wrong checksum: the file has changed since it was opened";
         return Err(ImportError::corrupt(path, &object, what));
     }
     Ok(body)
-}
-
-pub(crate) fn no_read(path: &Path, source: io::Error) -> ImportError {
-    ImportError::Io {
-        path: path.to_owned(),
-        source,
-    }
 }
 
 /// The checksum as it is stored: rotated and shifted, so that the checksum of a file of checksums is no constant.

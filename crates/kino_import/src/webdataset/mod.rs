@@ -10,6 +10,7 @@
 
 mod cell;
 pub(crate) mod export;
+mod masks;
 mod names;
 mod plan;
 mod samples;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value};
 use crate::about;
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
+use crate::files;
 use crate::formats::files_ending;
 use crate::npy::Npy;
 use crate::open::ImportOptions;
@@ -31,6 +33,7 @@ use crate::plans::{self, RATES, places};
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use cell::{Cell, Place, Reader};
+use masks::Masks;
 use plan::{Fields, Part, Planned};
 use samples::Samples;
 
@@ -77,6 +80,10 @@ impl TarSource {
             true => Map::new(),
             false => samples.take_attributes(path)?,
         };
+        let masks = match is_steps {
+            true => Masks::default(),
+            false => masks::take(&mut samples),
+        };
         let (said, fault) = about::read_dataset(path, options)?;
         attributes.extend(said.unwrap_or_default());
         samples.defects.extend(fault);
@@ -103,6 +110,8 @@ impl TarSource {
             true => source.add_steps(samples.keys, samples.fields),
             false => source.add_episodes(&samples.keys, &samples.fields),
         }
+        masks.apply(&mut source.episodes, &mut source.info.defects);
+        masks::give_attributes(&mut source.info.attributes, &mut source.episodes);
         if source.episodes.is_empty() {
             let next = "name samples `<episode>_<step>.<field>`, one per step, or `<episode>.<field>`, one per episode";
             return Err(plans::nothing_left(path, &source.info.defects, next));
@@ -268,10 +277,7 @@ impl Source for TarSource {
         let mut reader = Reader::default();
         let mut read = |place: Place| {
             let bytes = reader.read(&self.info.files, place);
-            bytes.map_err(|source| ImportError::Io {
-                path: self.info.files[place.file].path().to_owned(),
-                source,
-            })
+            bytes.map_err(|source| files::cannot_read(self.info.files[place.file].path(), source))
         };
         if part.is_over_time {
             let npy = self.recent.get((episode, stream), || {

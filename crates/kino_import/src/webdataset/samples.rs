@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
+use crate::files;
 use crate::formats::starts_with;
 use crate::source::SourceFile;
 use crate::tar;
@@ -35,10 +36,7 @@ impl Samples {
             return Err(ImportError::unsupported(path, "/", what, next));
         }
         let file_name = path.file_name().unwrap_or_default().to_string_lossy();
-        let contents = tar::list(path).map_err(|source| ImportError::Io {
-            path: path.to_owned(),
-            source,
-        })?;
+        let contents = tar::list(path).map_err(|source| files::cannot_read(path, source))?;
         for (name, what) in contents.lost {
             let place = format!("{file_name}:{name}");
             self.defects.push(Defect::new(place, what, Action::Skipped));
@@ -107,10 +105,7 @@ impl Samples {
             };
             let bytes = Reader::default()
                 .read(&self.files, place)
-                .map_err(|source| ImportError::Io {
-                    path: path.to_owned(),
-                    source,
-                })?;
+                .map_err(|source| files::cannot_read(path, source))?;
             let mut value = cell::attribute(&String::from_utf8_lossy(&bytes));
             // `env_args.json` has an object with the one key `env_args`.
             if let Some(object) = value.as_object_mut()

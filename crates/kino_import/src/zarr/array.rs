@@ -56,6 +56,11 @@ pub(crate) struct Array {
 }
 
 impl Array {
+    /// What the stream of an array below `data` is called.
+    pub(crate) fn stream_name(&self) -> &str {
+        self.path.strip_prefix("data/").unwrap_or(&self.path)
+    }
+
     /// From the JSON of `.zarray`, or why it cannot be read.
     pub(crate) fn parse(path: &str, json: &Value) -> Result<Self, String> {
         if json.get("zarr_format").and_then(Value::as_u64) != Some(2) {

@@ -23,6 +23,7 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::jpeg;
 use crate::open::ImportOptions;
+use crate::part::NotOpened;
 use crate::plans;
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan};
@@ -41,6 +42,7 @@ pub(crate) struct ZarrSource {
     arrays: Vec<Array>,
     store: Store,
     decoded: Recent<(usize, Vec<u64>), Vec<u8>>,
+    not_opened: NotOpened,
 }
 
 /// Whether a path looks like a store of version 2, or of a later one, which the walk refuses by name.
@@ -62,7 +64,7 @@ impl ZarrSource {
             .partition(|(name, _)| name.starts_with("data/"));
         walked.arrays = others;
         let data: std::collections::BTreeMap<String, Array> = data;
-        let data: Vec<_> = data.into_values().collect();
+        let mut data: Vec<_> = data.into_values().collect();
         let next = "check that this is a replay buffer with arrays under `data`";
         if data.is_empty() {
             return Err(plans::nothing_left(path, &walked.defects, next));
@@ -71,6 +73,15 @@ impl ZarrSource {
         let ranges = plan::episodes(&store, &mut walked, rows)?;
         walked.take_asides(&store)?;
         let rate_hz = plan::rate_hz(&store, &mut walked, &data, options)?;
+        let mut not_opened = NotOpened::default();
+        data.retain(|array| {
+            let is_taken = options.part.takes_stream(array.stream_name());
+            if !is_taken {
+                let name = array.stream_name().to_owned();
+                not_opened.streams.insert(name);
+            }
+            is_taken
+        });
         let (arrays, streams) = plan_streams(&store, &mut walked, data, (rows, &ranges), rate_hz)?;
         let episodes: Vec<_> = ranges
             .iter()
@@ -83,10 +94,13 @@ impl ZarrSource {
                 episode
             })
             .collect();
-        if episodes.is_empty() || streams.is_empty() {
+        let is_bare = streams.is_empty() && not_opened.streams.is_empty();
+        if episodes.is_empty() || is_bare {
             return Err(plans::nothing_left(path, &walked.defects, next));
         }
-        let file = SourceFile::new(path.to_owned(), store.len(&walked.keys));
+        let skipped = not_opened.streams.iter();
+        let skipped = skipped.map(|name| path.join("data").join(name));
+        let file = SourceFile::new(path.to_owned(), store.len(&walked.keys)).without(skipped);
         Ok(Self {
             info: SourceInfo {
                 format: "zarr",
@@ -99,6 +113,7 @@ impl ZarrSource {
             arrays,
             store,
             decoded: Recent::by_bytes(Vec::len),
+            not_opened,
         })
     }
 
@@ -178,6 +193,10 @@ impl Source for ZarrSource {
 
     fn episodes(&self) -> &[EpisodePlan] {
         &self.episodes
+    }
+
+    fn not_opened(&self) -> &NotOpened {
+        &self.not_opened
     }
 
     fn read(

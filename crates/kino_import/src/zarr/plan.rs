@@ -319,7 +319,7 @@ pub(crate) fn stream(
         attributes.remove(key);
         Some(unit)
     });
-    let name = array.path.strip_prefix("data/").unwrap_or(&array.path);
+    let name = array.stream_name();
     Ok(Ok(StreamPlan {
         name: name.to_owned(),
         kind: kind_of(name, &frame),

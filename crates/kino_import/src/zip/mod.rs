@@ -138,10 +138,7 @@ impl Zip {
 
 fn failed(path: &Path, name: &str, fault: Fault) -> ImportError {
     match fault {
-        Fault::Io(source) => ImportError::Io {
-            path: path.to_owned(),
-            source,
-        },
+        Fault::Io(source) => files::cannot_read(path, source),
         Fault::Damaged(what) => ImportError::corrupt(path, name, what),
     }
 }

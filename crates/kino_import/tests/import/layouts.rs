@@ -250,8 +250,11 @@ fn files_that_are_not_there_or_not_hdf5_are_named() {
     assert!(matches!(error, ImportError::NotFound { .. }), "{error}");
     let error = refused(folder.path());
     let text = error.to_string();
-    assert!(text.contains("is none of the known formats: "), "{text}");
-    assert!(text.contains("hdf5 (`*.hdf5`"), "{text}");
+    assert!(
+        text.contains(": is not in a known format (lerobot, "),
+        "{text}"
+    );
+    assert!(text.contains("docs/import.md"), "{text}");
     let options = ImportOptions {
         format: Some("hdf5".to_owned()),
         ..ImportOptions::default()

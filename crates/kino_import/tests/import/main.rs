@@ -20,6 +20,8 @@ mod mcap_damage;
 mod mds;
 mod oracle;
 mod pack;
+mod part;
+mod pointers;
 mod rlds;
 mod tars;
 mod zarr;

@@ -1,0 +1,181 @@
+//! What `kinograph pack` prints at its end: a row per stream, and what became of the source's bytes.
+//!
+//! Three sizes, each with one meaning, here, in `kinograph info` and in Python's `repr`: *source* is the files that were
+//! read, as they are on disk; *raw* is every frame decoded; *dataset* is every file of the version on disk.
+
+use kino_dataset::StreamUsage;
+use kino_import::Packed;
+use serde_json::{Value, json};
+
+use super::{Args, defects};
+use crate::output::{Align, Table, bytes, count, frame_type, ratio, speed};
+
+/// A finished pack.
+pub(super) struct Summary<'a> {
+    pub(super) packed: &'a Packed,
+    pub(super) seconds: f64,
+    /// Bytes of all files of the version, and of the version before.
+    pub(super) dataset_bytes: u64,
+    pub(super) bytes_before: u64,
+}
+
+impl Summary<'_> {
+    /// For people.
+    pub(super) fn to_text(&self, args: &Args) -> String {
+        let Packed {
+            committed,
+            resumed,
+            shifts,
+            ..
+        } = self.packed;
+        let raw = self.raw_bytes();
+        let mut text = table(&committed.streams);
+        text.push_str(&format!(
+            "\n{}: version {} with {}, {:.2} s, {} MB/s of raw frames\n",
+            args.target.display(),
+            committed.version,
+            count(committed.episodes, "new episode"),
+            self.seconds,
+            speed(raw, self.seconds),
+        ));
+        text.push_str(&self.sizes(args));
+        if *resumed > 0 {
+            text.push_str(&format!(
+                "{resumed} of them were finished by the pack that was interrupted\n"
+            ));
+        }
+        if *shifts > 0 {
+            text.push_str(&format!(
+                "{} stored once: they are their obs one step later\n",
+                count(*shifts, "next_obs stream")
+            ));
+        }
+        text
+    }
+
+    fn raw_bytes(&self) -> u64 {
+        let streams = self.packed.committed.streams.iter();
+        streams.map(|stream| stream.raw_bytes).sum()
+    }
+
+    /// Bytes that this pack has added to the dataset.
+    fn added_bytes(&self) -> u64 {
+        self.dataset_bytes.saturating_sub(self.bytes_before)
+    }
+
+    /// The size of the source beside that of the dataset.
+    fn sizes(&self, args: &Args) -> String {
+        let (source, added, raw) = (
+            self.packed.source_bytes,
+            self.added_bytes(),
+            self.raw_bytes(),
+        );
+        let whole = match self.bytes_before {
+            0 => String::new(),
+            _ => format!("; {} with the episodes before", bytes(self.dataset_bytes)),
+        };
+        let smaller = format!("{} smaller than raw ({})", ratio(raw, added), bytes(raw));
+        let is_part =
+            !(args.streams.is_empty() && args.exclude.is_empty() && args.episodes.is_empty());
+        if is_part || source == 0 {
+            let part = if is_part {
+                ", of which a part was packed"
+            } else {
+                ""
+            };
+            return format!(
+                "{} on disk{part} → {}: {smaller}{whole}\n",
+                bytes(source),
+                bytes(added)
+            );
+        }
+        let (verdict, advice) = match added > source {
+            true => (
+                format!("{} LARGER", ratio(added, source)),
+                "\nTo make it smaller: `--quality 90` stores images as JPEG, and a plan can use `av1` (docs/plans.md).",
+            ),
+            false => (format!("{} smaller", ratio(source, added)), ""),
+        };
+        format!(
+            "{} on disk → {}: {verdict}, {smaller}{whole}{advice}\n",
+            bytes(source),
+            bytes(added)
+        )
+    }
+
+    /// For programs.
+    pub(super) fn to_json(&self, args: &Args) -> Value {
+        let packed = self.packed;
+        let streams = packed.committed.streams.iter().map(|stream| {
+            json!({
+                "name": stream.schema.name,
+                "kind": stream.schema.kind.name(),
+                "dtype": stream.schema.dtype,
+                "shape": stream.schema.shape,
+                "codec": stream.schema.codec,
+                "episodes": stream.episodes,
+                "frames": stream.frames,
+                "raw_bytes": stream.raw_bytes,
+                "bytes": stream.bytes,
+                "coded_bytes": stream.coded_bytes(),
+                "encode_s": stream.encode_time.as_secs_f64(),
+                "decode_s": stream.decode_time.as_secs_f64(),
+                "max_abs_error": stream.max_abs_error,
+                "psnr_db": stream.psnr_db(),
+            })
+        });
+        json!({
+            "dataset": args.target.display().to_string(),
+            "version": packed.committed.version,
+            "id": packed.committed.id,
+            "episodes": packed.committed.episodes,
+            "resumed": packed.resumed,
+            "shifts": packed.shifts,
+            "seconds": self.seconds,
+            "source_bytes": packed.source_bytes,
+            "raw_bytes": self.raw_bytes(),
+            "added_bytes": self.added_bytes(),
+            "dataset_bytes": self.dataset_bytes,
+            "streams": streams.collect::<Vec<_>>(),
+            "defects": defects(&packed.defects),
+        })
+    }
+}
+
+fn table(streams: &[StreamUsage]) -> String {
+    let mut table = Table::new(&[
+        ("stream", Align::Left),
+        ("type", Align::Left),
+        ("codec", Align::Left),
+        ("raw", Align::Right),
+        ("stored", Align::Right),
+        ("ratio", Align::Right),
+        ("encode MB/s", Align::Right),
+        ("decode MB/s", Align::Right),
+        ("error", Align::Right),
+    ]);
+    for stream in streams {
+        table.row(vec![
+            stream.schema.name.clone(),
+            frame_type(&stream.schema.dtype, &stream.schema.shape),
+            stream.schema.codec.clone(),
+            bytes(stream.raw_bytes),
+            bytes(stream.bytes),
+            ratio(stream.raw_bytes, stream.bytes),
+            speed(stream.coded_bytes(), stream.encode_time.as_secs_f64()),
+            speed(stream.coded_bytes(), stream.decode_time.as_secs_f64()),
+            error(stream),
+        ]);
+    }
+    table.render()
+}
+
+/// `lossless`, the PSNR of images, or the largest error of values.
+fn error(stream: &StreamUsage) -> String {
+    match stream.psnr_db() {
+        Some(psnr) => format!("{psnr:.1} dB"),
+        None if stream.max_abs_error > 0.0 => format!("{:.3e}", stream.max_abs_error),
+        None if stream.schema.codec == "jpeg:carry" => "JPEG unchanged".to_owned(),
+        None => "lossless".to_owned(),
+    }
+}

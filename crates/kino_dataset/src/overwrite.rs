@@ -1,0 +1,154 @@
+//! Replacing a dataset: the new one is written beside it, and takes its place in one step when it is whole.
+//!
+//! ```text
+//! demos.kino                     readers see this one until the commit
+//! .demos.kino.overwrite-Xy12     the new one  ──commit──▶ the two change places ──▶ the old one is removed
+//! ```
+//!
+//! Unlike a new version, nothing of the old dataset is kept: readers that have it open lose its files. A writer that is
+//! dropped removes what it wrote; one that is killed leaves the hidden folder, and the old dataset as it was.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{DatasetError, Result, invalid, io_at};
+use crate::local::check_local;
+use crate::resume;
+use crate::staging::FoundArea;
+use crate::store::{Store, create_folder, list_folder, sync_folder};
+
+/// The folders of a dataset.
+pub(crate) const FOLDERS: [&str; 5] = ["versions", "episodes", "shards", "stats", "staging"];
+
+/// A dataset that is being written to replace another, or to be the first at its place.
+#[derive(Debug)]
+pub(crate) struct Replacement {
+    target: PathBuf,
+    /// Where it is written; `None` once it has taken its place.
+    folder: Option<PathBuf>,
+}
+
+impl Replacement {
+    /// A private folder beside the target, which must be a dataset that nobody writes to, an empty folder, or nothing.
+    pub(crate) fn beside(target: &Path) -> Result<Self> {
+        check_local(target)?;
+        check_target(target)?;
+        // Not the link to a dataset is replaced, but the dataset.
+        let target = target.canonicalize().unwrap_or_else(|_| target.to_owned());
+        let Some(name) = target.file_name() else {
+            return Err(invalid(format!(
+                "{} cannot be overwritten; choose a folder with a name",
+                target.display()
+            )));
+        };
+        let parent = parent_of(&target);
+        let error = |path: &Path| io_at("create", path.display().to_string());
+        create_folder(parent).map_err(error(parent))?;
+        let mut builder = tempfile::Builder::new();
+        let prefix = format!(".{}.overwrite-", name.to_string_lossy());
+        builder.prefix(&prefix);
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+        let folder = builder.tempdir_in(parent).map_err(error(parent))?.keep();
+        Ok(Self {
+            target,
+            folder: Some(folder),
+        })
+    }
+
+    /// Where to write.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.as_deref().unwrap_or(&self.target)
+    }
+
+    /// Puts the new dataset in the place of the old one, and removes that.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let Some(folder) = self.folder.take() else {
+            return Ok(());
+        };
+        let parent = parent_of(&self.target);
+        let error = || io_at("replace", self.target.display().to_string());
+        let replaced = match self.target.exists() {
+            true => exchange(&folder, &self.target),
+            false => fs::rename(&folder, &self.target).map(|()| None),
+        };
+        let old = replaced.map_err(|source| {
+            let failed = error()(source);
+            let _ = fs::remove_dir_all(&folder);
+            failed
+        })?;
+        sync_folder(parent).map_err(error())?;
+        if let Some(old) = old {
+            // What cannot be removed only takes space, under a hidden name.
+            let _ = fs::remove_dir_all(old);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if let Some(folder) = self.folder.take() {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+fn parent_of(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+/// Puts `new` in the place of `target`; gives where the old one is now.
+fn exchange(new: &Path, target: &Path) -> std::io::Result<Option<PathBuf>> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::fs::{CWD, RenameFlags, renameat_with};
+        if renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE).is_ok() {
+            return Ok(Some(new.to_owned()));
+        }
+    }
+    // A file system that cannot exchange two names: between these two steps nothing is at the target.
+    let mut old = new.as_os_str().to_owned();
+    old.push("-old");
+    let old = PathBuf::from(old);
+    fs::rename(target, &old)?;
+    match fs::rename(new, target) {
+        Ok(()) => Ok(Some(old)),
+        Err(error) => {
+            let _ = fs::rename(&old, target);
+            Err(error)
+        }
+    }
+}
+
+/// Refuses to overwrite anything but a dataset: a wrong path must not cost a folder of something else.
+fn check_target(target: &Path) -> Result<()> {
+    let refuse = |what: &str| {
+        let what = format!("{} {what}", target.display());
+        Err(DatasetError::Exists { what })
+    };
+    if !target.exists() {
+        return Ok(());
+    }
+    if !target.is_dir() {
+        return refuse("is a file, not a dataset; it is not overwritten");
+    }
+    let entries = list_folder(target)?;
+    let is_ours = |name: &std::ffi::OsStr| FOLDERS.iter().any(|folder| name == *folder);
+    if !entries.iter().all(|entry| is_ours(&entry.file_name())) {
+        return refuse(
+            "holds files that are not a dataset's, and is not overwritten; choose another path",
+        );
+    }
+    let store = Store::open(target)?;
+    if !entries.is_empty() && store.versions()?.is_empty() {
+        return refuse("is not a dataset, and is not overwritten; choose another path");
+    }
+    match resume::is_at_work(&FoundArea::all(&store)?) {
+        true => refuse("is being written to; wait for that writer, or choose another path"),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,377 @@
+//! A part of a source: some of its streams, some of its episodes.
+//!
+//! ```text
+//! --streams "obs/*" --exclude "obs/*_image" --episodes 0-9,17,demo_40
+//!    │ source.episodes()                              │
+//!    ▼                                                ▼
+//! [Partial]  the same source with fewer streams  and fewer episodes
+//! ```
+//!
+//! An importer that opens a file per stream or episode (LeRobot's videos) asks [`Part`] itself and never opens what is not
+//! wanted; for all others [`Partial`] hides it.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::{Range, RangeInclusive};
+
+use kino_dataset::{matches_pattern, suggest};
+
+use crate::defect::{Action, Defect};
+use crate::error::{Result, invalid};
+use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::survey::place;
+
+/// Which streams and episodes of a source are imported; by default all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Patterns for the names of streams, as in a plan; empty for all.
+    pub streams: Vec<String>,
+    /// Patterns for the names of streams that are not imported.
+    pub exclude: Vec<String>,
+    /// Episodes by id, by a pattern for ids, by number (`17`) or by range (`0-9`, both ends included), each alone or in a
+    /// list with commas; empty for all.
+    pub episodes: Vec<String>,
+}
+
+/// What an importer did not open because only a part of the source is wanted.
+#[derive(Debug, Default)]
+pub struct NotOpened {
+    /// The names of streams.
+    pub streams: BTreeSet<String>,
+    /// The ids of episodes.
+    pub episodes: BTreeSet<String>,
+}
+
+/// The value for importers that open everything.
+pub(crate) static OPENED_ALL: NotOpened = NotOpened {
+    streams: BTreeSet::new(),
+    episodes: BTreeSet::new(),
+};
+
+impl Part {
+    /// Whether everything is imported.
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a stream of this name is imported.
+    pub(crate) fn takes_stream(&self, name: &str) -> bool {
+        let is_in = |patterns: &[String]| patterns.iter().any(|glob| matches_pattern(glob, name));
+        (self.streams.is_empty() || is_in(&self.streams)) && !is_in(&self.exclude)
+    }
+
+    /// Whether the episode of this number and id is imported, in a format that numbers its episodes.
+    pub(crate) fn takes_episode(&self, number: u64, id: &str) -> bool {
+        let mut items = self.items().peekable();
+        items.peek().is_none() || items.any(|item| is_match(item, id, number))
+    }
+
+    /// The parts of `episodes` between commas.
+    fn items(&self) -> impl Iterator<Item = &str> {
+        let items = self.episodes.iter().flat_map(|list| list.split(','));
+        items.map(str::trim).filter(|item| !item.is_empty())
+    }
+}
+
+/// `17` and `0-9` are numbers; anything else is an id.
+fn numbers(item: &str) -> Option<RangeInclusive<u64>> {
+    let number = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then(|| text.parse().ok()).flatten()
+    };
+    match item.split_once('-') {
+        Some((first, last)) => Some(number(first)?..=number(last)?).filter(|all| !all.is_empty()),
+        None => number(item).map(|one| one..=one),
+    }
+}
+
+fn is_match(item: &str, id: &str, number: u64) -> bool {
+    id == item
+        || numbers(item).is_some_and(|range| range.contains(&number))
+        || item.contains('*') && matches_pattern(item, id)
+}
+
+/// The number that an id ends in.
+fn ending_number(id: &str) -> Option<u64> {
+    let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
+    id.get(id.len() - digits..)?.parse().ok()
+}
+
+/// The number of each episode: the one its id ends in (`demo_17`), if these differ, or else its position.
+fn episode_numbers(ids: &[&str]) -> Vec<u64> {
+    let endings: Option<Vec<u64>> = ids.iter().map(|id| ending_number(id)).collect();
+    let differ = |all: &Vec<u64>| all.iter().collect::<HashSet<_>>().len() == all.len();
+    endings
+        .filter(differ)
+        .unwrap_or_else(|| (0..ids.len() as u64).collect())
+}
+
+/// A source of which only a part is seen.
+pub(crate) struct Partial {
+    source: Box<dyn Source>,
+    info: SourceInfo,
+    episodes: Vec<EpisodePlan>,
+    /// For each episode, where it and its streams are in the source.
+    places: Vec<(usize, Vec<usize>)>,
+}
+
+impl Partial {
+    /// The wanted part of a source. A pattern or an id that nothing matches is an error.
+    pub(crate) fn new(source: Box<dyn Source>, part: &Part) -> Result<Self> {
+        // Without episodes no stream is known.
+        let is_wanted = wanted_episodes(&*source, part)?;
+        check_streams(&*source, part)?;
+        let (mut episodes, mut places, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+        for (idx, episode) in source.episodes().iter().enumerate() {
+            if !is_wanted[idx] {
+                continue;
+            }
+            let streams: Vec<usize> = (0..episode.streams.len())
+                .filter(|&stream| part.takes_stream(&episode.streams[stream].name))
+                .collect();
+            if streams.is_empty() {
+                bare.push(episode);
+                continue;
+            }
+            episodes.push(with_streams(episode, &streams));
+            places.push((idx, streams));
+        }
+        if episodes.is_empty() {
+            return Err(invalid(
+                "no stream of any episode is left; check `--streams`, `--exclude` and `--episodes`",
+            ));
+        }
+        let bare: Vec<_> = bare
+            .into_iter()
+            .map(|episode| {
+                let what = "has none of the streams that are wanted, and is skipped";
+                Defect::new(place(&*source, episode, ""), what, Action::Noted).of(&episode.id)
+            })
+            .collect();
+        let mut info = narrowed(source.describe(), &mut episodes, &*source);
+        let is_other = |id: &str| match source.episodes().iter().position(|one| one.id == id) {
+            Some(idx) => !is_wanted[idx],
+            None => !part.takes_episode(ending_number(id).unwrap_or(u64::MAX), id),
+        };
+        info.defects.retain(|defect| {
+            !defect.episode.as_deref().is_some_and(is_other) && !is_of_excluded(&defect.place, part)
+        });
+        info.defects.extend(bare);
+        Ok(Self {
+            source,
+            info,
+            episodes,
+            places,
+        })
+    }
+}
+
+impl Source for Partial {
+    fn describe(&self) -> &SourceInfo {
+        &self.info
+    }
+
+    fn episodes(&self) -> &[EpisodePlan] {
+        &self.episodes
+    }
+
+    fn read(
+        &self,
+        episode: usize,
+        stream: usize,
+        frames: Range<u64>,
+        out: &mut FrameBuf,
+    ) -> Result<()> {
+        let nowhere = (usize::MAX, Vec::new());
+        let (episode, streams) = self.places.get(episode).unwrap_or(&nowhere);
+        let stream = streams.get(stream).copied().unwrap_or(usize::MAX);
+        self.source.read(*episode, stream, frames, out)
+    }
+}
+
+fn with_streams(episode: &EpisodePlan, kept: &[usize]) -> EpisodePlan {
+    let stream = |&idx: &usize| {
+        let stream = &episode.streams[idx];
+        let base = stream.shift_of;
+        StreamPlan {
+            shift_of: base.and_then(|base| kept.binary_search(&base).ok()),
+            ..stream.clone()
+        }
+    };
+    EpisodePlan {
+        streams: kept.iter().map(stream).collect(),
+        ..episode.clone()
+    }
+}
+
+/// What is known of a source, without the files that only episodes have which are not wanted.
+fn narrowed(info: &SourceInfo, episodes: &mut [EpisodePlan], source: &dyn Source) -> SourceInfo {
+    let wanted: HashSet<usize> = episodes.iter().map(|episode| episode.file).collect();
+    let all: HashSet<usize> = source.episodes().iter().map(|one| one.file).collect();
+    let (mut files, mut moved) = (Vec::new(), HashMap::new());
+    for (idx, file) in info.files.iter().enumerate() {
+        if wanted.contains(&idx) || !all.contains(&idx) {
+            moved.insert(idx, files.len());
+            files.push(file.clone());
+        }
+    }
+    for episode in episodes {
+        episode.file = moved.get(&episode.file).copied().unwrap_or(0);
+    }
+    SourceInfo {
+        format: info.format,
+        files,
+        attributes: info.attributes.clone(),
+        defects: info.defects.clone(),
+    }
+}
+
+/// Refuses patterns that no stream of the source matches.
+fn check_streams(source: &dyn Source, part: &Part) -> Result<()> {
+    let streams = source.episodes().iter().flat_map(|one| &one.streams);
+    let mut names: BTreeSet<&str> = streams.map(|stream| stream.name.as_str()).collect();
+    names.extend(source.not_opened().streams.iter().map(String::as_str));
+    let defects = &source.describe().defects;
+    for (option, patterns) in [("streams", &part.streams), ("exclude", &part.exclude)] {
+        for pattern in patterns {
+            let is_known = names.iter().any(|name| matches_pattern(pattern, name))
+                || defects
+                    .iter()
+                    .any(|defect| names_in(&defect.place, pattern));
+            if !is_known {
+                let names: Vec<_> = names.iter().copied().collect();
+                return Err(invalid(format!(
+                    "--{option} `{pattern}` matches no stream of the source; {}",
+                    suggest(pattern, &names)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Which episodes are wanted, by position. What no episode matches is an error.
+fn wanted_episodes(source: &dyn Source, part: &Part) -> Result<Vec<bool>> {
+    let ids: Vec<&str> = source
+        .episodes()
+        .iter()
+        .map(|one| one.id.as_str())
+        .collect();
+    let mut wanted = vec![part.items().next().is_none(); ids.len()];
+    let numbers = episode_numbers(&ids);
+    let defects = source.describe().defects.iter();
+    let broken: HashSet<&str> = defects.filter_map(|one| one.episode.as_deref()).collect();
+    for item in part.items() {
+        let is_id = ids.contains(&item);
+        let mut is_found = false;
+        for (idx, id) in ids.iter().enumerate() {
+            // An id that looks like a number or a range is an id.
+            if *id == item || !is_id && is_match(item, id, numbers[idx]) {
+                wanted[idx] = true;
+                is_found = true;
+            }
+        }
+        // An episode that is only in the list of defects was found as well.
+        let is_broken = |id: &&str| is_match(item, id, ending_number(id).unwrap_or(u64::MAX));
+        if !is_found && !broken.iter().any(is_broken) {
+            let skipped = source.not_opened().episodes.iter();
+            let all: Vec<_> = ids
+                .iter()
+                .copied()
+                .chain(skipped.map(String::as_str))
+                .collect();
+            return Err(invalid(format!(
+                "--episodes `{item}` matches no episode of the source; {}",
+                suggest(item, &all)
+            )));
+        }
+    }
+    Ok(wanted)
+}
+
+/// Whether a defect is about a stream that is excluded by name.
+fn is_of_excluded(place: &str, part: &Part) -> bool {
+    part.exclude.iter().any(|pattern| names_in(place, pattern))
+}
+
+/// Whether a place (`demos.hdf5:/data/demo_0/obs/x`) ends in the name of a stream that the pattern matches. A pattern of
+/// stars alone would match the names of episodes too.
+fn names_in(place: &str, pattern: &str) -> bool {
+    if pattern.bytes().all(|byte| matches!(byte, b'*' | b'/')) {
+        return false;
+    }
+    let place = place.trim_end_matches('`');
+    let starts = place
+        .char_indices()
+        .filter(|(_, c)| matches!(c, ':' | '/' | '.' | '`'));
+    let mut names = starts.filter_map(|(idx, _)| place.get(idx + 1..));
+    names.any(|name| matches_pattern(pattern, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(streams: &[&str], exclude: &[&str], episodes: &[&str]) -> Part {
+        let texts = |all: &[&str]| all.iter().map(|&text| text.to_owned()).collect();
+        Part {
+            streams: texts(streams),
+            exclude: texts(exclude),
+            episodes: texts(episodes),
+        }
+    }
+
+    #[test]
+    fn streams_are_chosen_by_patterns_and_excluded_by_others() {
+        let some = part(&["obs/*", "actions"], &["obs/*_image"], &[]);
+        for (name, is_taken) in [
+            ("obs/joints", true),
+            ("obs/front_image", false),
+            ("actions", true),
+            ("rewards", false),
+            ("obs/a/b", false),
+        ] {
+            assert_eq!(some.takes_stream(name), is_taken, "{name}");
+        }
+        assert!(part(&[], &["x"], &[]).takes_stream("y"));
+    }
+
+    #[test]
+    fn episodes_are_numbers_ranges_ids_and_patterns() {
+        let some = part(&[], &[], &["0-2,17", "demo_40", "extra_*"]);
+        for (number, id, is_taken) in [
+            (0, "demo_0", true),
+            (2, "demo_2", true),
+            (3, "demo_3", false),
+            (17, "demo_17", true),
+            (40, "demo_40", true),
+            (7, "extra_7", true),
+        ] {
+            assert_eq!(some.takes_episode(number, id), is_taken, "{id}");
+        }
+        assert!(Part::default().takes_episode(3, "x"));
+        assert_eq!(numbers("9-2"), None);
+        assert_eq!(numbers("2024-a"), None);
+        assert_eq!(numbers(""), None);
+        assert_eq!(numbers("99999999999999999999"), None);
+    }
+
+    #[test]
+    fn an_episode_has_the_number_that_its_id_ends_in_if_that_is_unique() {
+        assert_eq!(episode_numbers(&["demo_3", "demo_10"]), [3, 10]);
+        assert_eq!(episode_numbers(&["a/3", "b/3"]), [0, 1]);
+        assert_eq!(episode_numbers(&["left", "right_7"]), [0, 1]);
+    }
+
+    #[test]
+    fn a_place_names_its_stream() {
+        for (place, pattern, is_named) in [
+            ("demos.hdf5:/data/demo_0/obs/x", "obs/x", true),
+            ("demos.hdf5:/data/demo_0, stream `obs/x`", "obs/*", true),
+            ("a.tar:ep0.front", "front", true),
+            ("demos.hdf5:/data/demo_0/obs/x", "obs/y", false),
+            ("demos.hdf5:/data/demo_0", "*", false),
+        ] {
+            assert_eq!(names_in(place, pattern), is_named, "{place} {pattern}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a tar of one npz per demo says about its demos: which splits they are in, and their attributes.
+//!
+//! ```text
+//! mask.npz     train = ["demo_0", "demo_2"], valid = ["demo_1"]      ids, numbers, or a bool per demo
+//! attrs.json   {"demo_0": {"num_samples": 36}, …}
+//! ```
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::defect::{Action, Defect};
+use crate::source::{EpisodePlan, SourceFile};
+use crate::webdataset::cell::{self, Cell, Place, Reader};
+use crate::webdataset::names::Ending;
+use crate::webdataset::plan::Fields;
+use crate::webdataset::samples::Samples;
+
+/// The sample that holds the splits, as robomimic calls the group of them.
+const MASK: &str = "mask";
+
+/// The attribute that holds those of every demo.
+const ATTRS: &str = "attrs";
+
+/// No list of episodes is larger than this.
+const MAX_MASK_BYTES: usize = 4 << 20;
+
+/// Names of splits, each with its episodes: ids, numbers, or a bool per episode.
+#[derive(Debug, Default)]
+pub(crate) struct Masks {
+    splits: Vec<(String, Vec<Value>)>,
+    /// The file that they are in.
+    file: String,
+}
+
+/// Takes the sample `mask.npz` from those that are episodes.
+pub(crate) fn take(samples: &mut Samples) -> Masks {
+    let is_npz = |fields: &Fields| fields.keys().eq(["npz"]);
+    let has_mask = samples.fields.get(MASK).is_some_and(is_npz);
+    // A tar whose only sample is called so holds a demo.
+    let place = match has_mask && samples.fields.len() > 1 {
+        true => samples.fields.remove(MASK),
+        false => None,
+    };
+    let Some(place) = place.and_then(|fields| fields.into_values().next()) else {
+        return Masks::default();
+    };
+    let name = samples.files[place.file].path().file_name();
+    let name = name.unwrap_or_default().to_string_lossy();
+    let mut masks = Masks {
+        splits: Vec::new(),
+        file: format!("{name}:{MASK}.npz"),
+    };
+    match read(&samples.files, place) {
+        Ok(splits) => masks.splits = splits,
+        Err(what) => {
+            let defect = Defect::new(&masks.file, what, Action::Skipped);
+            samples.defects.push(defect);
+        }
+    }
+    masks
+}
+
+fn read(files: &[SourceFile], place: Place) -> Result<Vec<(String, Vec<Value>)>, String> {
+    let bytes = Reader::default().read(files, place);
+    let bytes = bytes.map_err(|error| format!("cannot be read: {error}"))?;
+    let mut splits = Vec::new();
+    for name in cell::array_names(&bytes)? {
+        let array = match cell::decode(Ending::Npz, &bytes, Some(&name))? {
+            Cell::Array(npy) if npy.len() > MAX_MASK_BYTES => {
+                return Err(format!("`{name}` is larger than any list of episodes"));
+            }
+            Cell::Array(npy) => cell::to_json(&npy),
+            Cell::Text(_) | Cell::Picture(_) => continue,
+        };
+        let members = match array {
+            Value::Array(members) => members,
+            one => vec![one],
+        };
+        splits.push((name, members));
+    }
+    Ok(splits)
+}
+
+impl Masks {
+    /// Puts the episodes into their splits; members that are not episodes are listed.
+    pub(crate) fn apply(self, episodes: &mut [EpisodePlan], defects: &mut Vec<Defect>) {
+        let places = places(episodes);
+        for (split, members) in self.splits {
+            let mut missing = Vec::new();
+            for (position, member) in members.iter().enumerate() {
+                let place = match member {
+                    Value::Bool(false) => continue,
+                    Value::Bool(true) => Some(position),
+                    Value::String(id) => places.get(id.trim()).copied(),
+                    member => places.get(&member.to_string()).copied(),
+                };
+                match place.and_then(|place| episodes.get_mut(place)) {
+                    Some(episode) => episode.splits.push(split.clone()),
+                    None => missing.push(member.to_string()),
+                }
+            }
+            if let Some(first) = missing.first() {
+                let what = format!(
+                    "lists {} episodes that are not in the file, such as {first}",
+                    missing.len()
+                );
+                let place = format!("{}:{split}", self.file);
+                defects.push(Defect::new(place, what, Action::Skipped));
+            }
+        }
+    }
+}
+
+/// The position of each episode by its id, and by the number that its id ends in.
+fn places(episodes: &[EpisodePlan]) -> HashMap<String, usize> {
+    let mut places = HashMap::new();
+    for (place, episode) in episodes.iter().enumerate() {
+        let id = &episode.id;
+        let digits = id.bytes().rev().take_while(u8::is_ascii_digit).count();
+        if let Some(Ok(number)) = id.get(id.len() - digits..).map(str::parse::<u64>) {
+            places.entry(number.to_string()).or_insert(place);
+        }
+        places.insert(id.clone(), place);
+    }
+    places
+}
+
+/// Gives every episode what `attrs.json` says about it. One that is not about episodes stays as it is.
+pub(crate) fn give_attributes(attributes: &mut Map<String, Value>, episodes: &mut [EpisodePlan]) {
+    let Some(Value::Object(of_all)) = attributes.get_mut(ATTRS) else {
+        return;
+    };
+    for episode in episodes {
+        if let Some(Value::Object(own)) = of_all.get(&episode.id) {
+            episode.attributes.extend(own.clone());
+            of_all.remove(&episode.id);
+        }
+    }
+    if of_all.is_empty() {
+        attributes.remove(ATTRS);
+    }
+}
