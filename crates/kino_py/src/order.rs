@@ -198,15 +198,17 @@ fn resolve(
     }
     let what = "the settings of the order";
     let mut json: serde_json::Value = parse(what, settings)?;
-    let auto = json["shuffle"]["auto"].take();
-    if auto.is_null() {
+    let auto = json
+        .get_mut("shuffle")
+        .and_then(|shuffle| shuffle.get_mut("auto"));
+    let Some(auto) = auto.map(serde_json::Value::take) else {
         return parse(what, settings);
-    }
+    };
     json["shuffle"] = serde_json::json!(Shuffle::Global);
     let settings: Settings = parse(what, &json.to_string())?;
     let Auto { unit } = parse(what, &auto.to_string())?;
     let shuffle = py.detach(|| {
-        let decodes = samples.iter().map(decodes_per_frame);
+        let mut decodes = samples.iter().map(decodes_per_frame);
         let decodes = decodes.try_fold(1.0, |most: f64, one| Ok::<_, LoaderError>(most.max(one?)));
         let auto = AutoShuffle {
             batch: settings.batch,
