@@ -72,6 +72,7 @@ def assert_same(found, wanted):
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore::kinograph.KinographWarning")
 def test_batches_are_the_samples_of_the_order(lift, options):
     with make(lift, **options) as loader:
         for epoch in range(2):
@@ -356,6 +357,7 @@ def damage(dataset, tmp_path):
     return kinograph.open(path)
 
 
+@pytest.mark.filterwarnings("ignore::kinograph.KinographWarning")
 def test_damage_is_raised_with_its_place_or_replaced_the_same_way_everywhere(lift, tmp_path):
     damaged = damage(lift, tmp_path)
     with pytest.raises(kinograph.CorruptDataError, match=r"episode `demo_.*checksum"):
@@ -471,13 +473,25 @@ def test_every_frame_is_decoded_about_once_per_epoch_where_the_memory_holds_two_
     for number in range(8):
         mode = "append" if number else "new"
         kinograph.pack(recording, tmp_path / "d.kino", prefix=f"{number}/", mode=mode)
-    loader = kinograph.numpy.Loader(
-        tmp_path / "d.kino",
-        seq_length=10,
-        keys=["obs/agentview_image", "obs/robot0_eye_in_hand_image", "obs/object", "actions"],
-        batch_size=16,
-        shuffle=kinograph.Shuffle(fraction=0.1),
-    )
+
+    def make_with(memory):
+        return kinograph.numpy.Loader(
+            tmp_path / "d.kino",
+            seq_length=10,
+            keys=["obs/agentview_image", "obs/robot0_eye_in_hand_image", "obs/object", "actions"],
+            batch_size=16,
+            shuffle=kinograph.Shuffle(fraction=0.1),
+            memory=memory,
+        )
+
+    # By default everything would be kept, and nothing decoded after the first epoch.
+    with make_with(None) as everything:
+        needed = everything.quality.memory_needed
+        assert needed < everything.quality.memory == everything.quality.memory_for_all or (
+            everything.quality.memory == 256 << 20
+        )
+    loader = make_with(needed)
+    assert loader.quality.decodes_per_frame == 1
     frames = sum(len(episode["actions"]) for episode in loader.order.sources[0].samples.dataset)
     for _ in range(3):
         for _ in loader:
@@ -485,6 +499,44 @@ def test_every_frame_is_decoded_about_once_per_epoch_where_the_memory_holds_two_
     # What is decoded ahead of the fourth epoch is counted too; a group that ends one epoch and begins the next is once.
     amplification = loader.report().frames_decoded / (3 * 4 * frames)
     assert 0.8 < amplification <= 1.1
+
+
+def test_a_loader_says_once_that_its_memory_is_too_small_and_what_helps(lift):
+    shuffle = kinograph.Shuffle(episodes=2)
+    with pytest.warns(kinograph.KinographWarning) as said:
+        loader = make(lift, shuffle=shuffle, memory=1000)
+    (warning,) = said
+    text = str(warning.message)
+    assert f"about {loader.quality.decodes_per_frame:.1f} times per epoch" in text
+    assert "have 1kB of memory" in text
+    assert "in groups of 2 episodes they need" in text
+    assert 'use memory="' in text
+    assert warning.filename == __file__
+    # The order is the same with more memory, and nothing is said then.
+    with make(lift, shuffle=shuffle, memory="1GB") as enough:
+        assert enough.order.id == loader.order.id
+        assert enough.quality.decodes_per_frame == 1
+    loader.close()
+
+
+def test_a_loader_shows_how_well_it_mixes(lift):
+    loader = make(lift, shuffle="global")
+    quality = loader.quality
+    batches = [loader.order.batch(step)["sample"] for step in loader.order.steps(0)]
+    firsts = np.cumsum([0, *lift_lengths(loader)])[1:]
+    episodes = [len(set(np.searchsorted(firsts, batch, side="right"))) for batch in batches]
+    assert quality.episodes_per_batch == pytest.approx(np.mean(episodes), abs=0.15)
+    assert 0.7 < quality.vif < 1.3
+    for shown in (repr(loader), str(loader.report())):
+        assert (
+            f"{quality.episodes_per_batch:.1f} episodes per batch, VIF {quality.vif:.2f}" in shown
+        )
+        assert "1.0 decodes per frame" in shown
+
+
+def lift_lengths(loader):
+    """Count the samples of each episode."""
+    return loader.order.sources[0].samples.counts.tolist()
 
 
 @pytest.mark.parametrize("options", [{"cpu": 0.3}, {"cpu": 1}, {"cpu": 2.5}, {"prefetch": 3}])
@@ -502,7 +554,10 @@ def test_a_share_of_the_cpu_and_a_given_depth_change_no_batch(lift, options):
         ({"batch_size": None}, "batch_size"),
         ({"global_batch_size": 8}, "one of them"),
         ({"rank": 2, "world_size": 2}, "ranks are 0 to 1"),
-        ({"batch_size": None, "global_batch_size": 8, "world_size": 3}, "2 and 4"),
+        (
+            {"batch_size": None, "global_batch_size": 8, "world_size": 3},
+            "use a global batch of 6 or 9, or `uneven=True`",
+        ),
         ({"images": {"dtype": "float64"}}, "float32"),
         ({"images": {"layout": "nchw"}}, "hwc"),
         ({"normalize": {CAMERA: ([0.5] * 3, [1.0] * 3)}}, "float32"),

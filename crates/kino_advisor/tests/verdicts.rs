@@ -53,6 +53,7 @@ fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) 
             episodes: 10_000,
             decoded_bytes: 100 << 30,
             shuffles_everything: false,
+            shuffle: None,
             images_are_floats: false,
             emulated_storage: None,
         },

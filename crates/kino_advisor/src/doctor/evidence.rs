@@ -8,6 +8,7 @@
 //! ```
 
 use kino_dataset::Cost;
+use kino_loader::ShuffleQuality;
 use serde::{Deserialize, Serialize};
 
 /// Everything that was measured.
@@ -60,6 +61,9 @@ pub struct Setting {
     pub decoded_bytes: u64,
     /// Whether samples of all episodes are mixed at once, so that a frame comes back long after it was used.
     pub shuffles_everything: bool,
+    /// What the shuffle gives and costs; `None` where that could not be measured.
+    #[serde(default)]
+    pub shuffle: Option<ShuffleQuality>,
     /// Whether images leave as floats.
     pub images_are_floats: bool,
     /// How storage was slowed down, in the user's words.

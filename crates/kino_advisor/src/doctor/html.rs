@@ -28,6 +28,9 @@ impl Diagnosis {
                 setting.readers,
                 setting.cores
             ));
+        if let Some(shuffle) = &setting.shuffle {
+            page = page.text(&format!("{shuffle}."));
+        }
         if let Some(words) = &setting.emulated_storage {
             page = page.text(&format!("Storage was slowed down to {words}."));
         }

@@ -29,7 +29,7 @@ mod verdict;
 use std::time::Duration;
 
 use kino_dataset::{CostRecord, Storage, StreamSummary};
-use kino_loader::ImageDtype;
+use kino_loader::{ImageDtype, ShuffleQuality};
 use serde::{Deserialize, Serialize};
 
 pub use changes::{Change, Remedy, changes};
@@ -289,6 +289,13 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
         episodes: subject.episodes(),
         decoded_bytes: subject.decoded_bytes(),
         shuffles_everything: subject.reads_anew(),
+        shuffle: ShuffleQuality::of(
+            &subject.order,
+            &subject.windows,
+            &subject.options.images,
+            subject.options.memory_bytes(),
+        )
+        .ok(),
         images_are_floats: subject.options.images.dtype != ImageDtype::U8,
         emulated_storage: options.storage_words.clone(),
     }

@@ -16,6 +16,9 @@ impl fmt::Display for Diagnosis {
             setting.batch,
             setting.windows.join(", ")
         )?;
+        if let Some(shuffle) = &setting.shuffle {
+            writeln!(f, "{shuffle}")?;
+        }
         if let Some(words) = &setting.emulated_storage {
             writeln!(f, "storage is slowed down to {words}")?;
         }

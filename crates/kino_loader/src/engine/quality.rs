@@ -8,8 +8,10 @@
 //! Memory changes how often a frame is decoded, never the order. All sizes are those of the frames as requested, after
 //! resize and crop.
 
+use std::fmt;
+
 use kino_dataset::Samples;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::ImageOptions;
 use super::caching::decoded_bytes;
@@ -30,7 +32,7 @@ const ASSUMED_MEMORY: u64 = 8 << 30;
 pub(super) const ALONE_SHARE: u64 = 8;
 
 /// What a shuffle gives and costs.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ShuffleQuality {
     /// Different episodes in a batch, on average.
     pub episodes_per_batch: f64,
@@ -106,6 +108,16 @@ impl ShuffleQuality {
             false => self.memory_needed.min(most),
         };
         wanted.max(LEAST_MEMORY)
+    }
+}
+
+impl fmt::Display for ShuffleQuality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1} episodes per batch, VIF {:.2}, {:.1} decodes per frame",
+            self.episodes_per_batch, self.vif, self.decodes_per_frame
+        )
     }
 }
 
