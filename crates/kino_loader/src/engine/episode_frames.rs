@@ -101,9 +101,7 @@ impl EpisodeFrames {
     pub(crate) fn request_all(&self) -> Vec<SpanId> {
         let stored = self.stored.iter().enumerate();
         stored
-            .flat_map(|(stored, stream)| {
-                (0..stream.spans.len()).map(move |span| SpanId { stored, span })
-            })
+            .flat_map(|(stored, one)| (0..one.spans.len()).map(move |span| SpanId { stored, span }))
             .filter(|&span| self.request(span, AHEAD))
             .collect()
     }
@@ -199,8 +197,7 @@ impl EpisodeFrames {
         }
     }
 
-    /// Claims a span for fetching; `false` if another thread has. A span may be queued twice: ahead of time, and again
-    /// when it is needed.
+    /// Claims a span for fetching; `false` if another thread has. A span may be queued twice: ahead, and when needed.
     pub(crate) fn begin(&self, span: SpanId) -> bool {
         let (_, span) = self.span(span);
         !span.begun.swap(true, Ordering::Relaxed)
@@ -352,12 +349,10 @@ impl EpisodeFrames {
         // `new` only adds windows that have a stream.
         let stream = self.windows.stream(pages.window);
         debug_assert!(stream.is_some(), "a window of the request");
-        match stream {
-            Some(stream) => stream.stored(pages.position),
-            None => Err(DatasetError::NotFound {
-                what: format!("window {} has no stream", pages.window),
-            }),
-        }
+        let stream = stream.ok_or_else(|| DatasetError::NotFound {
+            what: format!("window {} has no stream", pages.window),
+        })?;
+        stream.stored(pages.position)
     }
 
     fn cell(&self, page: PageId) -> &PageCell {
