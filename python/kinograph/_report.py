@@ -168,7 +168,7 @@ class Report(Shown):
         return next(found, Stage(name, 0.0, 0, 0))
 
     def _threads_of(self, stage: str) -> int:
-        return {"plan": 1, "fetch": self.readers_active}.get(stage, self.threads_active)
+        return {"schedule": 1, "fetch": self.readers_active}.get(stage, self.threads_active)
 
     def _measured(self) -> dict[str, Any]:
         loader = dataclasses.asdict(self)

@@ -123,7 +123,7 @@ def test_a_trace_has_one_track_per_thread_with_nested_events(lift, tmp_path):
     }
     assert set(named) >= {event["tid"] for event in events}
     assert named[0] == "training loop"
-    assert sum(name == "kino-plan" for name in named.values()) == 2
+    assert sum(name == "kino-schedule" for name in named.values()) == 2
     steps = len(loader.order.steps(0))
     assert sum(event["name"] == "compute" for event in events) == steps
     assert sum(event["name"] == "wait" for event in events) == steps + 1

@@ -1,7 +1,7 @@
-//! The `kinograph` command: one file per verb, no logic.
+//! The `kinograph` command: one file per subcommand, no logic of its own.
 //!
-//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage,
-//! 3 done but something was lost, 4 measured and not good enough, 130 stopped by Ctrl-C. A reader that closes the pipe early is no failure.
+//! Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 done but something
+//! was lost, 4 measured and the target was not met, 130 interrupted by Ctrl-C. A reader that closes the pipe early is not a failure.
 
 mod commands;
 mod interrupt;
@@ -18,22 +18,22 @@ use kino_import::Videos;
 
 use commands::{bench, cat, doctor, export, gc, info, pack, verify};
 
-/// What a command did, as the shell sees it.
+/// The outcome of a command, which becomes its exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// Done.
     Done,
-    /// What was asked for is not so: a check that found damage.
+    /// A check failed: it found damage.
     Failed,
     /// Done, but something was lost.
     Lost,
-    /// Measured, and what was asked for is not reached.
+    /// Measured, and the target was not met.
     Missed,
     /// Stopped by Ctrl-C.
     Interrupted,
 }
 
-/// Robot-learning data, stored and fed so that the GPU never waits.
+/// Robot-learning data, compressed and loaded so that the GPU never waits.
 #[derive(Debug, Parser)]
 #[command(name = "kinograph", version = version(), max_term_width = 100)]
 struct Cli {
@@ -53,14 +53,14 @@ enum Command {
     Verify(verify::Args),
     /// Print frames of a stream
     Cat(cat::Args),
-    /// List and remove what no version needs
+    /// List and remove files that no version needs
     Gc(gc::Args),
-    /// Measure what things cost on this machine
+    /// Measure codecs, loaders and storage on this machine
     Bench(bench::Args),
     Doctor(doctor::Args),
 }
 
-/// The version, and whether this build is slow.
+/// The version, with a note if this build is slow.
 fn version() -> &'static str {
     if kino_codec::jpeg_simd() && kino_codec::av1_simd() {
         env!("CARGO_PKG_VERSION")
@@ -72,14 +72,14 @@ fn version() -> &'static str {
     }
 }
 
-/// Runs the command line `args`, of which the first is the program's name, and returns the exit code.
+/// Runs the command line `args`, which starts with the program's name, and returns the exit code.
 ///
-/// `videos` decodes the video files of a recording and encodes those of an export, where the program can.
+/// `videos` decodes the video files of a recording and encodes those of an export; `None` if the program cannot.
 pub fn run(args: Vec<OsString>, videos: Option<Arc<dyn Videos>>) -> u8 {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors; a closed pipe while printing them neither.
+            // `--help` and `--version` arrive here too. A pipe closed while printing is not a failure.
             let _ = error.print();
             return u8::try_from(error.exit_code()).unwrap_or(2);
         }

@@ -1,4 +1,4 @@
-//! The command as a shell sees it: what it prints, where, and its exit code.
+//! The command from the shell's side: what it prints, where, and its exit code.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A packed recording in a folder that lives as long as the first part.
+/// A packed recording, in a temporary folder that is deleted when the first value is dropped.
 fn packed() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.kino").to_str().unwrap().to_owned();
@@ -31,7 +31,7 @@ fn packed() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn pack_prints_a_row_per_stream_and_the_sum() {
+fn pack_prints_a_row_per_stream_and_a_total() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.kino");
     let output = kinograph(&[
@@ -62,7 +62,7 @@ fn pack_prints_a_row_per_stream_and_the_sum() {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_says_what_it_would_do() {
+fn a_dry_run_writes_nothing_and_prints_what_it_would_do() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.kino");
     let plan = folder.path().join("plan.toml");
@@ -148,7 +148,7 @@ fn info_verify_and_cat_agree_about_a_dataset() {
 }
 
 #[test]
-fn npy_is_what_numpy_expects() {
+fn an_npy_file_has_the_header_and_size_that_numpy_expects() {
     let (folder, target) = packed();
     let file = folder.path().join("x.npy");
     let output = kinograph(&[
@@ -174,7 +174,7 @@ fn npy_is_what_numpy_expects() {
 }
 
 #[test]
-fn damage_is_exit_code_1_with_the_place_on_stdout() {
+fn damage_gives_exit_code_1_and_its_location_on_stdout() {
     let (_folder, target) = packed();
     let shards = Path::new(&target).join("shards");
     let shard = shards.read_dir().unwrap().next().unwrap().unwrap().path();
@@ -256,7 +256,7 @@ fn failures_say_what_where_and_what_next_on_stderr() {
 }
 
 #[test]
-fn a_closed_pipe_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let (_folder, target) = packed();
     let mut command = Command::new(env!("CARGO_BIN_EXE_kinograph"));
     command
@@ -273,7 +273,7 @@ fn a_closed_pipe_is_no_failure() {
 }
 
 #[test]
-fn a_prefix_lets_the_same_names_in_and_resuming_a_finished_pack_does_nothing() {
+fn a_prefix_allows_the_same_ids_again_and_resuming_a_finished_pack_does_nothing() {
     let (_folder, target) = packed();
     let source = recording();
     let source = source.to_str().unwrap();
@@ -293,7 +293,7 @@ fn a_prefix_lets_the_same_names_in_and_resuming_a_finished_pack_does_nothing() {
 }
 
 #[test]
-fn a_plan_whose_rule_matches_nothing_is_told_so() {
+fn a_plan_rule_that_matches_no_stream_gives_a_warning() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("plan.toml");
     std::fs::write(
@@ -319,7 +319,7 @@ fn a_plan_whose_rule_matches_nothing_is_told_so() {
 }
 
 #[test]
-fn bench_measures_texts_and_carried_files_of_a_file_of_strings() {
+fn bench_measures_texts_and_image_files_from_a_file_of_strings() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("strings.bin");
     let bench = |strings: &[&[u8]], args: &[&str]| {
@@ -349,7 +349,7 @@ fn bench_measures_texts_and_carried_files_of_a_file_of_strings() {
     assert!(row["error"].is_string(), "{row} {}", stderr(&output));
 
     std::fs::write(&path, [9, 0, 0, 0, b'x']).unwrap();
-    let cut = kinograph(&[
+    let truncated = kinograph(&[
         "bench",
         "codecs",
         "--frames",
@@ -358,14 +358,14 @@ fn bench_measures_texts_and_carried_files_of_a_file_of_strings() {
         "text",
     ]);
     assert!(
-        stderr(&cut).contains("string 0 is cut off"),
+        stderr(&truncated).contains("string 0 is cut off"),
         "{}",
-        stderr(&cut)
+        stderr(&truncated)
     );
 }
 
 #[test]
-fn bench_measures_codecs_on_a_dataset_and_keeps_what_they_cost() {
+fn bench_measures_codecs_on_a_dataset_and_caches_their_costs() {
     let (folder, target) = packed();
     let bench = |args: &[&str]| {
         Command::new(env!("CARGO_BIN_EXE_kinograph"))
@@ -402,7 +402,7 @@ fn bench_measures_codecs_on_a_dataset_and_keeps_what_they_cost() {
     assert_eq!(ratio("raw"), 1.0);
     assert!(ratio("vector:level=8,abs=1e-3") > ratio("vector:level=8"));
 
-    // What was measured shows where a dataset or a plan is shown.
+    // `info` shows the measured costs.
     let text = String::from_utf8(bench(&["info", path]).stdout).unwrap();
     let line = text
         .lines()
@@ -430,7 +430,7 @@ fn bench_measures_codecs_on_a_dataset_and_keeps_what_they_cost() {
 }
 
 #[test]
-fn export_writes_a_file_once_and_says_what_has_no_place() {
+fn export_does_not_overwrite_and_reports_what_the_format_cannot_hold() {
     let (folder, dataset) = packed();
     let target = folder.path().join("out.hdf5");
     let target = target.to_str().unwrap();

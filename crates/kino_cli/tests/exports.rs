@@ -1,6 +1,6 @@
 //! Two exports to one target: exactly one wins, and the target is what that export alone would have written.
 //!
-//! `KINOGRAPH_EXPORT_PAIRS` sets how many pairs run; CI does with fewer than the 46 of docs/measurements/reliability.md.
+//! `KINOGRAPH_EXPORT_PAIRS` sets how many pairs run; CI runs fewer than the 46 of docs/measurements/reliability.md.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -33,14 +33,14 @@ const FORMATS: [&str; 8] = [
 const EPISODES: usize = 40;
 const FRAMES: u8 = 30;
 
-fn pairs(few: u32) -> u32 {
+fn pairs(default: u32) -> u32 {
     std::env::var("KINOGRAPH_EXPORT_PAIRS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(few)
+        .unwrap_or(default)
 }
 
-/// A dataset of many small episodes, in which every value is `value` or one of the next.
+/// A dataset of many small episodes, in which every byte is `value` plus the frame's number.
 fn dataset(path: &Path, value: u8) -> PathBuf {
     let mut writer = DatasetWriter::open(path, Start::New, WriterOptions::default()).unwrap();
     for episode in 0..EPISODES {
@@ -92,12 +92,12 @@ fn start(dataset: &Path, target: &Path, to: &str) -> Child {
         .unwrap()
 }
 
-/// Whether an export wrote its target: 3 says that the format could not hold all.
+/// Whether an export wrote its target: exit code 3 means that the format could not hold everything.
 fn wrote(output: &Output) -> bool {
     matches!(output.status.code(), Some(0 | 3))
 }
 
-/// Every file of a tree and its bytes; a folder has none.
+/// Every file of a tree with its bytes; `None` for a folder.
 fn tree(root: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let (mut found, mut todo) = (BTreeMap::new(), vec![root.to_owned()]);
     while let Some(path) = todo.pop() {
@@ -123,7 +123,7 @@ fn names(folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What each dataset gives when it is exported alone, and how long that took.
+/// The result of exporting each dataset alone, and how long that took.
 struct Alone {
     to: &'static str,
     datasets: [PathBuf; 2],
@@ -153,7 +153,7 @@ impl Alone {
         }
     }
 
-    /// One pair, the second started `delay` after the first.
+    /// Runs one pair, the second started `delay` after the first.
     fn race(&self, parent: &Path, first: usize, delay: Duration) {
         let what = format!("{} after {delay:?}", self.to);
         let (target, order) = (parent.join("x"), [first, 1 - first]);
@@ -190,24 +190,25 @@ fn of_two_exports_to_one_target_exactly_one_wins() {
         let known = alone
             .entry(to)
             .or_insert_with(|| Alone::run(to, folder.path()));
-        // Steps of the golden ratio fall everywhere within the first export, and never twice on the same moment.
-        let part = (f64::from(pair) * 0.618_033_988_75).fract();
+        // Steps of the golden ratio cover the duration of the first export evenly, and never repeat.
+        let fraction = (f64::from(pair) * 0.618_033_988_75).fract();
         let parent = folder.path().join(format!("pair-{pair}"));
         fs::create_dir(&parent).unwrap();
-        known.race(&parent, (pair / 2 % 2) as usize, known.took.mul_f64(part));
+        let delay = known.took.mul_f64(fraction);
+        known.race(&parent, (pair / 2 % 2) as usize, delay);
         fs::remove_dir_all(&parent).unwrap();
     }
     println!("{pairs} pairs of exports, one winner each");
 }
 
 #[test]
-fn what_a_killed_export_leaves_is_removed_by_the_next_one() {
+fn the_leftovers_of_a_killed_export_are_removed_by_the_next_one() {
     let folder = tempfile::tempdir().unwrap();
     let source = dataset(&folder.path().join("a.kino"), 1);
     let parent = folder.path().join("exports");
     fs::create_dir(&parent).unwrap();
     let mut killed = start(&source, &parent.join("x"), "lerobot-v2.1");
-    // Until the private folder is there; an export that has ended by then fails the test below.
+    // Until the temporary folder exists; if the export has finished by then, the assertions below fail.
     while names(&parent).is_empty() && killed.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }

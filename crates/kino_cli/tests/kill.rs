@@ -1,6 +1,6 @@
-//! `kill -9` at random moments: the dataset is at the old or at the new version, whole, and nothing in between.
+//! `kill -9` at random moments: the dataset is at the old or the new version, complete, and never in between.
 //!
-//! `KINOGRAPH_KILLS` sets how many kills must hit a running pack; CI does with fewer than the hundred of
+//! `KINOGRAPH_KILLS` sets how many kills must hit a running pack; CI runs fewer than the hundred of
 //! docs/measurements/reliability.md.
 #![allow(
     clippy::unwrap_used,
@@ -33,32 +33,32 @@ fn pack(source: &Path, target: &Path, options: &[&str]) -> Command {
     command
 }
 
-fn kills(few: u32) -> u32 {
+fn kills(default: u32) -> u32 {
     std::env::var("KINOGRAPH_KILLS")
         .ok()
         .and_then(|text| text.parse().ok())
-        .unwrap_or(few)
+        .unwrap_or(default)
 }
 
-/// Kills a pack after `moment`; says whether it was still running.
+/// Kills a pack after `moment`; returns whether it was still running.
 fn kill(mut command: Command, moment: Duration) -> bool {
     let mut child = command.spawn().unwrap();
     std::thread::sleep(moment);
     let running = child.try_wait().unwrap().is_none();
-    // SIGKILL: nothing of the program runs after it.
+    // SIGKILL: the program cannot clean up.
     child.kill().unwrap();
     child.wait().unwrap();
     running
 }
 
-/// The episodes of a whole dataset, or `None` if there is no version yet.
+/// Verifies a dataset and returns its number of episodes, or `None` if it has no version yet.
 fn episodes(path: &Path) -> Option<usize> {
-    // A kill during the commit may leave the unfinished manifest beside its place, under a name that is no version's.
+    // A kill during the commit may leave an unfinished manifest under a temporary name, which is not a version.
     let is_manifest = |entry: std::io::Result<std::fs::DirEntry>| {
         let name = entry.unwrap().file_name();
         Path::new(&name)
             .extension()
-            .is_some_and(|ending| ending == "json")
+            .is_some_and(|extension| extension == "json")
     };
     let versions = path.join("versions");
     let has_version = versions.is_dir() && versions.read_dir().unwrap().any(is_manifest);
@@ -71,44 +71,44 @@ fn episodes(path: &Path) -> Option<usize> {
     Some(Dataset::open(path).unwrap().len())
 }
 
-/// Moments at which to kill: spread over the time a pack takes, which is learnt from the kills that came too late.
+/// Moments at which to kill, spread over the duration of a pack. Kills that come too late shorten the assumed duration.
 struct Moments {
-    whole: Duration,
+    pack_time: Duration,
     kills: u32,
     round: u32,
     hits: u32,
 }
 
 impl Moments {
-    /// `whole` is about how long a pack takes.
-    fn new(kills: u32, whole: Duration) -> Self {
+    /// `pack_time` is about how long a pack takes.
+    fn new(kills: u32, pack_time: Duration) -> Self {
         Self {
-            whole,
+            pack_time,
             kills,
             round: 0,
             hits: 0,
         }
     }
 
-    /// Kills one pack; its number, or `None` when enough of them were still running.
+    /// Kills one pack and returns its round, or `None` once enough kills have hit a running pack.
     fn kill(&mut self, pack: impl FnOnce(u32) -> Command) -> Option<u32> {
         if self.hits == self.kills || self.round == 40 + 20 * self.kills {
             return None;
         }
         self.round += 1;
-        // Steps of the golden ratio fall everywhere, and never twice on the same moment.
-        let part = (f64::from(self.round) * 0.618_033_988_75).fract();
-        if kill(pack(self.round), self.whole.mul_f64(part)) {
+        // Steps of the golden ratio cover the duration evenly, and never repeat.
+        let fraction = (f64::from(self.round) * 0.618_033_988_75).fract();
+        if kill(pack(self.round), self.pack_time.mul_f64(fraction)) {
             self.hits += 1;
-            self.whole = self.whole.mul_f64(1.01);
+            self.pack_time = self.pack_time.mul_f64(1.01);
         } else {
-            self.whole = self.whole.mul_f64(0.9);
+            self.pack_time = self.pack_time.mul_f64(0.9);
         }
         Some(self.round)
     }
 }
 
-/// What a first pack of a source is killed, resumed and compared with.
+/// A first pack of a source, to be killed, resumed and compared with an undisturbed one.
 struct FirstPack<'a> {
     source: &'a Path,
     options: &'a [&'a str],
@@ -123,13 +123,13 @@ impl FirstPack<'_> {
         command
     }
 
-    /// Runs a pack to its end; 3 says that a stream was left out, as it is of some recordings.
+    /// Runs a pack to its end; exit code 3 means that a stream was skipped, which happens for some recordings.
     fn finishes(&self, target: &Path, resume: bool) -> bool {
         let status = self.command(target, resume).status().unwrap();
         matches!(status.code(), Some(0 | 3))
     }
 
-    /// Whatever the moment: nothing is visible or all of it, and what is resumed ends with the same shards.
+    /// Whenever it is killed, either nothing is visible or everything, and a resumed pack ends with the same shards.
     fn survives_kills(&self) {
         let folder = tempfile::tempdir().unwrap();
         let whole = folder.path().join("whole.kino");
@@ -169,7 +169,7 @@ impl FirstPack<'_> {
 }
 
 #[test]
-fn a_killed_first_pack_is_invisible_or_whole_and_can_be_resumed() {
+fn a_killed_first_pack_is_invisible_or_complete_and_can_be_resumed() {
     let first = FirstPack {
         source: &recording(),
         options: &[],
@@ -179,7 +179,7 @@ fn a_killed_first_pack_is_invisible_or_whole_and_can_be_resumed() {
     first.survives_kills();
 }
 
-/// Recordings that other people's libraries made, but for those with video, which the command decodes through Python.
+/// Recordings written by other libraries, except those with video, which only the Python package decodes.
 const FORMATS: &[(&str, &[&str], usize)] = &[
     ("act_jpeg.hdf5", &[], 1),
     ("robomimic/libero.hdf5", &[], 2),
@@ -213,7 +213,7 @@ fn a_killed_append_leaves_the_old_version_or_makes_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let base = folder.path().join("base.kino");
     assert!(pack(&recording(), &base, &[]).status().unwrap().success());
-    // A demonstration under another name, so that it can be added.
+    // A demonstration with another id, so that it can be appended.
     let other = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/other_demo.hdf5");
     let target = |round: u32| folder.path().join(format!("{round}.kino"));
     let (mut moments, mut visible) = (Moments::new(kills(24), Duration::from_secs(1)), 0);

@@ -1,4 +1,4 @@
-//! `kinograph doctor` and `kinograph bench` as a shell sees them: exit codes, JSON, pages, comparisons.
+//! `kinograph doctor` and `kinograph bench` from the shell's side: exit codes, JSON, HTML reports, comparisons.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| unreachable!("{error}"))
 }
 
-/// A packed recording in a folder that lives as long as the first part.
+/// A packed recording, in a temporary folder that is deleted when the first value is dropped.
 fn packed() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.kino").to_str().unwrap().to_owned();
@@ -27,9 +27,9 @@ fn packed() -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn the_doctor_s_exit_code_says_whether_the_target_is_met() {
+fn the_exit_code_of_the_doctor_says_whether_the_target_is_met() {
     let (folder, path) = packed();
-    let page = folder.path().join("page.html");
+    let report = folder.path().join("report.html");
     let fixed = ["doctor", &path, "--batch-size", "4", "--seconds", "0.4"];
     let run = |more: &[&str]| kinograph(&[&fixed, more].concat());
     let easy = [
@@ -38,19 +38,19 @@ fn the_doctor_s_exit_code_says_whether_the_target_is_met() {
         "--target",
         "0.5",
         "--html",
-        page.to_str().unwrap(),
+        report.to_str().unwrap(),
     ];
     let output = run(&easy);
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.starts_with("Nothing to fix"), "{text}");
     assert!(
-        std::fs::read_to_string(&page)
+        std::fs::read_to_string(&report)
             .unwrap()
             .starts_with("<!DOCTYPE html>")
     );
 
-    // Images are read for each sample, so that slow storage is felt in every batch.
+    // Images are read for each sample, so that slow storage affects every batch.
     let slow = [
         "--step-ms",
         "10",
@@ -75,7 +75,7 @@ fn the_doctor_s_exit_code_says_whether_the_target_is_met() {
 }
 
 #[test]
-fn the_doctor_says_what_it_cannot_take() {
+fn the_doctor_explains_invalid_arguments() {
     let (_folder, path) = packed();
     let cases: [(&[&str], &str, i32); 5] = [
         (&["--step-ms", "5", "--window", "nothing"], "wrist=-9:1", 2),
@@ -99,7 +99,7 @@ fn the_doctor_says_what_it_cannot_take() {
 }
 
 #[test]
-fn results_of_a_bench_are_json_that_can_be_compared() {
+fn bench_results_are_json_that_can_be_compared() {
     let (folder, path) = packed();
     let mut files = Vec::new();
     let quick = ["--seconds", "0.1", "--json"];

@@ -1,4 +1,4 @@
-//! What an interrupted pack leaves: resumed only with the same options, listed and removed by `gc`.
+//! The leftovers of an interrupted pack: resumed only with the same options, listed and removed by `gc`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -17,7 +17,7 @@ fn recording() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/lift_3demos.hdf5")
 }
 
-/// A pack of the recording that stops in its last episode, with a shard for each of the others.
+/// Interrupts a pack of the recording in its last episode, after a shard was written for each of the others.
 fn interrupted(target: &Path) {
     let source = kino_import::open(&recording(), &ImportOptions::default()).unwrap();
     let options = PackOptions {
@@ -28,10 +28,10 @@ fn interrupted(target: &Path) {
         },
         ..PackOptions::default()
     };
-    let mut calls_of_the_last = 0;
+    let mut calls_in_the_last = 0;
     kino_import::pack(&*source, target, options, &mut |at| {
-        calls_of_the_last += u32::from(at.episodes_done == 2);
-        match calls_of_the_last {
+        calls_in_the_last += u32::from(at.episodes_done == 2);
+        match calls_in_the_last {
             10.. => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
@@ -53,7 +53,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_pack_is_resumed_only_with_the_options_that_it_began_with() {
+fn a_pack_is_resumed_only_with_the_options_it_was_started_with() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.kino");
     interrupted(&target);
@@ -68,10 +68,10 @@ fn a_pack_is_resumed_only_with_the_options_that_it_began_with() {
         (&["--quality", "90"], "plan"),
     ] {
         let output = run("pack", &target, &[&["--resume"], options].concat());
-        let said = text(&output.stderr);
+        let error = text(&output.stderr);
         assert!(
-            output.status.code() == Some(1) && said.contains(expected),
-            "{options:?}: {said}"
+            output.status.code() == Some(1) && error.contains(expected),
+            "{options:?}: {error}"
         );
     }
     let output = run("pack", &target, &["--resume"]);
@@ -81,7 +81,7 @@ fn a_pack_is_resumed_only_with_the_options_that_it_began_with() {
 }
 
 #[test]
-fn gc_lists_and_removes_what_an_interrupted_pack_left() {
+fn gc_lists_and_removes_the_leftovers_of_an_interrupted_pack() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a.kino");
     interrupted(&target);

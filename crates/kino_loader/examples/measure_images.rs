@@ -1,17 +1,17 @@
-//! What a pixel costs on its way from the pool into the batch, in each layout and number, beside a copy and a table.
+//! The cost per pixel from the cache into the batch, for each layout and dtype, compared with a copy and a table.
 //!
 //! ```text
 //! cargo run --release -p kino_loader --example measure_images
 //! ```
 //!
-//! Images of 480 × 640 that it makes itself, all in the pool, one thread; the best of several epochs of the collate stage. *Table*
-//! looks every float up, 256 per channel. Every batch of the first epoch is compared with the formula, number by number.
+//! Synthetic images of 480 × 640, all in the cache, one thread; the best of several epochs of the collate stage.
+//! *Table* looks up every float, 256 per channel. Every value of the first epoch is compared with the formula.
 
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::cast_precision_loss,
-    reason = "a program for people; whatever goes wrong ends it"
+    reason = "a command-line tool; any error ends it"
 )]
 
 use std::time::Instant;
@@ -40,18 +40,18 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let frames = images();
     let windows = write(folder.path(), &frames);
-    println!("{:8} {:4} {:>12}", "number", "", "ns per pixel");
+    println!("{:8} {:4} {:>12}", "dtype", "", "ns per pixel");
     copies(&frames);
-    for number in [
+    for dtype in [
         ImageDtype::U8,
         ImageDtype::F32,
         ImageDtype::F16,
         ImageDtype::Bf16,
     ] {
         for layout in [Layout::Hwc, Layout::Chw] {
-            let ns = collate(&windows, &frames, number, layout);
-            let (number, layout) = (format!("{number:?}"), format!("{layout:?}"));
-            println!("{number:8} {layout:4} {ns:12.2}");
+            let ns = collate(&windows, &frames, dtype, layout);
+            let (dtype, layout) = (format!("{dtype:?}"), format!("{layout:?}"));
+            println!("{dtype:8} {layout:4} {ns:12.2}");
         }
     }
     for size in [240, 224, 128] {
@@ -62,7 +62,7 @@ fn main() {
     }
 }
 
-/// Images that move, of all values.
+/// Moving images that contain all byte values.
 fn images() -> Vec<u8> {
     let value = |idx: usize| (idx * 31 + (idx / (WIDTH * 3)) * 7 + (idx >> 11)).to_le_bytes()[0];
     (0..FRAMES * HEIGHT * WIDTH * 3).map(value).collect()
@@ -95,7 +95,7 @@ fn write(folder: &std::path::Path, frames: &[u8]) -> Samples {
     Samples::bind(&dataset, request, &Selection::default()).unwrap()
 }
 
-/// A copy of bytes, and a table of float32, channel by channel: cpu time of one thread.
+/// A copy of the bytes, and a float32 lookup table per channel: time of one thread.
 fn copies(frames: &[u8]) {
     let frame_bytes = HEIGHT * WIDTH * 3;
     let mut place = vec![0; frame_bytes * 4 * BATCH as usize];
@@ -137,18 +137,18 @@ fn copies(frames: &[u8]) {
     println!("{:8} {:4} {looked_up:12.2}", "table", "Chw");
 }
 
-/// The collate stage in the best epoch after the first.
-fn collate(windows: &Samples, frames: &[u8], number: ImageDtype, layout: Layout) -> f64 {
+/// Nanoseconds per pixel in the collate stage, in the best epoch after the first.
+fn collate(windows: &Samples, frames: &[u8], dtype: ImageDtype, layout: Layout) -> f64 {
     let normal = Normal {
         offset: OFFSET.map(f64::from).to_vec(),
         scale: SCALE.map(f64::from).to_vec(),
     };
-    let is_float = number != ImageDtype::U8;
+    let is_float = dtype != ImageDtype::U8;
     let options = LoaderOptions {
         threads: Some(1),
         images: ImageOptions {
             layout,
-            dtype: number,
+            dtype,
             ..ImageOptions::default()
         },
         normal: is_float
@@ -164,7 +164,7 @@ fn collate(windows: &Samples, frames: &[u8], number: ImageDtype, layout: Layout)
         for _ in 0..FRAMES / BATCH as usize {
             let batch = loader.next_batch().unwrap().unwrap();
             if round == 0 {
-                check(&batch, frames, number, layout);
+                check(&batch, frames, dtype, layout);
             }
         }
         if round > 0 {
@@ -174,7 +174,7 @@ fn collate(windows: &Samples, frames: &[u8], number: ImageDtype, layout: Layout)
     best * 1e9 / (FRAMES * HEIGHT * WIDTH) as f64
 }
 
-/// Resizing is a part of decoding: what it adds to decoding alone, per stored pixel.
+/// Resizing happens in the decode stage: what it adds to decoding, in nanoseconds per stored pixel.
 fn resize(windows: &Samples, side: usize) -> f64 {
     let decode = |size: PerKey<Size>| {
         let each = (0..3).map(|_| {
@@ -215,7 +215,7 @@ fn busy(loader: &Loader, stage: Stage) -> f64 {
     stages.iter().find(|one| one.stage == stage).unwrap().busy_s
 }
 
-fn check(batch: &Batch, frames: &[u8], number: ImageDtype, layout: Layout) {
+fn check(batch: &Batch, frames: &[u8], dtype: ImageDtype, layout: Layout) {
     let pixels = HEIGHT * WIDTH;
     let place_bytes = batch.array(0).len() / batch.samples().len();
     for (sample, place) in batch
@@ -232,13 +232,13 @@ fn check(batch: &Batch, frames: &[u8], number: ImageDtype, layout: Layout) {
             };
             let value = frame[pixel * 3 + channel];
             let float = (f32::from(value) / 255.0 - OFFSET[channel]) / SCALE[channel];
-            let is_right = match number {
+            let is_right = match dtype {
                 ImageDtype::U8 => found == [value],
                 ImageDtype::F32 => found == float.to_le_bytes(),
                 ImageDtype::F16 => found == f16::from_f32(float).to_le_bytes(),
                 ImageDtype::Bf16 => found == bf16::from_f32(float).to_le_bytes(),
             };
-            assert!(is_right, "number {at} of {number:?} {layout:?}");
+            assert!(is_right, "value {at} of {dtype:?} {layout:?}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What a batch costs: samples per second and CPU time per sample, beside the floor.
+//! The cost of a batch: samples per second and CPU time per sample, compared with the floor.
 //!
 //! ```text
 //! cargo run --release -p kino_loader --example measure_loader -- lift.kino request.json 16 0.1 2
-//!                                                                 dataset   windows    batch pool threads
+//!                                                                 dataset   request    batch cache threads
 //! ```
 //!
-//! `request.json` is a request of windows as `docs/reference/samples.md` has it; the pool is a fraction of the decoded dataset (1 holds it all).
-//! Every batch of the first epoch is compared with the plain reader before anything is timed. The floor is the time to
-//! decode every page of the dataset once, and to copy the batch once, on one thread.
+//! `request.json` is a request as in `docs/reference/samples.md`; the cache is a fraction of the decoded dataset (1
+//! holds all of it). The first batches are compared with the plain reader before anything is timed. The floor is the
+//! time to decode every page of the dataset once, and to copy the batch once, on one thread.
 
 #![allow(
     clippy::print_stdout,
@@ -16,7 +16,7 @@
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
     clippy::too_many_lines,
-    reason = "a program for people; whatever goes wrong ends it"
+    reason = "a command-line tool; any error ends it"
 )]
 
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ use kino_loader::{
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let [path, request, batch, pool, threads] = &args[..] else {
-        println!("usage: measure_loader DATASET REQUEST.json BATCH POOL THREADS");
+        println!("usage: measure_loader DATASET REQUEST.json BATCH CACHE THREADS");
         return;
     };
     let dataset = Dataset::open(path.as_ref()).unwrap();
@@ -60,7 +60,7 @@ fn main() {
     let order = Order::new(Source::of(&windows).unwrap(), settings).unwrap();
     let steps = order.epoch_len() / u64::from(batch);
     let options = LoaderOptions {
-        // Two groups: the one in use, and the one that comes.
+        // Two groups: the one in use, and the next.
         memory: Some(ByteSize::new(
             (decoded as f64 * (2.2 * fraction).min(1.0)) as u64 + (1 << 20),
         )),
@@ -89,7 +89,7 @@ fn main() {
     let samples = report.samples as f64;
     let per_sample = cpu.as_secs_f64() / samples;
     println!(
-        "{} windows, {} per epoch in batches of {batch}, {:.1} MB decoded, {:.2} MB per batch",
+        "{} samples, {} per epoch in batches of {batch}, {:.1} MB decoded, {:.2} MB per batch",
         windows.len(),
         order.epoch_len(),
         decoded as f64 / 1e6,
@@ -102,7 +102,7 @@ fn main() {
         per_sample * 1e6
     );
     println!(
-        "decoded {} frames, used {}; pool {:.1} MB, at most {:.1} MB",
+        "decoded {} frames, used {}; cache {:.1} MB, at most {:.1} MB",
         report.frames_decoded,
         report.frames_used,
         report.pool_bytes as f64 / 1e6,
@@ -153,7 +153,7 @@ fn check(order: &Order, windows: &Samples, options: &LoaderOptions, steps: u64) 
     }
 }
 
-/// One thread decodes every page of the requested streams once: cpu time, with the bytes in memory.
+/// CPU time for one thread to decode every page of the requested streams once, with the bytes in memory.
 fn decode_all(windows: &Samples) -> Duration {
     let episodes = 0..windows.episodes().len();
     let episodes: Vec<_> = episodes
@@ -193,7 +193,7 @@ fn decode_all(windows: &Samples) -> Duration {
     cpu_time() - start
 }
 
-/// One thread copies a sample's bytes from one place to another, neither in the cache: cpu time.
+/// CPU time for one thread to copy a sample's bytes, with neither source nor target in the CPU cache.
 fn copy_time(bytes: usize) -> Duration {
     let rounds = ((256 << 20) / bytes.max(1)).max(1);
     let (source, mut target) = (vec![1_u8; bytes * rounds], vec![2_u8; bytes * rounds]);

@@ -1,13 +1,14 @@
 //! Measures the order of a large dataset: memory, time per sample, time to restore.
 //!
 //! ```text
-//! cargo run --release -p kino_loader --example measure_order              1 billion windows in 2 million episodes
-//! cargo run --release -p kino_loader --example measure_order -- 20000     in so many episodes, 500 windows each on average
+//! cargo run --release -p kino_loader --example measure_order              1 billion samples in 2 million episodes
+//! cargo run --release -p kino_loader --example measure_order -- 20000     in 20000 episodes of 500 samples on average
 //! ```
 //!
-//! Times are of one thread, those per sample and of restoring the best of five passes. While it times, it checks: no window comes
-//! twice among the samples of an epoch that were read, and an epoch of a small twin is a permutation. `held` counts the
-//! lists of the order and of its reader, the last line what the process held at most, with the lists that were given and the samples.
+//! Times are of one thread; times per sample and of restoring are the best of five passes. It checks what it times: no
+//! sample repeats among those read of an epoch, and an epoch of a small dataset is a permutation. `held MB` counts the
+//! lists of the order and of its reader; the last line is the peak memory of the process, including the input lists and
+//! the samples.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
@@ -101,7 +102,7 @@ fn main() -> Done<()> {
     Ok(())
 }
 
-/// Episodes of 1 to 999 windows.
+/// Episodes of 1 to 999 samples.
 fn source(episodes: u32) -> Source {
     let mut draw = Operation::named("lengths").at(1, 0);
     let counts: Vec<u32> = (0..episodes)
@@ -133,7 +134,7 @@ fn thirds(source: &Source) -> Vec<Source> {
 
 struct Row {
     name: &'static str,
-    /// Samples may come twice.
+    /// Whether samples may repeat within an epoch.
     weighted: bool,
 }
 
@@ -175,39 +176,39 @@ impl Row {
         Ok(())
     }
 
-    /// From a state to the first sample behind it, in a reader that has nothing yet.
+    /// Milliseconds from a state to the first sample after it, with a new reader.
     fn restore(order: &Order, next_index: u64) -> Done<f64> {
         let expected = order.reader().at(next_index)?;
         let text = order.reader().state(next_index)?.to_json();
         best(|| {
             let mut restored = order.restore(&State::from_json(&text)?, Mismatch::Refuse)?;
             if restored.reader.at(restored.next_index)? != expected {
-                return Err("a restored order goes on elsewhere".into());
+                return Err("a restored order continues at the wrong sample".into());
             }
             Ok(())
         })
     }
 
     fn check_distinct(&self, order: &Order, samples: &[SampleRef]) -> Done<()> {
-        let mut windows: Vec<_> = samples
+        let mut distinct: Vec<_> = samples
             .iter()
             .map(|sample| (sample.source, sample.epoch, order.sample_index(sample)))
             .collect();
-        windows.sort_unstable();
-        let count = windows.len();
-        windows.dedup();
-        if !self.weighted && windows.len() < count {
+        distinct.sort_unstable();
+        let count = distinct.len();
+        distinct.dedup();
+        if !self.weighted && distinct.len() < count {
             return Err(format!(
-                "{}: {} windows came twice",
+                "{}: {} samples repeat within an epoch",
                 self.name,
-                count - windows.len()
+                count - distinct.len()
             )
             .into());
         }
         Ok(())
     }
 
-    /// An epoch of the first episodes holds every window once.
+    /// An epoch over the first episodes holds every sample exactly once.
     fn check_small_twin(&self, source: &Source, build: &dyn Fn(Source) -> Done<Order>) -> Done<()> {
         let len = source.counts.len().min(300);
         let mut small = Source::new("small", &source.counts[..len]);
@@ -215,32 +216,32 @@ impl Row {
         small.shards = source.shards.as_ref().map(|list| list[..len].into());
         let order = build(small)?;
         let mut samples = Vec::new();
-        // In a mixture the sources end their epochs at different times; ten epochs of the whole hold one of each.
+        // In a mixture the sources end their epochs at different times; ten epochs of the mixture hold one of each.
         order
             .reader()
             .fill(0..10 * order.epoch_len(), &mut samples)?;
         samples.retain(|sample| sample.epoch == 1);
-        let mut windows: Vec<_> = samples
+        let mut found: Vec<_> = samples
             .iter()
             .map(|sample| (sample.source, order.sample_index(sample)))
             .collect();
-        windows.sort_unstable();
+        found.sort_unstable();
         let all = (0..).zip(order.sources()).flat_map(|(at, source)| {
             let count = source
                 .counts
                 .iter()
                 .map(|&count| u64::from(count))
                 .sum::<u64>();
-            (0..count).map(move |window| (at, window))
+            (0..count).map(move |sample| (at, sample))
         });
-        if !windows.into_iter().eq(all) {
+        if !found.into_iter().eq(all) {
             return Err(format!("{}: an epoch is not a permutation", self.name).into());
         }
         Ok(())
     }
 }
 
-/// The milliseconds of the best of several passes.
+/// Milliseconds of the best of several passes.
 fn best(mut pass: impl FnMut() -> Done<()>) -> Done<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..PASSES {
@@ -249,17 +250,18 @@ fn best(mut pass: impl FnMut() -> Done<()>) -> Done<f64> {
     Ok(least)
 }
 
-/// What came out, and the milliseconds it took.
+/// The result, and the milliseconds it took.
 fn timed<T>(work: impl FnOnce() -> Done<T>) -> Done<(T, f64)> {
     let start = Instant::now();
     let result = work()?;
     Ok((result, start.elapsed().as_secs_f64() * 1e3))
 }
 
-/// What the process held in memory at most.
+/// Peak memory of the process.
 fn peak_megabytes() -> Done<f64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kilobytes = line.and_then(|line| line.split_whitespace().next());
-    Ok(kilobytes.ok_or("no peak")?.parse::<f64>()? * 1024.0 / 1e6)
+    let kilobytes = kilobytes.ok_or("/proc/self/status has no VmHWM")?;
+    Ok(kilobytes.parse::<f64>()? * 1024.0 / 1e6)
 }

@@ -1,17 +1,18 @@
-//! How well an order mixes: the variance inflation factor of a batch's mean, by episode and by task.
+//! How well an order mixes: the variance inflation factor (VIF) of a batch's mean, by episode and by task.
 //!
 //! ```text
 //! cargo run --release -p kino_loader --example shuffle_quality
 //! ```
 //!
-//! VIF = B · Var(batch mean of an effect of variance 1 that all windows of an episode, or of a task, share). 1 is as good as
-//! independent samples; with 2 a batch of 256 teaches what one of 128 would. The expectation over all such effects has a
-//! closed form, which is what is computed: B · mean over batches of Σ (share in the batch - share in the dataset)², divided by
-//! 1 - Σ share². A shard is open from the first to the last of its samples; `open` is the mean over time.
-//! `of 16` is the VIF by task of sixteen batches in a row, taken as one: what a pool of part of the data costs cannot be hidden there.
+//! VIF = B · Var(batch mean of an effect of variance 1 that all samples of an episode, or of a task, share). A VIF of 1
+//! is as good as independent samples; with 2, a batch of 256 teaches as much as one of 128. The expectation over all
+//! such effects has a closed form, computed here: B · mean over batches of Σ (share in the batch - share in the
+//! dataset)², divided by 1 - Σ share². A shard is open from the first to the last of its samples; `open` is the mean
+//! over time. `of 16` is the VIF by task of sixteen consecutive batches taken as one, which reveals the cost of
+//! shuffling within groups.
 //!
-//! The dataset: 4000 episodes of 80 tasks, about 1.14 million windows, 250 shards of 16 episodes, batches of 256. On
-//! disk it lies in source order (task after task) or shuffled by the packer. Each number is the mean of four epochs.
+//! The dataset: 4000 episodes of 80 tasks, about 1.14 million samples, 250 shards of 16 episodes, batches of 256. On
+//! disk it is in source order (task after task) or shuffled by the packer. Each figure is the mean of four epochs.
 
 #![allow(clippy::print_stdout, reason = "a command-line tool")]
 
@@ -27,7 +28,7 @@ const EPISODES: u32 = 4000;
 const EPISODES_PER_TASK: u32 = 50;
 const EPISODES_PER_SHARD: u32 = 16;
 const BATCH: usize = 256;
-/// Sixteen batches in a row, taken as one.
+/// Sixteen consecutive batches, taken as one.
 const LONG: usize = 16 * BATCH;
 const EPOCHS: u64 = 4;
 const BUFFER: usize = 10_000;
@@ -80,7 +81,7 @@ fn epochs(mut one: impl FnMut(u64) -> Vec<u32>) -> Vec<Vec<u32>> {
     (0..EPOCHS).map(&mut one).collect()
 }
 
-/// A generator that shares nothing with the order: ChaCha.
+/// A random generator that is independent of the order's: ChaCha.
 struct Random(TestRng);
 
 impl Random {
@@ -102,11 +103,11 @@ impl Random {
 struct Dataset {
     counts: Vec<u32>,
     shards: Vec<u32>,
-    /// Episodes as they lie on disk.
+    /// Episodes in their order on disk.
     on_disk: Vec<u32>,
 }
 
-/// What an order is worth.
+/// The quality of an order.
 struct Measured {
     episodes: f64,
     by_episode: f64,
@@ -135,7 +136,7 @@ impl Dataset {
         }
     }
 
-    /// The episode of every sample of an epoch in our order.
+    /// The episode of every sample of an epoch, in the library's order.
     fn grouped(&self, unit: Unit, fraction: f64, epoch: u64) -> Done<Vec<u32>> {
         let mut source = Source::new("robots", &self.counts[..]);
         source.shards = Some(self.shards[..].into());
@@ -158,22 +159,22 @@ impl Dataset {
     }
 
     fn truly_shuffled(&self, random: &mut Random) -> Vec<u32> {
-        let mut samples: Vec<u32> = self.windows(&self.on_disk).collect();
+        let mut samples: Vec<u32> = self.samples(&self.on_disk).collect();
         random.shuffle(&mut samples);
         samples
     }
 
-    /// Shards in a random order, each from its start to its end.
+    /// Shards in random order, each read from start to end.
     fn by_shards(&self, random: &mut Random) -> Vec<u32> {
         let mut shards: Vec<_> = self.on_disk.chunks(EPISODES_PER_SHARD as usize).collect();
         random.shuffle(&mut shards);
         shards
             .into_iter()
-            .flat_map(|shard| self.windows(shard))
+            .flat_map(|shard| self.samples(shard))
             .collect()
     }
 
-    /// The same, through a buffer from which a random sample leaves when one comes in.
+    /// The same, through a shuffle buffer: each new sample replaces a random one.
     fn buffered(&self, random: &mut Random) -> Vec<u32> {
         let mut samples = self.by_shards(random).into_iter();
         let mut buffer: Vec<u32> = samples.by_ref().take(BUFFER).collect();
@@ -187,15 +188,16 @@ impl Dataset {
         out
     }
 
-    fn windows<'a>(&'a self, episodes: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    /// The episode of every sample of these episodes.
+    fn samples<'a>(&'a self, episodes: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
         episodes.iter().flat_map(|&episode| {
             std::iter::repeat_n(episode, self.counts[episode as usize] as usize)
         })
     }
 
     fn measure(&self, epochs: &[Vec<u32>]) -> Measured {
-        let mean = |of: &dyn Fn(&[u32]) -> f64| {
-            epochs.iter().map(|epoch| of(epoch)).sum::<f64>() / epochs.len() as f64
+        let mean = |figure: &dyn Fn(&[u32]) -> f64| {
+            epochs.iter().map(|epoch| figure(epoch)).sum::<f64>() / epochs.len() as f64
         };
         Measured {
             episodes: mean(&|epoch| {
@@ -241,16 +243,16 @@ fn task(episode: u32) -> u32 {
     episode / EPISODES_PER_TASK
 }
 
-/// VIF of the classes that samples fall into.
+/// The VIF by class.
 fn inflation<K: Hash + Eq>(samples: &[u32], batch: usize, class: impl Fn(u32) -> K) -> f64 {
     let all = counts(samples, &class);
     let share = |class: &K| all.get(class).unwrap_or(&0.0) / samples.len() as f64;
     let squares: f64 = all.keys().map(|class| share(class).powi(2)).sum();
     let batches = samples.chunks_exact(batch);
-    let number = batches.len() as f64;
+    let count = batches.len() as f64;
     let spread: f64 = batches
         .map(|samples| {
-            // Σ (p - f)² = Σ f² + Σ over the classes in the batch of (p - f)² - f².
+            // Σ (p - f)² = Σ f² + Σ over the batch's classes of ((p - f)² - f²).
             let in_batch = counts(samples, &class);
             let terms = in_batch.iter().map(|(class, count)| {
                 let (p, f) = (count / batch as f64, share(class));
@@ -259,5 +261,5 @@ fn inflation<K: Hash + Eq>(samples: &[u32], batch: usize, class: impl Fn(u32) ->
             squares + terms.sum::<f64>()
         })
         .sum();
-    batch as f64 * spread / number / (1.0 - squares)
+    batch as f64 * spread / count / (1.0 - squares)
 }

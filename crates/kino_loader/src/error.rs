@@ -1,18 +1,18 @@
-//! What can go wrong between an order and its user.
+//! Errors of orders and loaders.
 
 use kino_dataset::{DatasetError, ErrorKind};
 
-/// The result of asking for an order.
+/// The result of an operation of this crate.
 pub type Result<T, E = LoaderError> = std::result::Result<T, E>;
 
 /// An error of a loader: what happened, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoaderError {
-    /// A request that cannot be served as it stands.
+    /// An invalid argument.
     #[error("{what}")]
     Invalid {
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what would be valid.
         what: String,
     },
     /// A state that belongs to another order.
@@ -22,9 +22,9 @@ pub enum LoaderError {
     Mismatch {
         /// The field that differs.
         field: String,
-        /// What the state says.
+        /// Its value in the state.
         found: String,
-        /// What this order has.
+        /// Its value in this order.
         expected: String,
         /// How to make them equal.
         hint: &'static str,
@@ -36,7 +36,7 @@ pub enum LoaderError {
     TooNew {
         /// The format of the state.
         found: u32,
-        /// The highest this library knows.
+        /// The highest format that this library reads.
         supported: u32,
     },
     /// A sample of a batch cannot be read.
@@ -44,28 +44,28 @@ pub enum LoaderError {
     Sample {
         /// The batch.
         batch: u64,
-        /// The sample's place in this rank's part of it.
+        /// The sample's position in this rank's slice of the batch.
         slot: usize,
-        /// Which kind of error.
+        /// The kind of error.
         kind: ErrorKind,
         /// What went wrong, and where.
         what: String,
     },
     /// A thread of the loader panicked.
     #[error(
-        "a thread of the loader ({name}) panicked, its batches are lost; this is a bug, please report it with what was printed"
+        "loader thread {name} panicked and its batches are lost; this is a bug, please report it with the panic message on stderr"
     )]
     ThreadLost {
         /// The thread.
         name: String,
     },
-    /// The dataset cannot serve what is asked of it.
+    /// An error of the dataset.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
 }
 
 impl LoaderError {
-    /// Which kind of error this is.
+    /// The kind of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Invalid { .. } | Self::Mismatch { .. } | Self::ThreadLost { .. } => {

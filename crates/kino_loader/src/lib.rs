@@ -1,18 +1,18 @@
-//! From a dataset to batches: which sample comes when, exactly and on any number of ranks, and threads that make it ahead.
+//! From a dataset to batches: an exact sample order on any number of ranks, and threads that prepare batches ahead.
 //!
 //! ```text
 //! order/   index i → source, epoch, episode, sample     Order, OrderReader
 //!          index range of a rank                        Order::rank_range
-//!          stop here, go on there                       State, Order::restore
+//!          checkpoint and resume                        State, Order::restore
 //!          whole episodes, by length                    LengthOrder
 //! samples.rs   samples of a dataset → what is ordered   Source::of, LengthOrder::of
 //! decodes.rs   how often a frame would be decoded       decodes_per_frame, AutoShuffle
 //! engine/  order, samples → batches, in order           Loader, LoaderOptions, Batch, Report, ShuffleQuality
 //! ```
 //!
-//! `spec/order.md` says what is computed, to the bit; `docs/guide/order.md` is for those who train. Nothing in
-//! `order/` reads a file or starts a thread: the order is a function of numbers. The engine does both, and changes nothing
-//! of what the order says; `docs/guide/training.md` is its guide.
+//! `spec/order.md` defines the order bit by bit; `docs/guide/order.md` is its user guide. Nothing in `order/` reads a
+//! file or starts a thread: the order is a pure function. The engine does both, and never changes the order;
+//! `docs/guide/training.md` is its guide.
 //!
 //! ```no_run
 //! use kino_dataset::{Dataset, Request, Selection, Samples};

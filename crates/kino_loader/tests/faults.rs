@@ -1,10 +1,10 @@
-//! What goes wrong around a loader: it must end in an error with a place, never in a hang and never in silence.
+//! Faults around a loader: each must end in an error that says where, never in a hang or in silence.
 
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "a test ends at the first thing that is not as expected"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "loader/compare.rs"]
@@ -27,7 +27,7 @@ use watchdog::within;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Takes the shard of one episode away; a shard holds one episode.
+/// Deletes a shard, which holds one episode.
 fn lose_a_shard(folder: &Path) {
     let shards = std::fs::read_dir(folder.join("a.kino/shards")).unwrap();
     let mut shards: Vec<_> = shards.map(|shard| shard.unwrap().path()).collect();
@@ -41,7 +41,7 @@ fn start(order: &Order, windows: &Samples, options: LoaderOptions) -> Loader {
 }
 
 #[test]
-fn a_substitute_that_has_no_room_still_comes() {
+fn a_substitute_is_loaded_even_if_the_cache_has_no_room() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
     damage(folder.path());
@@ -71,7 +71,7 @@ fn a_substitute_that_has_no_room_still_comes() {
 }
 
 #[test]
-fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
+fn an_episode_that_cannot_be_opened_fails_its_own_batches_only() {
     let (folder, dataset) = recording::open_in_shards(6, 1);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Sequential, LastBatch::Wrap);
@@ -92,7 +92,7 @@ fn an_episode_that_cannot_be_opened_costs_its_batches_and_no_other() {
             for number in 0..40 {
                 match loader.next_batch() {
                     Ok(batch) => {
-                        let batch = batch.expect("a batch in the place of each number");
+                        let batch = batch.expect("a batch for every number");
                         assert_batch(&batch, &order, &windows, number * 12..(number + 1) * 12);
                     }
                     Err(error) => {
@@ -180,7 +180,7 @@ fn substitutes_of_whole_episodes_do_not_depend_on_the_number_of_ranks() {
 }
 
 #[test]
-fn a_sample_that_was_replaced_is_counted_once() {
+fn each_substitute_is_counted_once() {
     let (folder, dataset) = recording::open_in_shards(6, 1);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
@@ -199,7 +199,7 @@ fn a_sample_that_was_replaced_is_counted_once() {
         let mut own = own.chunks(12);
         let mut loader = start(&order, &windows, options);
         let mut moved = 0;
-        // Others are made ahead: as many as may be are ready when the first is looked at.
+        // Lets batches be prefetched, so that later substitutes exist when the first batch is checked.
         std::thread::sleep(Duration::from_millis(200));
         while let Some(batch) = loader.next_batch().unwrap() {
             let samples = batch.samples().iter().zip(own.next().unwrap());
@@ -211,7 +211,7 @@ fn a_sample_that_was_replaced_is_counted_once() {
 }
 
 #[test]
-fn a_group_of_one_episode_that_cannot_be_read_says_which_options_help() {
+fn the_error_for_a_group_without_substitutes_names_the_options_that_help() {
     let (folder, dataset) = recording::open_in_shards(8, 1);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, groups(GroupSize::Episodes(1)), LastBatch::Wrap);
@@ -238,7 +238,7 @@ fn a_group_of_one_episode_that_cannot_be_read_says_which_options_help() {
 }
 
 #[test]
-fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
+fn windows_that_do_not_match_the_order_or_each_other_are_refused() {
     let (_folder, dataset) = recording::open(3);
     let request = |stream: &str, key: &str| {
         format!(
@@ -278,7 +278,7 @@ fn windows_that_do_not_go_with_the_order_or_each_other_are_refused() {
 }
 
 #[test]
-fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
+fn absurd_options_are_refused_and_an_absurd_timeout_is_accepted() {
     let (_folder, dataset) = recording::open(3);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
@@ -341,7 +341,7 @@ fn absurd_options_are_refused_and_absurd_times_are_waited_for() {
 }
 
 #[test]
-fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
+fn small_streams_stay_cached_under_a_global_shuffle_that_evicts_the_cameras() {
     let (_folder, dataset) = recording::open(20);
     let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}},
         {"stream": "wrist", "at": {"steps": [0]}}, {"stream": "actions", "at": {"steps": [0, 1]}}]}"#;
@@ -350,7 +350,7 @@ fn small_streams_stay_decoded_under_a_global_shuffle_that_drops_the_cameras() {
     let frames: u64 = windows.counts().iter().map(|&count| u64::from(count)).sum();
     within(LIMIT, "small streams", move || {
         let options = LoaderOptions {
-            // Twice the actions: room for all of them and a few images, but not for two large episodes.
+            // Twice the size of the actions: room for all of them and a few images, but not for two large episodes.
             memory: Some(ByteSize::new(frames * 24 * 2 + 100)),
             prefetch: Some(1),
             run: Run {

@@ -1,10 +1,10 @@
-//! Images that are resized and cut: against the plain reader, whatever the memory, threads and ranks.
+//! Resized and cropped images, compared with the plain reader for any memory budget, threads and ranks.
 
 #![allow(
     clippy::cast_possible_truncation,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as expected"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "loader/recording.rs"]
@@ -33,7 +33,7 @@ fn size(height: usize, width: usize) -> Size {
     Size { height, width }
 }
 
-/// Everything of `BATCHES` batches, the parts of all ranks together.
+/// `BATCHES` batches of each rank.
 fn run(order: &Order, windows: &Samples, options: &LoaderOptions) -> Vec<Vec<Batch>> {
     let ranks = (0..options.world_size).map(|rank| {
         let options = LoaderOptions {
@@ -53,7 +53,7 @@ fn run(order: &Order, windows: &Samples, options: &LoaderOptions) -> Vec<Vec<Bat
     ranks.collect()
 }
 
-/// The bytes of a key in all batches, sample after sample of the order.
+/// The bytes of a key in all batches, in the order of the samples.
 fn bytes_of(runs: &[Vec<Batch>], key: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for number in 0..BATCHES as usize {
@@ -66,17 +66,22 @@ fn bytes_of(runs: &[Vec<Batch>], key: &str) -> Vec<u8> {
     bytes
 }
 
-/// The part of a packed image of three channels.
-fn cut(frame: &[u8], of: Size, (top, left): (usize, usize), part: Size) -> Vec<u8> {
-    let rows = (top..top + part.height).flat_map(|y| {
-        let start = (y * of.width + left) * 3;
-        &frame[start..start + part.width * 3]
+/// Crops a packed image of three channels.
+fn crop(frame: &[u8], image: Size, (top, left): (usize, usize), crop: Size) -> Vec<u8> {
+    let rows = (top..top + crop.height).flat_map(|y| {
+        let start = (y * image.width + left) * 3;
+        &frame[start..start + crop.width * 3]
     });
     rows.copied().collect()
 }
 
-/// A key of the samples of some indices by the plain reader, each cut where the definition says.
-fn cut_at_random(order: &Order, windows: &Samples, key: &str, (of, part): (Size, Size)) -> Vec<u8> {
+/// The bytes of a key by the plain reader, each sample cropped where the specification says.
+fn crop_at_random(
+    order: &Order,
+    windows: &Samples,
+    key: &str,
+    (image, cropped): (Size, Size),
+) -> Vec<u8> {
     let mut samples = Vec::new();
     let indices = BATCHES * u64::from(order.settings().batch_size);
     order.reader().fill(0..indices, &mut samples).unwrap();
@@ -85,23 +90,23 @@ fn cut_at_random(order: &Order, windows: &Samples, key: &str, (of, part): (Size,
         let sample = windows.read(order.sample_index(sample)).unwrap();
         let field = sample.fields.iter().find(|(name, _)| name == key).unwrap();
         let Array::Values { bytes: frames, .. } = &field.1 else {
-            panic!("images are numbers")
+            panic!("images are values, not text")
         };
         let mut draw = Operation::named(&format!("crop/{key}")).at(order.settings().seed, index);
-        let top = draw.next_below((of.height - part.height + 1) as u64) as usize;
-        let left = draw.next_below((of.width - part.width + 1) as u64) as usize;
-        for frame in frames.chunks_exact(of.height * of.width * 3) {
-            bytes.extend(cut(frame, of, (top, left), part));
+        let top = draw.next_below((image.height - cropped.height + 1) as u64) as usize;
+        let left = draw.next_below((image.width - cropped.width + 1) as u64) as usize;
+        for frame in frames.chunks_exact(image.height * image.width * 3) {
+            bytes.extend(crop(frame, image, (top, left), cropped));
         }
     }
     bytes
 }
 
 #[test]
-fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks() {
+fn random_crops_match_the_plain_frames_for_any_memory_threads_and_ranks() {
     let (_folder, dataset) = recording::open(5);
     let windows = bind(&dataset, REQUEST);
-    let part = size(5, 4);
+    let cropped = size(5, 4);
     for shuffle in [Shuffle::Global, groups(GroupSize::Fraction(0.4))] {
         let order = order(&windows, shuffle, LastBatch::Wrap);
         let keys = [
@@ -109,14 +114,15 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
             ("goal", size(9, 7)),
             ("wrist", size(8, 8)),
         ];
-        let expected = keys.map(|(key, of)| cut_at_random(&order, &windows, key, (of, part)));
+        let expected =
+            keys.map(|(key, image)| crop_at_random(&order, &windows, key, (image, cropped)));
         for (memory_bytes, threads, world) in [(1 << 30, 2, 1), (1, 1, 2), (20_000, 3, 3)] {
             let options = LoaderOptions {
                 memory: Some(ByteSize::new(memory_bytes)),
                 threads: Some(threads),
                 world_size: world,
                 images: ImageOptions {
-                    crop: PerKey::All(part),
+                    crop: PerKey::All(cropped),
                     random_crop: true,
                     ..ImageOptions::default()
                 },
@@ -131,7 +137,7 @@ fn random_cuts_are_parts_of_the_plain_frames_whatever_memory_threads_and_ranks()
 }
 
 #[test]
-fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
+fn a_stream_requested_in_two_sizes_is_cached_in_both_and_counted_at_those_sizes() {
     let (_folder, dataset) = recording::open(4);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, LastBatch::Wrap);
@@ -176,7 +182,7 @@ fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
         let runs = vec![batches];
         let peak = loader.report().pool_peak_bytes;
         if memory_bytes >= small {
-            assert_eq!(peak, small, "all of it, in its small size");
+            assert_eq!(peak, small, "all frames, at their small sizes");
         }
         let shapes: Vec<_> = runs[0][0]
             .infos()
@@ -198,7 +204,7 @@ fn one_stream_in_two_sizes_is_two_images_and_the_pool_counts_the_small_ones() {
 }
 
 #[test]
-fn a_substitute_is_cut_where_the_sample_would_have_been() {
+fn a_substitute_is_cropped_where_its_sample_would_have_been() {
     let (folder, dataset) = recording::open(6);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, groups(GroupSize::Fraction(0.5)), LastBatch::Wrap);
@@ -262,7 +268,7 @@ fn float64_streams_come_as_float32_by_one_option_and_nothing_else_changes() {
 }
 
 #[test]
-fn what_an_image_cannot_become_is_refused_before_a_thread_starts() {
+fn impossible_image_options_are_refused_before_a_thread_starts() {
     let (_folder, dataset) = recording::open(2);
     let windows = bind(&dataset, REQUEST);
     let order = order(&windows, Shuffle::Global, LastBatch::Wrap);

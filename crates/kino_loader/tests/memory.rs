@@ -1,9 +1,9 @@
-//! Memory over many epochs. Alone in its file, because other tests of the same process would be counted too.
+//! Memory over many epochs. In a file of its own, because the memory of other tests in the process would count too.
 
 #![allow(
     clippy::print_stderr,
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as expected, and says what it measured"
+    reason = "a test fails by panicking, and prints what it measured"
 )]
 
 #[path = "loader/compare.rs"]
@@ -22,7 +22,7 @@ use kino_dataset::{
 use kino_loader::{GroupSize, LastBatch, Loader, LoaderOptions, Shuffle};
 use tempfile::TempDir;
 
-/// Bytes of this process that are in memory; `None` where nobody says.
+/// Resident bytes of this process; `None` if the system does not report them.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
@@ -30,14 +30,14 @@ fn resident_bytes() -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Allocators round and keep; what leaks per batch would be far more after eight epochs.
+/// Tolerance: allocators round up and keep memory. A leak per batch would exceed this after eight epochs.
 const SLACK: u64 = 6 << 20;
 
 const SIDE: usize = 128;
 const EPISODES: usize = 40;
 const FRAMES: usize = 90;
 
-/// Cameras of 128 × 128, 177 MB decoded: so much that what the process has besides does not matter.
+/// A camera of 128 × 128, 177 MB decoded: large enough that the other memory of the process does not matter.
 fn write_cameras() -> (TempDir, Dataset) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
@@ -76,7 +76,7 @@ fn write_cameras() -> (TempDir, Dataset) {
 }
 
 #[test]
-fn ten_epochs_stay_within_the_budget_and_a_tenth_and_do_not_grow() {
+fn ten_epochs_stay_within_110_percent_of_the_budget_and_do_not_grow() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (_folder, dataset) = write_cameras();
     let request = r#"{"anchor": {"stream": "front"}, "windows": [{"stream": "front", "at": {"steps": [-2, -1, 0]}}]}"#;
@@ -100,24 +100,24 @@ fn ten_epochs_stay_within_the_budget_and_a_tenth_and_do_not_grow() {
     }
     let report = loader.report();
     let batch = 12 * 3 * (SIDE * SIDE * 3) as u64;
-    // Batches are over and above: those ahead, the one in hand, and the buffers that are used again.
+    // Batches come on top of the budget: those prefetched, the one in use, and the buffers kept for reuse.
     let depth = report.prefetch_changes.iter().map(|(_, depth)| *depth);
     let batches = (depth.max().unwrap_or(0) as u64 + 1 + 8) * batch;
     let budget = memory_bytes + batches;
     eprintln!(
-        "budget {budget} with batches of {batch}; before {before:?}, most per epoch {peaks:?}"
+        "budget {budget} with batches of {batch}; before {before:?}, peak per epoch {peaks:?}"
     );
     assert!(report.pool_peak_bytes <= memory_bytes, "{report:?}");
     if let Some(before) = before {
         let most = peaks.iter().max().unwrap() - before;
         assert!(most <= budget + budget / 10, "{most} of {budget}");
-        // How full the pool is differs from epoch to epoch, so halves are compared.
+        // How full the cache is differs from epoch to epoch, so the two halves of the run are compared.
         let most = |epochs: &[u64]| epochs.iter().max().copied().unwrap_or(0);
         assert!(most(&peaks[5..]) <= most(&peaks[..5]) + SLACK, "{peaks:?}");
     }
 }
 
-/// The memory of the process is that of all its tests.
+/// Held by each test: the memory of the process is that of all running tests.
 static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -146,7 +146,7 @@ fn ten_epochs_take_no_more_memory_than_two() {
         }
         let report = loader.report();
         eprintln!(
-            "{shuffle:?}: budget {budget}, pool peak {}, stored peak {}, resident per epoch {resident:?}",
+            "{shuffle:?}: budget {budget}, cache peak {}, stored peak {}, resident per epoch {resident:?}",
             report.pool_peak_bytes, report.stored_peak_bytes
         );
         assert!(report.pool_peak_bytes <= budget, "{report:?}");

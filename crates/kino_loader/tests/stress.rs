@@ -1,11 +1,11 @@
-//! Many loaders with random options, damage and early ends: every batch is compared with the plain reader, and none may
-//! hang. `KINO_STRESS_ROUNDS` and `KINO_STRESS_SEED` make it run longer, or again.
+//! Many loaders with random options, damage and early stops: every batch is compared with the plain reader, and none
+//! may hang. `KINO_STRESS_ROUNDS` sets how long it runs; `KINO_STRESS_SEED` repeats a run.
 
 #![allow(
     clippy::cast_possible_truncation,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as expected"
+    reason = "a test fails by panicking"
 )]
 
 #[path = "loader/compare.rs"]
@@ -29,7 +29,7 @@ use watchdog::within;
 const EPISODES: &str = r#"{"anchor": "episode", "windows": [
     {"stream": "actions", "at": "all"}, {"stream": "front", "at": "last", "stack": "single"}]}"#;
 
-/// Numbers that look random and are the same for a seed.
+/// A pseudorandom generator: the same numbers for the same seed.
 struct Random(u64);
 
 impl Random {
@@ -40,12 +40,12 @@ impl Random {
         (mixed ^ (mixed >> 31)) % limit
     }
 
-    fn pick<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize].clone()
+    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize].clone()
     }
 }
 
-/// A dataset, and what is asked of it.
+/// A dataset, and the windows requested from it.
 struct Stage {
     _folder: TempDir,
     windows: Samples,
@@ -110,9 +110,9 @@ fn shuffle(random: &mut Random) -> Shuffle {
     }
 }
 
-/// Takes some batches and leaves; what comes must be right.
+/// Takes some batches, checks them, and drops the loader.
 fn run(stage: &Stage, order: &Order, options: LoaderOptions, taken: u64) {
-    let (first, asked) = (options.run.first_index / 12, options.run.batches);
+    let (first, requested) = (options.run.first_index / 12, options.run.batches);
     let (rank, world) = (options.rank, options.world_size);
     let substitutes = options.on_error == OnError::Skip;
     let windows = &stage.windows;
@@ -142,10 +142,10 @@ fn run(stage: &Stage, order: &Order, options: LoaderOptions, taken: u64) {
                 kept.truncate(3);
             }
             Ok(Next::End) => {
-                assert!(asked.is_some_and(|asked| number == first + asked));
+                assert!(requested.is_some_and(|requested| number == first + requested));
                 break;
             }
-            Ok(Next::Later) => unreachable!("waited for above"),
+            Ok(Next::Later) => unreachable!("handled above"),
             Err(error) => assert!(stage.is_damaged, "{error}"),
         }
     }

@@ -1,4 +1,4 @@
-"""Write other_demo.hdf5: the first twenty steps of a demonstration of the sample recording, under another name.
+"""Write other_demo.hdf5: the first twenty steps of a demonstration of the sample recording, with another id.
 
 Run from the repository root with h5py installed: `python crates/kino_cli/tests/data/make.py`.
 """

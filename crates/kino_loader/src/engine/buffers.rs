@@ -1,43 +1,47 @@
-//! A batch's memory: written by many threads at once, then read by one, then used again.
+//! A batch's memory: written by many threads at once, then read by one, then reused.
 //!
 //! ```text
 //! field 0   | sample 0 | sample 1 | … | sample B−1 |          one array [B, …] per field
 //! field 1   | sample 0 | sample 1 | … |                       each starts at a multiple of 64 bytes
 //! ```
 //!
-//! A *place* is one sample's part of one field. No two overlap, so threads fill a batch side by side and without a
-//! copy; a sample has a lock of its own, which nobody else ever waits for. The finished batch owns its memory: whoever keeps a batch keeps its buffer, and
-//! when it is dropped the buffer goes back to the [`Shelf`], because touching fresh memory costs more than the copy
-//! into it.
+//! A *place* is one sample's slice of one field. Places do not overlap, so threads fill a batch in parallel and without
+//! an extra copy. Each sample has its own lock, which is never contended. The finished batch owns its memory: keeping a
+//! batch keeps its buffer. When it is dropped, the buffer returns to the [`Shelf`], because touching fresh memory costs
+//! more than the copy into it.
 
 #![allow(
     unsafe_code,
-    reason = "threads write disjoint parts of one buffer; the proofs are at the blocks"
+    reason = "threads write disjoint slices of one buffer; each unsafe block carries its proof"
 )]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// Fields start at a multiple of this: what vector instructions and DLPack like.
+/// Fields start at a multiple of this, the alignment that SIMD instructions and DLPack prefer.
 const ALIGN: usize = 64;
 
-/// Memory comes in pages, so that it can be pinned for copies to a device.
+/// Memory is allocated in OS pages, so that it can be pinned for copies to a device.
 #[repr(align(4096))]
 #[derive(Clone, Copy)]
 struct OsPage(
-    #[expect(dead_code, reason = "bytes are reached by the pointer to the first")] [u8; 4096],
+    #[expect(
+        dead_code,
+        reason = "bytes are accessed through a pointer to the first"
+    )]
+    [u8; 4096],
 );
 
-/// Where the samples' parts of one field lie.
+/// Where the samples' slices of one field are in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FieldPlace {
-    /// Byte of the first sample.
+    /// Offset of the first sample, in bytes.
     offset: usize,
     /// Bytes per sample.
     stride: usize,
 }
 
-/// Where everything lies in the buffer of a batch.
+/// Layout of the buffer of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Places {
     fields: Vec<FieldPlace>,
@@ -46,7 +50,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Places for `samples` samples with so many bytes in each field; `None` if that is more than memory can be.
+    /// A layout for `samples` samples; `strides` are the bytes per sample of each field. `None` if the size overflows.
     pub(crate) fn new(samples: usize, strides: impl IntoIterator<Item = usize>) -> Option<Self> {
         let mut bytes = 0_usize;
         let mut fields = Vec::new();
@@ -65,17 +69,17 @@ impl Places {
         })
     }
 
-    /// Bytes of everything together.
+    /// Total size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Buffers that are not in use, by their size.
+/// Unused buffers, kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     free: Mutex<Vec<Memory>>,
-    /// Bytes of all buffers that came from here and are still there, in use or not.
+    /// Bytes of all live buffers that were allocated here, in use or not.
     bytes: AtomicUsize,
 }
 
@@ -83,7 +87,7 @@ pub(crate) struct Shelf {
 const KEPT: usize = 8;
 
 impl Shelf {
-    /// Memory of so many pages; `None` if there is not as much.
+    /// A buffer of `pages` OS pages; `None` if the allocation fails.
     fn take(&self, pages: usize) -> Option<Memory> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = free.iter().position(|memory| memory.pages.len() == pages) {
@@ -98,14 +102,14 @@ impl Shelf {
         Some(memory)
     }
 
-    /// Bytes of all buffers: those in use, and those that wait to be used again.
+    /// Bytes of all buffers, in use or kept for reuse.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed) as u64
     }
 
     fn put_back(&self, memory: Memory) {
-        // Never waits: in a forked process the lock may be held for ever by a thread that is not there. Then the memory
-        // goes back to the system.
+        // Never blocks: after `fork`, the lock may be held forever by a thread that does not exist in this process.
+        // The memory then goes back to the system.
         let mut free = match self.free.try_lock() {
             Ok(free) => free,
             Err(TryLockError::Poisoned(free)) => free.into_inner(),
@@ -114,7 +118,7 @@ impl Shelf {
                 return;
             }
         };
-        // A batch of another size (the sizes of whole episodes differ) makes room for the newest.
+        // The oldest buffer makes room for the newest: batches of whole episodes differ in size.
         let dropped = (free.len() >= KEPT).then(|| free.remove(0));
         free.push(memory);
         drop(free);
@@ -125,7 +129,7 @@ impl Shelf {
 }
 
 struct Memory {
-    /// A vector and not a box: moving a box would end the life of pointers into it.
+    /// A `Vec`, not a `Box`: moving a box would invalidate pointers into it.
     pages: Vec<OsPage>,
 }
 
@@ -148,12 +152,12 @@ pub(crate) struct Filling {
     /// The first byte of `memory`.
     start: StartPtr,
     places: Places,
-    /// One per sample: whoever writes it, alone.
+    /// One lock per sample, held by the thread that writes it.
     writing: Vec<Mutex<()>>,
     shelf: Arc<Shelf>,
 }
 
-/// The start of a buffer that the same value owns.
+/// Pointer to the start of a buffer owned by the same struct.
 #[derive(Debug, Clone, Copy)]
 struct StartPtr(*mut u8);
 
@@ -163,7 +167,7 @@ unsafe impl Send for StartPtr {}
 unsafe impl Sync for StartPtr {}
 
 impl Filling {
-    /// A batch to fill; `None` if there is no memory for it.
+    /// A batch to fill; `None` if its memory cannot be allocated.
     pub(crate) fn new(places: Places, shelf: &Arc<Shelf>) -> Option<Self> {
         let mut memory = shelf.take(places.bytes.div_ceil(4096).max(1))?;
         let start = StartPtr(memory.pages.as_mut_ptr().cast());
@@ -176,9 +180,9 @@ impl Filling {
         })
     }
 
-    /// Lets `write` fill the place of a sample in a field; `None` if there is no such place.
+    /// Calls `write` with the place of a sample in a field; `None` if there is no such place.
     ///
-    /// The bytes are whatever the buffer held before.
+    /// The place still holds the bytes of the buffer's previous use.
     pub(crate) fn place<R>(
         &self,
         field: usize,
@@ -188,18 +192,18 @@ impl Filling {
         let FieldPlace { offset, stride } = *self.places.fields.get(field)?;
         let writing = self.writing.get(sample)?;
         let _alone = writing.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the range lies in the memory: there are `samples` locks, `Places::new` summed the strides of all samples of
-        // all fields to at most `bytes`, and `new` took at least that many. It overlaps no place of another sample or
-        // field, because fields follow each other and samples are `stride` apart; and nobody else writes this sample
-        // while the lock is held. Nobody reads the memory: `finish` takes `self` by value, so no call of `place` is
-        // running then. Every byte is initialised, because pages are made of zeros and bytes are only overwritten.
+        // SAFETY: the range is inside the memory: there are `samples` locks, `Places::new` summed the strides of all
+        // samples of all fields to at most `bytes`, and `new` took at least that many. It does not overlap the place of
+        // another sample or field, because fields follow each other and samples are `stride` apart; and no other thread
+        // writes this sample while the lock is held. No thread reads the memory: `finish` takes `self` by value, so no
+        // call of `place` is running then. Every byte is initialised: pages start as zeros and are only overwritten.
         let place = unsafe {
             std::slice::from_raw_parts_mut(self.start.0.add(offset + sample * stride), stride)
         };
         Some(write(place))
     }
 
-    /// The finished batch. Places that were not handed out hold whatever was there before.
+    /// The finished batch. Places that were not written hold bytes of the buffer's previous use.
     pub(crate) fn finish(mut self) -> Filled {
         Filled {
             start: self.start,
@@ -218,7 +222,7 @@ impl Drop for Filling {
     }
 }
 
-/// A finished batch: arrays that stay where they are until it is dropped.
+/// A finished batch: arrays whose memory does not move until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Filled {
     memory: Option<Memory>,
@@ -229,15 +233,16 @@ pub(crate) struct Filled {
 }
 
 impl Filled {
-    /// The array of a field: all samples, one after the other.
+    /// The array of a field: all samples, concatenated.
     pub(crate) fn field(&self, field: usize) -> &[u8] {
         let (start, len) = self.field_parts(field);
-        // SAFETY: pages are plain bytes without gaps, all initialised, and live as long as `self`; nobody writes any
-        // more, unless through `field_parts`, whose users may not call this. The range is inside by `Places::new`.
+        // SAFETY: pages are plain bytes without padding, all initialised, and live as long as `self`. Nothing writes to
+        // them any more, except through `field_parts`, whose callers must not call this meanwhile. The range is inside
+        // the memory by `Places::new`.
         unsafe { std::slice::from_raw_parts(start, len) }
     }
 
-    /// The first byte and the number of bytes of a field's array.
+    /// Pointer and length in bytes of a field's array.
     pub(crate) fn field_parts(&self, field: usize) -> (*mut u8, usize) {
         match self.places.fields.get(field) {
             Some(place) => (
@@ -262,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_fill_places_that_do_not_touch() {
+    fn threads_fill_places_that_do_not_overlap() {
         let shelf = Arc::new(Shelf::default());
         let filling = Filling::new(Places::new(16, [3, 70, 0]).unwrap(), &shelf).unwrap();
         std::thread::scope(|scope| {
@@ -289,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_is_not_there_is_not_written() {
+    fn a_place_that_does_not_exist_is_not_written() {
         let shelf = Arc::new(Shelf::default());
         let filling = Filling::new(Places::new(2, [4]).unwrap(), &shelf).unwrap();
         let len = |field, sample| filling.place(field, sample, |place| place.len());
@@ -300,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_and_sizes_beyond_memory_are_refused() {
+    fn memory_is_reused_and_impossible_sizes_are_refused() {
         let shelf = Arc::new(Shelf::default());
         let places = Places::new(4, [5000]).unwrap();
         let first = Filling::new(places.clone(), &shelf).unwrap().finish();
@@ -316,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn giving_memory_back_never_waits_for_a_lock_that_a_fork_left_behind() {
+    fn returning_memory_never_blocks_on_a_lock_that_a_fork_left_behind() {
         let shelf = Arc::new(Shelf::default());
         let filled = Filling::new(Places::new(1, [10]).unwrap(), &shelf).unwrap();
         let held = shelf.free.lock().unwrap();

@@ -1,44 +1,47 @@
-//! What a loader is asked for is looked at before a thread starts: afterwards nobody is there to be told.
+//! Validates a loader's arguments before any thread starts, while the error can still be returned to the caller.
 
 use kino_codec::FrameType;
 use kino_dataset::{Kind, Samples};
 
 use super::cpu::CpuShare;
 use super::{ImageOptions, LoaderOptions};
-use crate::error::{Result, invalid};
+use crate::error::{LoaderError, Result, invalid};
 use crate::order::Order;
 
-/// More threads or batches than this are a slip of the pen.
-const MOST: usize = 1024;
+/// More threads or batches than this are a typing error.
+const MAX_COUNT: usize = 1024;
 
-/// Refuses numbers that nobody can mean.
+/// Refuses values that cannot be intended.
 pub(super) fn check_options(options: &LoaderOptions) -> Result<()> {
-    let numbers = [
+    let counts = [
         ("threads", options.decode_threads()),
         ("readers", options.run.readers),
-        ("depth", options.prefetch.unwrap_or(1)),
+        ("prefetch", options.prefetch.unwrap_or(1)),
     ];
-    for (name, number) in numbers {
-        if !(1..=MOST).contains(&number) {
+    for (name, count) in counts {
+        if !(1..=MAX_COUNT).contains(&count) {
             return Err(invalid(format!(
-                "{name} is {number}; it goes from 1 to {MOST}"
+                "`{name}` is {count}; it must be from 1 to {MAX_COUNT}"
             )));
         }
     }
     match options.cpu {
         Some(CpuShare::Cores(cores)) if !(cores > 0.0 && cores.is_finite()) => Err(invalid(
-            format!("a share of {cores} cores; it has to be more than 0"),
+            format!("`cpu` is {cores} cores; it must be a number above 0"),
         )),
-        Some(CpuShare::Fraction(part)) if !(part > 0.0 && part <= 1.0) => Err(invalid(format!(
-            "a share of {part} of the machine; it goes from more than 0 to 1"
-        ))),
+        Some(CpuShare::Fraction(fraction)) if !(fraction > 0.0 && fraction <= 1.0) => {
+            Err(invalid(format!(
+                "`cpu` is {}% of the machine; it must be above 0% and at most 100%",
+                fraction * 100.0
+            )))
+        }
         _ => Ok(()),
     }
 }
 
-/// Refuses windows that do not belong to the order's sources, or differ in what a batch has to hold alike.
+/// Refuses windows that do not belong to the order's sources, or whose samples cannot be stacked into one batch.
 ///
-/// Recordings of different sizes go into one batch if their images are resized or cropped to one.
+/// Recordings of different image sizes fit into one batch if their images are resized or cropped to one size.
 pub(super) fn check_windows(
     order: &Order,
     windows: &[Vec<Samples>],
@@ -47,7 +50,7 @@ pub(super) fn check_windows(
     let sources = order.sources();
     if sources.len() != windows.len() {
         return Err(invalid(format!(
-            "the order has {}, there are windows for {}",
+            "the order has {}, but windows were given for {}; give windows for each source",
             count(sources.len(), "source"),
             windows.len()
         )));
@@ -56,14 +59,14 @@ pub(super) fn check_windows(
         let wanted = source.variants.len().max(1);
         if given.len() != wanted {
             return Err(invalid(format!(
-                "source {idx} has {}, there are windows for {}",
+                "source {idx} has {}, but windows were given for {}; give windows for each variant",
                 count(wanted, "variant"),
                 given.len()
             )));
         }
         if let Some(other) = given.iter().find(|given| *given.counts() != *source.counts) {
             return Err(invalid(format!(
-                "source {idx} was ordered by other windows than those of {}",
+                "source {idx} of the order was built from other windows than those of {}; build the order from these",
                 other.dataset().path().display()
             )));
         }
@@ -71,18 +74,25 @@ pub(super) fn check_windows(
     let mut all = windows.iter().flatten();
     match all.next() {
         Some(first) => all.try_for_each(|other| check_alike(first, other, images)),
-        None => Err(invalid("a loader of no windows")),
+        None => Err(no_windows()),
     }
 }
 
-/// Samples of both go into one batch.
+/// The error for a loader without windows.
+pub(super) fn no_windows() -> LoaderError {
+    invalid(
+        "a loader needs windows of at least one dataset; pass the windows that the order was built from",
+    )
+}
+
+/// Checks that samples of both can be stacked into one batch.
 fn check_alike(first: &Samples, other: &Samples, images: &ImageOptions) -> Result<()> {
     let (ours, theirs) = (describe(first, images)?, describe(other, images)?);
     let longest = ours.len().max(theirs.len());
     for idx in 0..longest {
         let (ours, theirs) = (ours.get(idx), theirs.get(idx));
         if ours != theirs {
-            let text = |one: Option<&String>| one.map_or("nothing".to_owned(), Clone::clone);
+            let text = |array: Option<&String>| array.map_or("nothing".to_owned(), Clone::clone);
             return Err(invalid(format!(
                 "samples of one batch must be alike: {} in {}, {} in {}; request the same windows of both",
                 text(ours),

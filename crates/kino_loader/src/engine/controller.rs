@@ -1,71 +1,71 @@
-//! How many batches to keep ahead: chosen from how unevenly they are made, against how fast they are taken.
+//! The prefetch depth: how many batches to keep ahead, given how unevenly they are produced and how fast they are used.
 //!
 //! ```text
 //! made     ▏▏▏▏██████████▏▏▏▏▏▏     how long each batch took; one had a slow page
 //! taken    |  |  |  |  |  |  |      a steady step
-//! late     0  0  0  3  2  1  0      steps by which the making is behind: so many batches have to lie ready before
+//! late     0  0  0  3  2  1  0      steps by which production is behind = batches that had to be ready beforehand
 //! ```
 //!
-//! In words: walk along the batches that were made last. Each adds the time that it took and takes one step away, and what
-//! is left never falls below nothing. The largest value on the way, in steps, is how many batches a slow one needs before
-//! it, if the loop is not to wait. One is being trained on and one is in the making, so two are added.
+//! Walk the last batches, adding each one's production time and subtracting one step time, clamped at zero. The largest
+//! value along the way, in steps, is how many batches must be ready before a slow one if the loop is not to wait. Two
+//! are added: the batch being trained on and the one in preparation.
 //!
-//! A batch took the time from the batch before it until it was there, less the time in which nobody had asked for it. That
-//! is the engine's own pace, with the threads it has, and does not depend on the depth.
+//! A batch's production time runs from the completion of the batch before it to its own completion, minus the time in
+//! which it was not yet requested. That is the engine's own pace with the threads it has, independent of the depth.
 //!
-//! More is asked for at once; less only after a while without need, and by one. An engine slower than the loop is
-//! never ahead, so that depth would only hold memory: then it is [`START`].
+//! The depth rises at once, and falls by one after a while without need. An engine slower than the loop is never ahead,
+//! so a larger depth would only hold memory: the depth is then [`START`].
 //!
-//! No order or content depends on the depth. This file reads no clock: it is told the time.
+//! Neither order nor content depends on the depth. This file reads no clock: callers pass the time in.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Where to begin, and what an engine gets that the loop outruns: enough that no thread is idle between two batches.
+/// The initial depth, and the depth if the loop is faster than the engine: enough that no thread idles between batches.
 const START: usize = 4;
 
-/// One that is trained on and one in the making.
-pub(super) const LEAST: usize = 2;
+/// One batch being trained on and one in preparation.
+const MIN_DEPTH: usize = 2;
 
-/// More than this many batches ahead hide no unevenness, they hide a fault.
-const MOST: usize = 64;
+/// More batches ahead than this do not hide unevenness, they hide a defect.
+const MAX_DEPTH: usize = 64;
 
-/// The batches that are remembered: a slow one is prepared for until it has not come for so long.
+/// Batches remembered: the depth allows for a slow batch until it is this many batches ago.
 const MADE: usize = 512;
 
-/// The steps of the loop that are remembered.
+/// Steps of the training loop remembered.
 const STEPS: usize = 32;
 
-/// Looked at every so many batches; the walk costs a microsecond.
+/// The depth is re-evaluated once per this many batches; the walk costs a microsecond.
 const EVERY: u64 = 8;
 
-/// So many looks without need before the depth falls by one.
+/// Evaluations without need before the depth falls by one.
 const CALM: u32 = 8;
 
-/// The changes of the depth that are kept.
+/// Changes of the depth remembered.
 const CHANGES: usize = 256;
 
 /// Chooses the depth.
 #[derive(Debug)]
 pub(super) struct Controller {
-    /// Given by the user: nothing is chosen.
+    /// Whether the user set the depth.
     fixed: bool,
     depth: usize,
-    /// Batches ahead may take this many bytes together; [`LEAST`] of them may take more.
+    /// Limit on the total bytes of prefetched batches; [`MIN_DEPTH`] of them may exceed it.
     limit_bytes: u64,
-    /// A large batch of the last ones.
+    /// Size of a large recent batch.
     batch_bytes: u64,
-    /// Planned and not yet in their turn, the next first.
+    /// Scheduled batches, in order, until they and all before them are complete.
     pending: VecDeque<Pending>,
-    /// When the last batch was there, in turn.
+    /// When the last batch, in order, was complete.
     ready: Option<Duration>,
-    /// Seconds that each batch took.
+    /// Production time of each batch, in seconds.
     made: VecDeque<f64>,
-    /// Seconds that the loop kept each batch.
+    /// Time for which the loop kept each batch, in seconds.
     steps: VecDeque<f64>,
     taken: u64,
     calm: u32,
-    /// The batch that was planned last.
+    /// The last batch that was scheduled.
     last: u64,
     changes: VecDeque<(u64, usize)>,
 }
@@ -78,12 +78,12 @@ struct Pending {
 }
 
 impl Controller {
-    /// A depth that is given, or chosen such that the batches ahead take no more than `limit_bytes`.
+    /// A fixed depth, or one chosen so that prefetched batches take at most `limit_bytes`.
     pub(super) fn new(given: Option<usize>, limit_bytes: u64) -> Self {
         Self {
             fixed: given.is_some(),
             // The size of a batch is not known yet.
-            depth: given.unwrap_or(LEAST),
+            depth: given.unwrap_or(MIN_DEPTH),
             limit_bytes,
             batch_bytes: 0,
             pending: VecDeque::new(),
@@ -102,15 +102,15 @@ impl Controller {
         self.depth
     }
 
-    /// The last changes: from which batch on, which depth.
+    /// The last changes: first batch, and the depth from it on.
     pub(super) fn changes(&self) -> Vec<(u64, usize)> {
         self.changes.iter().copied().collect()
     }
 
-    /// A batch of so many bytes is in preparation from now on.
+    /// Batch `number`, of `bytes` bytes, has entered preparation.
     pub(super) fn admitted(&mut self, number: u64, bytes: u64, now: Duration) {
         let is_first = self.batch_bytes == 0;
-        // The largest counts, and is forgotten slowly: whole episodes differ.
+        // A maximum that decays slowly: batches of whole episodes differ in size.
         self.batch_bytes = bytes.max(self.batch_bytes - self.batch_bytes / 16).max(1);
         self.last = number;
         self.pending.push_back(Pending {
@@ -121,44 +121,48 @@ impl Controller {
         self.choose(if is_first { START } else { self.depth });
     }
 
-    /// A batch is there.
+    /// A batch is complete.
     pub(super) fn done(&mut self, number: u64, now: Duration) {
-        if let Some(found) = self.pending.iter_mut().find(|one| one.number == number) {
+        if let Some(found) = self
+            .pending
+            .iter_mut()
+            .find(|pending| pending.number == number)
+        {
             found.done = Some(now);
         }
-        while let Some(done) = self.pending.front().and_then(|one| one.done) {
-            let Some(one) = self.pending.pop_front() else {
+        while let Some(done) = self.pending.front().and_then(|pending| pending.done) {
+            let Some(pending) = self.pending.pop_front() else {
                 return;
             };
             let ready = self.ready.map_or(done, |before| before.max(done));
             if let Some(before) = self.ready {
-                // The first one is left out: it waited for the threads and for the first episodes.
-                let took = ready.saturating_sub(before.max(one.admitted));
+                // The first batch does not count: it waited for threads to start and for the first episodes.
+                let took = ready.saturating_sub(before.max(pending.admitted));
                 remember(&mut self.made, took.as_secs_f64(), MADE);
             }
             self.ready = Some(ready);
         }
     }
 
-    /// The loop asks for the next batch after it kept the last one for `step`.
+    /// The loop requests the next batch, having kept the last one for `step`.
     pub(super) fn taken(&mut self, step: Duration) {
         remember(&mut self.steps, step.as_secs_f64(), STEPS);
         self.taken += 1;
         if self.taken.is_multiple_of(EVERY) {
-            self.look();
+            self.evaluate();
         }
     }
 
-    /// Seconds of a usual batch and of a usual step; nothing yet is 0.
+    /// Mean production time of a batch and median step time, in seconds; 0 if unknown.
     pub(super) fn pace(&self) -> (f64, f64) {
         (mean(&self.made), median(&self.steps))
     }
 
-    fn look(&mut self) {
-        let requested = requested(&self.made, median(&self.steps));
-        if requested >= self.depth {
+    fn evaluate(&mut self) {
+        let needed = needed_depth(&self.made, median(&self.steps));
+        if needed >= self.depth {
             self.calm = 0;
-            self.choose(requested);
+            self.choose(needed);
         } else {
             self.calm += 1;
             if self.calm >= CALM {
@@ -168,12 +172,12 @@ impl Controller {
         }
     }
 
-    fn choose(&mut self, requested: usize) {
-        let fit = usize::try_from(self.limit_bytes / self.batch_bytes.max(1)).unwrap_or(MOST);
+    fn choose(&mut self, needed: usize) {
+        let fit = usize::try_from(self.limit_bytes / self.batch_bytes.max(1)).unwrap_or(MAX_DEPTH);
         let depth = if self.fixed {
             self.depth
         } else {
-            requested.min(fit).clamp(LEAST, MOST)
+            needed.min(fit).clamp(MIN_DEPTH, MAX_DEPTH)
         };
         if depth != self.depth || self.changes.is_empty() {
             self.depth = depth;
@@ -185,8 +189,8 @@ impl Controller {
     }
 }
 
-/// The depth at which a loop with this step would not have waited for any of the batches that were made.
-fn requested(made: &VecDeque<f64>, step: f64) -> usize {
+/// The depth at which a loop with this step time would not have waited for any of these batches.
+fn needed_depth(made: &VecDeque<f64>, step: f64) -> usize {
     if made.is_empty() || mean(made) >= step {
         return START;
     }
@@ -195,10 +199,10 @@ fn requested(made: &VecDeque<f64>, step: f64) -> usize {
         late = (late + took - step).max(0.0);
         most = most.max(late);
     }
-    let steps = (most / step).ceil().min(MOST as f64);
-    // Counted up instead of cast: there is no lossless way from a float.
-    LEAST
-        + (0..MOST)
+    let steps = (most / step).ceil().min(MAX_DEPTH as f64);
+    // Counted instead of cast: casts from floats are lossy.
+    MIN_DEPTH
+        + (0..MAX_DEPTH)
             .take_while(|&count| (count as f64) < steps)
             .count()
 }
@@ -211,11 +215,11 @@ fn remember(values: &mut VecDeque<f64>, value: f64, most: usize) {
 }
 
 fn mean(values: &VecDeque<f64>) -> f64 {
-    // Not `sum`, whose nothing is −0.
+    // Not `sum`, which is −0.0 for an empty list.
     values.iter().fold(0.0, |sum, value| sum + value) / values.len().max(1) as f64
 }
 
-/// The usual one: a pause for a checkpoint is no step.
+/// The typical value: unlike the mean, it ignores a pause for a checkpoint.
 fn median(values: &VecDeque<f64>) -> f64 {
     let mut sorted: Vec<f64> = values.iter().copied().collect();
     sorted.sort_by(f64::total_cmp);
@@ -230,13 +234,13 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// What came of a run: how long the loop waited for each batch, and the depth at each.
+    /// Result of a run: how long the loop waited for each batch, and the depth after each.
     struct Run {
         waits: Vec<f64>,
         depths: Vec<usize>,
     }
 
-    /// One engine that makes batch after batch, each in its time, and a loop with a steady step.
+    /// Simulates an engine that produces one batch after the other, and a loop with a steady step.
     fn run(controller: &mut Controller, took: &[f64], step: f64) -> Run {
         let time = Duration::from_secs_f64;
         let (mut free, mut now) = (0.0_f64, 0.0_f64);
@@ -247,7 +251,7 @@ mod tests {
             depths: Vec::new(),
         };
         for number in 0..took.len() {
-            // Asking for one more is possible when the one before was taken: now.
+            // Another batch can be scheduled once the one before was taken: now.
             while planned < took.len() && planned < number + controller.depth() {
                 let id = u64::try_from(planned).unwrap();
                 controller.admitted(id, MIB, time(now));
@@ -265,7 +269,7 @@ mod tests {
         run
     }
 
-    /// Steady, but every so many batches one with a page that takes 20 times as long.
+    /// Steady, but one in `every` batches has a page that takes 20 times as long.
     fn bursty(len: usize, usual: f64, every: usize) -> Vec<f64> {
         (0..len)
             .map(|idx| {
@@ -279,40 +283,40 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_producer_and_a_slow_consumer_need_two() {
+    fn a_steady_producer_and_a_slow_consumer_need_a_depth_of_two() {
         for step in [0.012, 0.1] {
             let mut controller = Controller::new(None, u64::MAX);
             let run = run(&mut controller, &vec![0.01; 600], step);
-            assert_eq!(*run.depths.last().unwrap(), LEAST);
-            assert_eq!(controller.changes().last().unwrap().1, LEAST);
+            assert_eq!(*run.depths.last().unwrap(), MIN_DEPTH);
+            assert_eq!(controller.changes().last().unwrap().1, MIN_DEPTH);
             assert!(run.waits[8..].iter().all(|&wait| wait < 1e-9));
         }
     }
 
     #[test]
-    fn a_page_that_is_20_times_slower_is_prepared_for_once_it_was_seen() {
+    fn after_one_page_that_is_20_times_slower_the_depth_allows_for_the_next() {
         let took = bursty(2000, 0.005, 50);
         let mut controller = Controller::new(None, u64::MAX);
         let run = run(&mut controller, &took, 0.02);
-        // 100 ms late is five steps, of which the slow batch has one itself.
+        // 100 ms late is five steps, one of which is the slow batch's own.
         assert!(
             (6..=8).contains(run.depths.last().unwrap()),
             "{:?}",
             run.depths.last()
         );
         let late = |waits: &[f64]| waits.iter().filter(|&&wait| wait > 0.01).count();
-        assert!(late(&run.waits) >= 1, "nobody could know the first");
+        assert!(late(&run.waits) >= 1, "the first cannot be foreseen");
         assert_eq!(
             late(&run.waits[200..]),
             0,
-            "and nobody waits for the others"
+            "the loop does not wait for the others"
         );
         let mut fixed = Controller::new(Some(2), u64::MAX);
         assert!(late(&self::run(&mut fixed, &took, 0.02).waits[200..]) > 30);
     }
 
     #[test]
-    fn the_depth_does_not_flap() {
+    fn the_depth_does_not_oscillate() {
         let took = bursty(4000, 0.005, 97);
         let mut controller = Controller::new(None, u64::MAX);
         run(&mut controller, &took, 0.02);
@@ -324,12 +328,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_slow_is_forgotten_slowly_and_by_one() {
+    fn after_slow_batches_the_depth_falls_slowly_and_one_at_a_time() {
         let mut took = bursty(200, 0.005, 50);
         took.extend(vec![0.005; 3000]);
         let mut controller = Controller::new(None, u64::MAX);
         let run = run(&mut controller, &took, 0.02);
-        assert!(run.depths[200] >= 6 && *run.depths.last().unwrap() == LEAST);
+        assert!(run.depths[200] >= 6 && *run.depths.last().unwrap() == MIN_DEPTH);
         assert!(
             run.depths[250..]
                 .windows(2)
@@ -338,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_is_outrun_gets_no_more_than_it_can_use() {
+    fn an_engine_slower_than_the_loop_gets_the_initial_depth() {
         let mut controller = Controller::new(None, u64::MAX);
         let run = run(&mut controller, &bursty(1000, 0.02, 10), 0.01);
         assert!(
@@ -349,18 +353,18 @@ mod tests {
     }
 
     #[test]
-    fn batches_ahead_stay_within_the_memory_for_them() {
+    fn prefetched_batches_stay_within_their_memory_limit() {
         let mut controller = Controller::new(None, 5 * MIB + 1);
         let run = run(&mut controller, &bursty(1000, 0.005, 50), 0.02);
         assert_eq!(run.depths.iter().max(), Some(&5));
-        // Also from the first on, and where not even two fit.
+        // From the first batch on, and even if two do not fit.
         let mut controller = Controller::new(None, MIB / 2);
         controller.admitted(0, MIB, Duration::ZERO);
-        assert_eq!(controller.depth(), LEAST);
+        assert_eq!(controller.depth(), MIN_DEPTH);
     }
 
     #[test]
-    fn batches_that_come_out_of_turn_count_in_turn() {
+    fn batches_completed_out_of_order_count_in_order() {
         let ms = Duration::from_millis;
         let mut controller = Controller::new(None, u64::MAX);
         for number in 0..4 {
@@ -369,21 +373,24 @@ mod tests {
         controller.done(0, ms(10));
         controller.done(2, ms(12));
         controller.done(3, ms(13));
-        assert!(controller.made.is_empty(), "one before them is missing");
+        assert!(
+            controller.made.is_empty(),
+            "the batch before them is not complete"
+        );
         controller.done(1, ms(50));
         assert_eq!(controller.made, [0.04, 0.0, 0.0]);
         controller.admitted(4, MIB, ms(100));
         controller.done(4, ms(103));
-        assert_eq!(controller.made[3], 0.003, "nobody had asked for it before");
+        assert_eq!(controller.made[3], 0.003, "it was not requested earlier");
         controller.done(9, ms(104));
         assert!(
             controller.pending.is_empty(),
-            "a batch that was never planned is nobody's"
+            "a batch that was never scheduled is ignored"
         );
     }
 
     #[test]
-    fn a_given_depth_stays_and_a_pause_is_no_step() {
+    fn a_fixed_depth_does_not_change_and_a_pause_is_not_a_step() {
         let mut controller = Controller::new(Some(3), 1);
         let run = run(&mut controller, &bursty(300, 0.005, 20), 0.02);
         assert!(run.depths.iter().all(|&depth| depth == 3));
@@ -394,9 +401,9 @@ mod tests {
     }
 
     proptest! {
-        /// The twin plays the whole run at every depth and takes the least at which nobody waits.
+        /// The oracle simulates the run at every depth and takes the smallest at which the loop never waits.
         #[test]
-        fn the_walk_finds_the_least_depth_without_a_wait(
+        fn the_walk_finds_the_smallest_depth_without_a_wait(
             took in prop::collection::vec(1..40_u32, 1..60), step in 10..30_u32
         ) {
             let took: Vec<f64> = took.into_iter().map(f64::from).collect();
@@ -404,15 +411,15 @@ mod tests {
             let made: VecDeque<f64> = took.iter().copied().collect();
             prop_assume!(mean(&made) < step);
             let waits = |depth: usize| {
-                // Everything before is ready, so that only these batches can be late.
-                let mut calm = vec![0.0; MOST];
+                // All earlier batches are ready, so only these can be late.
+                let mut calm = vec![0.0; MAX_DEPTH];
                 calm.extend(&took);
                 let mut fixed = Controller::new(Some(depth), u64::MAX);
                 run(&mut fixed, &calm, step).waits.iter().any(|&wait| wait > 1e-9)
             };
-            let least = (1..=MOST + LEAST).find(|&depth| !waits(depth)).unwrap();
-            let requested = requested(&made, step);
-            prop_assert!(requested >= least && requested <= least + 1, "{requested} {least}");
+            let least = (1..=MAX_DEPTH + MIN_DEPTH).find(|&depth| !waits(depth)).unwrap();
+            let needed = needed_depth(&made, step);
+            prop_assert!(needed >= least && needed <= least + 1, "{needed} {least}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The CPU's share: how many threads a loader may have, and how long they may run.
+//! The CPU share: how many threads a loader may have, and how much CPU time they may use.
 //!
 //! ```text
-//! credit ▲  ╱╲    ╱╲      comes with time, `cores` seconds per second; goes with the CPU time of threads
+//! credit ▲  ╱╲    ╱╲      accrues at `cores` seconds per second; is spent as CPU time of the threads
 //!        │ ╱  ╲  ╱  ╲
-//!      0 └╱────╲╱────╲──▶ below it a thread rests before its next task
+//!      0 └╱────╲╱────╲──▶ below zero, a thread sleeps before its next task
 //! ```
 //!
-//! A host whose cores are all busy launches kernels late, and the accelerator waits for that too. So by default one core
-//! is left alone. A share that is no whole number of cores is kept by resting between tasks, never inside one.
+//! A host whose cores are all busy launches kernels late, and the accelerator waits. So by default one core is left
+//! free. A share that is not a whole number of cores is enforced by sleeping between tasks, never inside one.
 
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub enum CpuShare {
-    /// So many cores; 2.5 are two and a half.
+    /// A number of cores, such as 2.5.
     Cores(f64),
-    /// A part of the cores that this process may use.
+    /// A fraction of the cores that this process may use.
     Fraction(f64),
 }
 
-/// A share as a person writes it.
+/// A share as written in JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Written {
@@ -61,19 +61,19 @@ impl FromStr for CpuShare {
             Some(percent) => percent
                 .trim()
                 .parse()
-                .map(|one: f64| Self::Fraction(one / 100.0)),
+                .map(|percent: f64| Self::Fraction(percent / 100.0)),
             None => text.trim().parse().map(Self::Cores),
         };
         share.map_err(|_| {
             format!(
-                "`{text}` is not a CPU share; give cores, such as 2.5, or a percentage, such as 50%"
+                "`{text}` is not a CPU share; use a number of cores such as 2.5, or a percentage such as 50%"
             )
         })
     }
 }
 
 impl CpuShare {
-    /// As cores; never more than there are.
+    /// In cores; at most those available.
     pub fn cores(self) -> f64 {
         let available = available() as f64;
         match self {
@@ -82,7 +82,7 @@ impl CpuShare {
         }
     }
 
-    /// As many threads as can use it.
+    /// The number of threads that can use it.
     pub fn threads(self) -> usize {
         let cores = self.cores();
         (1..available())
@@ -91,23 +91,23 @@ impl CpuShare {
     }
 }
 
-/// Threads that decode if nobody says how many: all cores but one, which the training loop and the kernel launches need.
+/// The default number of decode threads: all cores but one, which the training loop needs to launch kernels.
 pub fn default_threads() -> usize {
     available().saturating_sub(1).max(1)
 }
 
-/// Cores that this process may use: those of its affinity, and no more than its cgroup's quota gives.
+/// Cores that this process may use, limited by its affinity and its cgroup quota.
 fn available() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// So much may be run ahead, per core: a burst is cheaper than many naps.
+/// Credit that can be saved up, per core: one burst is cheaper than many short sleeps.
 const BURST: Duration = Duration::from_millis(20);
 
-/// The longest nap: a loader that ends waits for it.
-const NAP: Duration = Duration::from_millis(10);
+/// The longest single sleep: a loader that stops waits for it.
+const MAX_SLEEP: Duration = Duration::from_millis(10);
 
-/// Keeps the threads of a loader within a number of cores.
+/// Limits the CPU time of a loader's threads to a number of cores.
 #[derive(Debug)]
 pub(super) struct Limit {
     started: Instant,
@@ -115,7 +115,7 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Nothing to keep if all threads together cannot use more.
+    /// `None` if the threads cannot exceed the share anyway.
     pub(super) fn new(share: Option<CpuShare>, threads: usize) -> Option<Self> {
         let cores = share?.cores();
         (cores < threads as f64).then(|| Self {
@@ -124,7 +124,7 @@ impl Limit {
         })
     }
 
-    /// Counts CPU time; how long to rest before the next task.
+    /// Spends CPU time; returns how long to sleep before the next task.
     fn spend(&self, used: Duration) -> Duration {
         let mut credit = self.credit.lock().unwrap_or_else(PoisonError::into_inner);
         credit.spend(self.started.elapsed(), used)
@@ -139,7 +139,7 @@ pub(super) struct Account<'l> {
 }
 
 impl<'l> Account<'l> {
-    /// Of the thread that calls this.
+    /// The account of the calling thread.
     pub(super) fn new(limit: Option<&'l Limit>) -> Self {
         Self {
             limit,
@@ -147,7 +147,7 @@ impl<'l> Account<'l> {
         }
     }
 
-    /// Pays for what was run since the last time, and rests as long as there is no credit.
+    /// Pays for the CPU time used since the last call, then sleeps until there is credit.
     pub(super) fn settle(&mut self, is_stopped: impl Fn() -> bool) {
         let Some(limit) = self.limit else {
             return;
@@ -156,11 +156,11 @@ impl<'l> Account<'l> {
         let mut used = now.saturating_sub(self.counted);
         self.counted = now;
         loop {
-            let rest = limit.spend(used);
-            if rest.is_zero() || is_stopped() {
+            let sleep = limit.spend(used);
+            if sleep.is_zero() || is_stopped() {
                 return;
             }
-            std::thread::sleep(rest.min(NAP));
+            std::thread::sleep(sleep.min(MAX_SLEEP));
             used = Duration::ZERO;
         }
     }
@@ -174,7 +174,7 @@ fn thread_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Where nobody counts a thread's CPU time: the time that it had, which is at least as much.
+/// Without a per-thread CPU clock: the wall time since the thread's first call, an upper bound.
 #[cfg(not(unix))]
 fn thread_time() -> Duration {
     thread_local! {
@@ -183,7 +183,7 @@ fn thread_time() -> Duration {
     STARTED.with(Instant::elapsed)
 }
 
-/// Seconds that may be run.
+/// CPU seconds that may be used.
 #[derive(Debug)]
 struct Credit {
     cores: f64,
@@ -203,11 +203,11 @@ impl Credit {
     fn spend(&mut self, now: Duration, used: Duration) -> Duration {
         let passed = now.saturating_sub(self.at).as_secs_f64();
         self.at = self.at.max(now);
-        // What was not used for long is lost: the share is one of now, not of the whole run.
+        // Unused credit beyond a burst expires: the share applies to the present, not to the run's average.
         let most = self.cores * BURST.as_secs_f64();
         self.seconds = (self.seconds + passed * self.cores).min(most) - used.as_secs_f64();
         let missing = (-self.seconds).max(0.0) / self.cores.max(1e-3);
-        Duration::try_from_secs_f64(missing).unwrap_or(NAP)
+        Duration::try_from_secs_f64(missing).unwrap_or(MAX_SLEEP)
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_as_many_as_can_use_the_share_and_never_more_than_there_are() {
+    fn there_are_as_many_threads_as_can_use_the_share_but_no_more_than_cores() {
         let all = available();
         assert_eq!(CpuShare::Cores(0.3).threads(), 1);
         assert_eq!(CpuShare::Cores(1.0).threads(), 1);
@@ -229,7 +229,7 @@ mod tests {
         );
         assert!(
             Limit::new(Some(CpuShare::Cores(1.0)), 1).is_none(),
-            "one thread is one core"
+            "one thread cannot exceed one core"
         );
     }
 
@@ -238,7 +238,7 @@ mod tests {
         for cores in [0.25, 0.5, 1.5] {
             let mut credit = Credit::new(cores);
             let task = Duration::from_millis(3);
-            // As many threads as fit, one after the other on a clock of our own.
+            // As many threads as fit, simulated on a virtual clock.
             let threads = if cores > 1.0 { 2 } else { 1 };
             let (mut now, mut ran) = (Duration::ZERO, Duration::ZERO);
             while now < Duration::from_secs(20) {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_s_own_time_goes_on_while_it_works() {
+    fn the_cpu_time_of_a_thread_advances_while_it_works() {
         let (limit, before) = (Limit::new(Some(CpuShare::Cores(0.5)), 1), thread_time());
         let mut account = Account::new(limit.as_ref());
         while thread_time() < before + Duration::from_millis(30) {

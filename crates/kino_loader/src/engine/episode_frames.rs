@@ -1,15 +1,15 @@
-//! The decoded frames of one episode, page by page: a page that was decoded once serves every window that needs it.
+//! The decoded frames of one episode, page by page: a page is decoded once and serves every window that needs it.
 //!
 //! ```text
 //! EpisodeFrames of an episode
 //!   StoredPages of a stream    span 0 (one read)        span 1
 //!                              [page][page][page][page] [page][page] …
 //!                                 │
-//!                                 └─ empty ─▶ wanted by jobs ─▶ decoded (or why not)
+//!                                 └─ empty ─▶ wanted by jobs ─▶ decoded (or an error)
 //! ```
 //!
-//! A *span* is pages that follow each other and are fetched in one read. A page tells the jobs that wait for it when
-//! it is there; it never forgets its frames while the block lives.
+//! A *span* is a run of consecutive pages that are fetched in one read. A decoded page notifies the jobs that wait for
+//! it, and keeps its frames as long as this value lives.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
@@ -20,39 +20,40 @@ use super::collate::SampleJob;
 use super::page_buffer::{PageBuffer, PageShelf};
 use super::pages::{AHEAD, NOW, PageCell, Span, StoredPages, Wanted};
 use super::resize::{DecodeScratch, Fit};
+use super::tasks::needed_by;
 
-/// The requested streams of one episode, or the requested frames of them.
+/// The requested streams of one episode, or only the requested frames of them.
 #[derive(Debug)]
 pub(crate) struct EpisodeFrames {
     windows: Arc<EpisodeSamples>,
-    /// What becomes of the frames of each window when they are decoded.
+    /// How the frames of each window are resized and cropped when they are decoded.
     fits: Arc<[Fit]>,
     stored: Vec<StoredPages>,
     bytes: u64,
-    /// Pages that nothing came of yet.
+    /// Pages that are neither decoded nor failed.
     left: AtomicUsize,
 }
 
-/// Frames, or why there are none.
+/// Decoded frames, or the error that prevented decoding.
 pub(crate) type Decoded = Result<Values, Arc<DatasetError>>;
 
 /// Decoded frames.
 #[derive(Debug)]
 pub(crate) enum Values {
-    /// Numbers, packed.
+    /// Numeric values, packed.
     Numbers(PageBuffer),
     /// Texts.
     Texts(Vec<String>),
 }
 
-/// A page of a block: which stored stream, which page of it.
+/// Identifies a page by stored stream and page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PageId {
     stored: usize,
     page: usize,
 }
 
-/// A span of a block: which stored stream, which span of it.
+/// Identifies a span by stored stream and span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpanId {
     stored: usize,
@@ -60,7 +61,7 @@ pub(crate) struct SpanId {
 }
 
 impl EpisodeFrames {
-    /// An empty block of an episode for what is wanted; reads nothing.
+    /// Has a cell for every wanted page and no frames yet; reads nothing.
     pub(crate) fn new(windows: Arc<EpisodeSamples>, wanted: Wanted) -> Result<Self, DatasetError> {
         let mut stored = Vec::with_capacity(wanted.streams.len());
         for ((position, fit), (window, frames)) in wanted.streams {
@@ -71,7 +72,7 @@ impl EpisodeFrames {
         }
         let bytes = stored.iter().map(StoredPages::decoded_bytes);
         let bytes = bytes.fold(0, u64::saturating_add);
-        let pages = stored.iter().map(|one| one.pages.len()).sum();
+        let pages = stored.iter().map(|stream| stream.pages.len()).sum();
         Ok(Self {
             windows,
             fits: wanted.fits,
@@ -86,7 +87,7 @@ impl EpisodeFrames {
         &self.windows
     }
 
-    /// Whether all pages are there: then nobody has to wait, and nothing has to be looked up.
+    /// Whether all pages are decoded or failed: a sample then needs no lookup and never waits.
     pub(crate) fn is_complete(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }
@@ -96,29 +97,29 @@ impl EpisodeFrames {
         self.bytes
     }
 
-    /// Every span that nobody was asked to fetch yet; from now on somebody was.
-    pub(crate) fn ask_all(&self) -> Vec<SpanId> {
+    /// Requests all spans; returns those that were not requested before.
+    pub(crate) fn request_all(&self) -> Vec<SpanId> {
         let stored = self.stored.iter().enumerate();
         stored
             .flat_map(|(stored, one)| (0..one.spans.len()).map(move |span| SpanId { stored, span }))
-            .filter(|&span| self.ask(span, AHEAD))
+            .filter(|&span| self.request(span, AHEAD))
             .collect()
     }
 
-    /// Whether nobody was asked to fetch a span as urgently yet; from now on somebody was.
-    fn ask(&self, span: SpanId, urgency: u8) -> bool {
+    /// Requests a span; returns whether it was not requested this urgently before.
+    fn request(&self, span: SpanId, urgency: u8) -> bool {
         let (_, span) = self.span(span);
-        span.asked.fetch_max(urgency, Ordering::Relaxed) < urgency
+        span.requested.fetch_max(urgency, Ordering::Relaxed) < urgency
     }
 
-    /// The page that holds a frame of a window's stream, and the frame's place in it; `None` if the block lacks it.
+    /// The page that holds a frame of a window's stream, and the frame's position in it; `None` if it was not wanted.
     pub(crate) fn find(&self, window: usize, frame: u32) -> Option<(PageId, usize)> {
         let (position, frame) = self.windows.stream(window)?.place_of(frame);
         let fit = self.fits.get(window)?;
         let stored = self
             .stored
             .iter()
-            .position(|one| one.position == position && one.fit == *fit)?;
+            .position(|stream| stream.position == position && stream.fit == *fit)?;
         let pages = &self.stored[stored].pages;
         let page = pages
             .partition_point(|page| page.first() <= frame)
@@ -127,7 +128,7 @@ impl EpisodeFrames {
         (place < pages[page].slice.range.len()).then_some((PageId { stored, page }, place))
     }
 
-    /// The frames of a page, once it was decoded.
+    /// The frames of a page, once it is decoded.
     pub(crate) fn decoded(&self, page: PageId) -> Option<&Decoded> {
         self.cell(page).decoded.get()
     }
@@ -142,35 +143,35 @@ impl EpisodeFrames {
         &self.stored[page.stored].shape
     }
 
-    /// The stored bytes of a page: a measure of what it costs to decode.
+    /// The stored size of a page: an estimate of what it costs to decode.
     pub(crate) fn page_bytes(&self, page: PageId) -> u64 {
         u64::from(self.cell(page).slice.record.len)
     }
 
-    /// How urgent a page is: as the first batch that needs it, or as what it was fetched for.
+    /// Urgency of a page: that of the first batch that needs it, or that of the read, whichever is more urgent.
     pub(crate) fn urgency(&self, page: PageId, fetched_for: u64) -> u64 {
         let needed = self.cell(page).urgency.load(Ordering::Relaxed);
         needed.min(fetched_for)
     }
 
-    /// Has `job` told when the page is there. If it is there already: `false`, and nothing is told.
+    /// Registers `job` to be notified when the page is decoded. If it already is, returns `false` and does nothing.
     pub(crate) fn wait(&self, page: PageId, job: &Arc<SampleJob>) -> bool {
         let cell = self.cell(page);
         if cell.decoded.get().is_some() {
             return false;
         }
         let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // Looked at again under the lock: whoever decodes it tells those who wait under the same lock.
+        // Checked again under the lock, which the decoding thread takes to collect the waiting jobs.
         if cell.decoded.get().is_some() {
             return false;
         }
         waiting.push(Arc::downgrade(job));
-        let urgency = job.batch.number * 2;
+        let urgency = needed_by(job.batch.number);
         cell.urgency.fetch_min(urgency, Ordering::Relaxed);
         true
     }
 
-    /// What a page still needs before its frames are there.
+    /// The next step towards a decoded page; `None` if it is decoded, or another job has requested that step already.
     pub(crate) fn next_step(&self, page: PageId) -> Option<NextStep> {
         let cell = self.cell(page);
         if cell.decoded.get().is_some() {
@@ -183,30 +184,29 @@ impl EpisodeFrames {
         if self.span(span).1.fetched().is_some() {
             return Some(NextStep::Decode(page));
         }
-        self.ask(span, NOW).then_some(NextStep::Fetch(span))
+        self.request(span, NOW).then_some(NextStep::Fetch(span))
     }
 
     /// The stored bytes of a span.
     pub(crate) fn stored_bytes(&self, id: SpanId) -> u64 {
-        let (one, span) = self.span(id);
-        match one.pages.get(span.pages.clone()) {
+        let (stream, span) = self.span(id);
+        match stream.pages.get(span.pages.clone()) {
             Some([first, .., last]) => last.end().saturating_sub(first.slice.record.offset()),
             Some([only]) => u64::from(only.slice.record.len),
             _ => 0,
         }
     }
 
-    /// Whether a span is still to be fetched; from now on somebody does. It may have been asked for ahead of time, and
-    /// again when it was needed.
+    /// Claims a span for fetching; `false` if another thread has. A span may be queued twice: ahead, and when needed.
     pub(crate) fn begin(&self, span: SpanId) -> bool {
         let (_, span) = self.span(span);
         !span.begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Fetches a span: what it gave, and who has to be told if it failed.
+    /// Fetches a span. If the read fails, its error becomes the result of every page of the span.
     pub(crate) fn fetch(&self, id: SpanId) -> Fetched {
-        let (one, span) = self.span(id);
-        let slices: Vec<_> = one.pages[span.pages.clone()]
+        let (stream, span) = self.span(id);
+        let slices: Vec<_> = stream.pages[span.pages.clone()]
             .iter()
             .map(|page| page.slice.clone())
             .collect();
@@ -214,20 +214,20 @@ impl EpisodeFrames {
             stored: id.stored,
             page,
         });
-        match self.source(one).and_then(|source| source.fetch(&slices)) {
+        match self.source(stream).and_then(|source| source.fetch(&slices)) {
             Ok(bytes) => {
                 let len = bytes.len() as u64;
                 *span.bytes.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
                 Fetched {
                     pages: pages.collect(),
                     bytes: len,
-                    tell: Vec::new(),
+                    waiting: Vec::new(),
                 }
             }
             Err(error) => {
                 let error = Arc::new(error);
                 Fetched {
-                    tell: pages
+                    waiting: pages
                         .flat_map(|page| self.settle(page, Err(Arc::clone(&error))).0)
                         .collect(),
                     ..Fetched::default()
@@ -236,7 +236,7 @@ impl EpisodeFrames {
         }
     }
 
-    /// Decodes a page whose span was fetched; nothing happens if a thread did or does it already.
+    /// Decodes a page whose span was fetched; does nothing if another thread has decoded it or is decoding it.
     pub(crate) fn decode(
         &self,
         id: PageId,
@@ -246,8 +246,8 @@ impl EpisodeFrames {
         self.fill(id, || self.decode_cell(id, shelf, scratch))
     }
 
-    /// Takes a page for decoded without looking at its bytes: its frames are whatever the memory held.
-    pub(crate) fn leave_undecoded(&self, id: PageId, shelf: &Arc<PageShelf>) -> DecodedPage {
+    /// Marks a page as decoded without decoding it: its frames are whatever the memory held.
+    pub(crate) fn skip_decoding(&self, id: PageId, shelf: &Arc<PageShelf>) -> DecodedPage {
         let frame_bytes = self.frame_bytes(id);
         self.fill(id, || {
             let frames = self.cell(id).slice.range.len();
@@ -276,9 +276,9 @@ impl EpisodeFrames {
             }
             Err(_) => (0, 0),
         };
-        let (tell, stored_bytes) = self.settle(id, decoded.map_err(Arc::new));
+        let (waiting, stored_bytes) = self.settle(id, decoded.map_err(Arc::new));
         DecodedPage {
-            tell,
+            waiting,
             frames,
             bytes,
             stored_bytes,
@@ -291,24 +291,24 @@ impl EpisodeFrames {
         shelf: &Arc<PageShelf>,
         scratch: &mut DecodeScratch,
     ) -> Result<Values, DatasetError> {
-        let one = &self.stored[id.stored];
-        let cell = &one.pages[id.page];
+        let stream = &self.stored[id.stored];
+        let cell = &stream.pages[id.page];
         let (_, span) = self.span(SpanId {
             stored: id.stored,
             span: cell.span,
         });
-        let source = self.source(one)?;
+        let source = self.source(stream)?;
         let fetched = span.fetched().unwrap_or_default();
-        let first = &one.pages[span.pages.start].slice;
+        let first = &stream.pages[span.pages.start].slice;
         let bytes = source.page_bytes(std::slice::from_ref(first), &cell.slice, &fetched)?;
-        if one.frame_bytes == 0 {
+        if stream.frame_bytes == 0 {
             let mut texts = Vec::new();
             source.decode_text(&cell.slice, bytes, &mut texts, &mut scratch.codec)?;
             return Ok(Values::Texts(texts));
         }
         let frames = cell.slice.range.len();
-        let mut values = shelf.take(frames * one.frame_bytes);
-        match &one.reduce {
+        let mut values = shelf.take(frames * stream.frame_bytes);
+        match &stream.reduce {
             None => source.decode(&cell.slice, bytes, &mut values, &mut scratch.codec)?,
             Some(reduce) => {
                 let DecodeScratch {
@@ -325,7 +325,7 @@ impl EpisodeFrames {
         Ok(Values::Numbers(values))
     }
 
-    /// Puts what came of a page: those who waited for it, and the stored bytes that nobody needs any more.
+    /// Stores the result of a page; returns the jobs that waited for it, and the stored bytes that were freed.
     fn settle(&self, id: PageId, decoded: Decoded) -> (Vec<Weak<SampleJob>>, u64) {
         let cell = self.cell(id);
         let mut freed = None;
@@ -341,20 +341,18 @@ impl EpisodeFrames {
             }
         }
         let mut waiting = cell.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let tell = std::mem::take(&mut *waiting);
-        (tell, freed.map_or(0, |bytes| bytes.len() as u64))
+        let jobs = std::mem::take(&mut *waiting);
+        (jobs, freed.map_or(0, |bytes| bytes.len() as u64))
     }
 
-    fn source(&self, one: &StoredPages) -> Result<&StoredStream, DatasetError> {
-        // A block is only made of windows that have a stream, which `new` has looked at.
-        let stream = self.windows.stream(one.window);
+    fn source(&self, pages: &StoredPages) -> Result<&StoredStream, DatasetError> {
+        // `new` only adds windows that have a stream.
+        let stream = self.windows.stream(pages.window);
         debug_assert!(stream.is_some(), "a window of the request");
-        match stream {
-            Some(stream) => stream.stored(one.position),
-            None => Err(DatasetError::NotFound {
-                what: "a block without its stream".to_owned(),
-            }),
-        }
+        let stream = stream.ok_or_else(|| DatasetError::NotFound {
+            what: format!("window {} has no stream", pages.window),
+        })?;
+        stream.stored(pages.position)
     }
 
     fn cell(&self, page: PageId) -> &PageCell {
@@ -362,41 +360,41 @@ impl EpisodeFrames {
     }
 
     fn span(&self, id: SpanId) -> (&StoredPages, &Span) {
-        let one = &self.stored[id.stored];
-        (one, &one.spans[id.span])
+        let stream = &self.stored[id.stored];
+        (stream, &stream.spans[id.span])
     }
 }
 
-/// What fetching a span gave.
+/// The result of fetching a span.
 #[derive(Debug, Default)]
 pub(crate) struct Fetched {
     /// The pages that can be decoded now.
     pub(crate) pages: Vec<PageId>,
     /// Bytes read.
     pub(crate) bytes: u64,
-    /// Jobs that waited for pages which will never come.
-    pub(crate) tell: Vec<Weak<SampleJob>>,
+    /// Jobs to notify: they waited for pages whose read failed.
+    pub(crate) waiting: Vec<Weak<SampleJob>>,
 }
 
-/// What decoding a page gave.
+/// The result of decoding a page.
 #[derive(Debug, Default)]
 pub(crate) struct DecodedPage {
-    /// Jobs that waited for it.
-    pub(crate) tell: Vec<Weak<SampleJob>>,
-    /// Frames that are new.
+    /// Jobs to notify: they waited for the page.
+    pub(crate) waiting: Vec<Weak<SampleJob>>,
+    /// Frames decoded.
     pub(crate) frames: usize,
     /// Their bytes.
     pub(crate) bytes: u64,
-    /// Stored bytes that were let go: those of a span whose last page this was.
+    /// Stored bytes freed: those of the span, if this was its last page.
     pub(crate) stored_bytes: u64,
 }
 
-/// What a page needs next.
+/// The next step towards a decoded page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// Its span has to be fetched.
+    /// Fetch its span.
     Fetch(SpanId),
-    /// It has to be decoded.
+    /// Decode it.
     Decode(PageId),
 }
 
@@ -425,56 +423,56 @@ pub(crate) mod tests {
         (folder, windows)
     }
 
-    /// A block of each of so many episodes, empty.
+    /// The frames of each of the first `episodes` episodes, none decoded yet.
     pub(crate) fn blocks(episodes: usize) -> (TempDir, Vec<Arc<EpisodeFrames>>) {
         let (folder, windows) = windows(episodes);
-        let block = |episode| {
+        let all_frames = |episode| {
             let windows = Arc::new(windows.episode(episode).unwrap());
             let wanted = Wanted::all(&windows, &[0, 1, 2], &as_stored());
             Arc::new(EpisodeFrames::new(windows, wanted).unwrap())
         };
-        (folder, (0..episodes).map(block).collect())
+        (folder, (0..episodes).map(all_frames).collect())
     }
 
-    /// Fetches and decodes all; the frames that were decoded.
-    fn fill(block: &EpisodeFrames) -> usize {
+    /// Fetches and decodes all pages; returns the number of frames decoded.
+    fn fill(episode: &EpisodeFrames) -> usize {
         let shelf = PageShelf::new(1 << 20);
         let mut scratch = DecodeScratch::default();
         let (mut frames, mut entered, mut left) = (0, 0, 0);
-        for span in block.ask_all() {
-            assert!(block.begin(span) && !block.begin(span), "read once");
-            entered += block.stored_bytes(span);
-            let fetched = block.fetch(span);
-            assert_eq!(fetched.bytes, block.stored_bytes(span));
+        for span in episode.request_all() {
+            assert!(episode.begin(span) && !episode.begin(span), "read once");
+            entered += episode.stored_bytes(span);
+            let fetched = episode.fetch(span);
+            assert_eq!(fetched.bytes, episode.stored_bytes(span));
             for page in fetched.pages {
-                let decoded = block.decode(page, &shelf, &mut scratch);
+                let decoded = episode.decode(page, &shelf, &mut scratch);
                 frames += decoded.frames;
                 left += decoded.stored_bytes;
-                let again = block.decode(page, &shelf, &mut scratch);
+                let again = episode.decode(page, &shelf, &mut scratch);
                 assert_eq!((again.frames, again.stored_bytes), (0, 0), "decoded once");
             }
         }
-        assert_eq!(left, entered, "what was read is let go");
-        assert!(block.is_complete() && block.ask_all().is_empty());
+        assert_eq!(left, entered, "all bytes that were read are freed");
+        assert!(episode.is_complete() && episode.request_all().is_empty());
         frames
     }
 
     #[test]
-    fn a_whole_block_has_every_frame_in_its_place() {
-        let (_folder, blocks) = blocks(2);
-        for block in blocks {
-            assert!(!block.is_complete());
-            let frames = fill(&block);
+    fn all_frames_of_an_episode_are_decoded_and_found() {
+        let (_folder, episodes) = blocks(2);
+        for episode in episodes {
+            assert!(!episode.is_complete());
+            let frames = fill(&episode);
             let mut bytes = 0;
             let mut expected = 0;
             for window in 0..3 {
-                let stream = block.windows().stream(window).unwrap();
+                let stream = episode.windows().stream(window).unwrap();
                 expected += stream.len();
                 for frame in 0..u32::try_from(stream.len()).unwrap() {
-                    let (page, place) = block.find(window, frame).unwrap();
-                    match block.decoded(page).unwrap().as_ref().unwrap() {
+                    let (page, place) = episode.find(window, frame).unwrap();
+                    match episode.decoded(page).unwrap().as_ref().unwrap() {
                         Values::Numbers(values) => {
-                            let size = block.frame_bytes(page);
+                            let size = episode.frame_bytes(page);
                             let at = frame as usize;
                             let plain = stream.read(at..at + 1).unwrap();
                             assert_eq!(values[place * size..][..size], plain[..]);
@@ -484,35 +482,35 @@ pub(crate) mod tests {
                     }
                 }
                 let end = u32::try_from(stream.len()).unwrap();
-                assert!(block.find(window, end).is_none());
+                assert!(episode.find(window, end).is_none());
             }
-            assert_eq!((frames, block.bytes()), (expected, bytes));
+            assert_eq!((frames, episode.bytes()), (expected, bytes));
         }
     }
 
     #[test]
-    fn a_block_of_some_frames_has_those_and_says_its_bytes() {
+    fn the_frames_of_one_sample_are_decoded_and_little_else() {
         let (_folder, windows) = windows(2);
         let episode = Arc::new(windows.episode(1).unwrap());
-        let mut plan = kino_dataset::SampleFrames::default();
+        let mut sample_frames = kino_dataset::SampleFrames::default();
         for sample in 0..episode.len() {
-            episode.plan(sample, &mut plan).unwrap();
+            episode.plan(sample, &mut sample_frames).unwrap();
             let mut wanted = Wanted::new(&as_stored());
             for window in 0..3 {
                 let stream = episode.stream(window).unwrap();
-                frames_of(&plan.windows[window])
+                frames_of(&sample_frames.windows[window])
                     .for_each(|frame| wanted.add(window, stream, frame));
             }
-            let block = EpisodeFrames::new(Arc::clone(&episode), wanted).unwrap();
-            let frames = fill(&block);
+            let episode_frames = EpisodeFrames::new(Arc::clone(&episode), wanted).unwrap();
+            let frames = fill(&episode_frames);
             assert!(
                 frames <= 3 + 2 * 2 + 1 + 4,
-                "no more than lies between them: {frames}"
+                "only the wanted frames and those between them: {frames}"
             );
             for window in 0..3 {
-                for frame in frames_of(&plan.windows[window]) {
-                    let (page, _) = block.find(window, frame).unwrap();
-                    assert!(block.decoded(page).unwrap().is_ok());
+                for frame in frames_of(&sample_frames.windows[window]) {
+                    let (page, _) = episode_frames.find(window, frame).unwrap();
+                    assert!(episode_frames.decoded(page).unwrap().is_ok());
                 }
             }
         }
@@ -520,14 +518,15 @@ pub(crate) mod tests {
 
     #[test]
     fn a_failed_read_is_the_error_of_all_its_pages() {
-        let (folder, blocks) = blocks(1);
+        let (folder, episodes) = blocks(1);
+        let episode = &episodes[0];
         std::fs::remove_dir_all(folder.path().join("a.kino/shards")).unwrap();
-        for span in blocks[0].ask_all() {
-            let fetched = blocks[0].fetch(span);
+        for span in episode.request_all() {
+            let fetched = episode.fetch(span);
             assert!(fetched.pages.is_empty() && fetched.bytes == 0);
         }
-        assert!(blocks[0].is_complete());
-        let (page, _) = blocks[0].find(0, 0).unwrap();
-        assert!(blocks[0].decoded(page).unwrap().is_err());
+        assert!(episode.is_complete());
+        let (page, _) = episode.find(0, 0).unwrap();
+        assert!(episode.decoded(page).unwrap().is_err());
     }
 }

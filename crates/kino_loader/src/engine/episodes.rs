@@ -1,11 +1,12 @@
-//! Episodes that were opened: their indices and clocks are read once, as long as they are in use.
+//! Open episodes: the index and clock of an episode are read once while it is in use.
 //!
 //! ```text
-//! wanted 7 2 9 4 …  ──ask──▶ kino-read threads ──▶ opened 7 2 9    taken by the scheduler in their turn
+//! wanted 7 2 9 4 …  ──request──▶ kino-read threads ──▶ opened 7 2 9    taken by the scheduler in order
 //! ```
 //!
-//! Opening reads from storage. The scheduler would stand still for each, so what it will need soon is opened by the
-//! threads that read, a bounded number ahead. What nobody has begun when its turn comes, it opens itself.
+//! Opening an episode reads from storage, which would block the scheduler. So read threads open the episodes that it
+//! will need soon, a bounded number ahead. If an episode is needed before any thread has started on it, the scheduler
+//! opens it itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -15,19 +16,20 @@ use kino_dataset::{DatasetError, EpisodeSamples};
 
 use super::frame_cache::EpisodeKey;
 use super::shared::Shared;
+use super::tasks::needed_by;
 use super::worker::Read;
 use crate::order::SampleRef;
 
-/// Opened episodes that are kept, beyond those of the cache.
+/// Open episodes kept, in addition to those of the cache.
 const KEPT_EPISODES: usize = 1024;
 
-/// Episodes that are being opened, or were and wait to be used.
+/// Limit on episodes that are being opened, or are open and not yet used.
 pub(super) const OPEN_AHEAD: usize = 64;
 
-/// What came of opening an episode.
+/// The result of opening an episode.
 type Opened = Result<Arc<EpisodeSamples>, DatasetError>;
 
-/// Opened episodes, the oldest let go first.
+/// Open episodes, first in first out.
 #[derive(Debug, Default)]
 pub(super) struct Episodes {
     open: HashMap<EpisodeKey, Arc<EpisodeSamples>>,
@@ -35,12 +37,12 @@ pub(super) struct Episodes {
 }
 
 impl Episodes {
-    /// Whether it has an episode.
+    /// Whether an episode is open.
     pub(super) fn has(&self, key: EpisodeKey) -> bool {
         self.open.contains_key(&key)
     }
 
-    /// The episode; waits for storage unless it was opened ahead.
+    /// The episode; reads from storage unless it was opened ahead.
     pub(super) fn open(&mut self, shared: &Shared, key: EpisodeKey) -> Opened {
         if let Some(windows) = self.open.get(&key) {
             return Ok(Arc::clone(windows));
@@ -64,30 +66,30 @@ impl Episodes {
 #[derive(Debug, Default)]
 pub(super) struct Opening {
     state: Mutex<Ahead>,
-    /// Told when one was opened.
+    /// Notified when an episode was opened.
     opened: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Ahead {
     steps: HashMap<EpisodeKey, Step>,
-    /// In the order in which they were asked for.
-    asked: VecDeque<EpisodeKey>,
+    /// In the order of the requests.
+    requested: VecDeque<EpisodeKey>,
 }
 
 #[derive(Debug)]
 enum Step {
-    /// Nobody has begun.
-    Asked,
-    /// A thread opens it, and will tell.
-    Begun,
-    /// It is there, or why not.
+    /// No thread has started on it.
+    Requested,
+    /// A thread is opening it, and will notify.
+    Started,
+    /// It is open, or opening it failed.
     Done(Opened),
 }
 
 impl Opening {
-    /// Which of these are to be opened: those that nobody was asked for yet, as far as there is room.
-    fn ask(&self, keys: impl Iterator<Item = EpisodeKey>) -> Vec<EpisodeKey> {
+    /// Requests episodes, as far as there is room; returns those that were not requested before.
+    fn request(&self, keys: impl Iterator<Item = EpisodeKey>) -> Vec<EpisodeKey> {
         let mut state = self.lock();
         let mut new = Vec::new();
         for key in keys {
@@ -97,25 +99,25 @@ impl Opening {
             if !state.has_room() {
                 break;
             }
-            state.steps.insert(key, Step::Asked);
-            state.asked.push_back(key);
+            state.steps.insert(key, Step::Requested);
+            state.requested.push_back(key);
             new.push(key);
         }
         new
     }
 
-    /// Whether an episode is still to be opened; from now on the caller does.
+    /// Claims an episode for the caller to open; `false` if it is claimed or no longer wanted.
     pub(super) fn begin(&self, key: EpisodeKey) -> bool {
         match self.lock().steps.get_mut(&key) {
-            Some(step @ Step::Asked) => {
-                *step = Step::Begun;
+            Some(step @ Step::Requested) => {
+                *step = Step::Started;
                 true
             }
             _ => false,
         }
     }
 
-    /// Puts what came of it.
+    /// Stores the result.
     pub(super) fn finish(&self, key: EpisodeKey, opened: Opened) {
         if let Some(step) = self.lock().steps.get_mut(&key) {
             *step = Step::Done(opened);
@@ -123,21 +125,21 @@ impl Opening {
         self.opened.notify_all();
     }
 
-    /// An episode that was opened, or is just being opened; `None` if the caller has to do it.
+    /// Takes an episode that is open, or waits if a thread is opening it; `None` if the caller must open it.
     fn take(&self, key: EpisodeKey, is_stopped: impl Fn() -> bool) -> Option<Opened> {
         let mut state = self.lock();
-        while matches!(state.steps.get(&key)?, Step::Begun) {
+        while matches!(state.steps.get(&key)?, Step::Started) {
             if is_stopped() {
                 return None;
             }
-            // Whoever has begun tells; a thread that panicked does not, and stops the loader.
+            // The thread that opens it notifies. If it panics it does not, but then the loader stops.
             let waited = self.opened.wait_timeout(state, Duration::from_millis(50));
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.asked.retain(|&asked| asked != key);
+        state.requested.retain(|&requested| requested != key);
         match state.steps.remove(&key)? {
             Step::Done(opened) => Some(opened),
-            Step::Asked | Step::Begun => None,
+            Step::Requested | Step::Started => None,
         }
     }
 
@@ -147,16 +149,17 @@ impl Opening {
 }
 
 impl Ahead {
-    /// Room for one more; what was opened longest ago and not used gives way, because its batch may have failed.
+    /// Whether there is room for another episode. The oldest one gives way if it is open: if it is still unused, its
+    /// batch may have failed.
     fn has_room(&mut self) -> bool {
-        if self.asked.len() < OPEN_AHEAD {
+        if self.requested.len() < OPEN_AHEAD {
             return true;
         }
-        let oldest = self.asked.front().copied();
+        let oldest = self.requested.front().copied();
         match oldest.and_then(|key| Some((key, self.steps.get(&key)?))) {
             Some((key, Step::Done(_))) => {
                 self.steps.remove(&key);
-                self.asked.pop_front();
+                self.requested.pop_front();
                 true
             }
             _ => false,
@@ -164,12 +167,12 @@ impl Ahead {
     }
 }
 
-/// Has episodes opened ahead, for a batch.
+/// Queues episodes to be opened ahead, for a batch.
 pub(super) fn ask_to_open(shared: &Shared, keys: impl Iterator<Item = EpisodeKey>, batch: u64) {
-    let new = shared.opening.ask(keys);
-    // Before the batch's own reads, which cannot be known without it.
+    let new = shared.opening.request(keys);
+    // The highest cost goes first: the batch's own reads are not known until its episodes are open.
     let tasks = new.into_iter().map(|key| (u64::MAX, Read::Episode(key)));
-    shared.reads.push(batch * 2, tasks);
+    shared.reads.push(needed_by(batch), tasks);
 }
 
 /// Opens an episode: reads from storage.
@@ -205,10 +208,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_opened_is_taken_once_and_what_nobody_began_is_left_to_the_taker() {
+    fn an_open_episode_is_taken_once_and_one_not_started_is_left_to_the_caller() {
         let opening = Opening::default();
         assert_eq!(
-            opening.ask([key(1), key(2), key(1)].into_iter()),
+            opening.request([key(1), key(2), key(1)].into_iter()),
             [key(1), key(2)]
         );
         assert!(opening.begin(key(1)) && !opening.begin(key(1)) && !opening.begin(key(9)));
@@ -216,13 +219,13 @@ mod tests {
         assert!(opening.take(key(1), || false).unwrap().is_err());
         assert!(opening.take(key(1), || false).is_none());
         assert!(opening.take(key(2), || false).is_none());
-        assert!(!opening.begin(key(2)), "the taker opens it");
+        assert!(!opening.begin(key(2)), "the caller of `take` opens it");
     }
 
     #[test]
-    fn a_taker_waits_for_whoever_has_begun_unless_the_loader_stops() {
+    fn take_waits_for_the_thread_that_opens_the_episode_unless_the_loader_stops() {
         let opening = Opening::default();
-        opening.ask([key(1)].into_iter());
+        opening.request([key(1)].into_iter());
         assert!(opening.begin(key(1)));
         assert!(opening.take(key(1), || true).is_none());
         std::thread::scope(|scope| {
@@ -233,21 +236,24 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_open_than_there_is_room_for_and_the_oldest_gives_way() {
+    fn requests_are_bounded_and_the_oldest_open_episode_gives_way() {
         let opening = Opening::default();
         let most = u32::try_from(OPEN_AHEAD).unwrap();
-        assert_eq!(opening.ask((0..2 * most).map(key)).len(), OPEN_AHEAD);
+        assert_eq!(opening.request((0..2 * most).map(key)).len(), OPEN_AHEAD);
         assert!(
-            opening.ask([key(500)].into_iter()).is_empty(),
-            "nobody has begun"
+            opening.request([key(500)].into_iter()).is_empty(),
+            "none has been opened"
         );
         assert!(opening.begin(key(0)));
         opening.finish(key(0), missing());
-        assert_eq!(opening.ask([key(500), key(501)].into_iter()), [key(500)]);
+        assert_eq!(
+            opening.request([key(500), key(501)].into_iter()),
+            [key(500)]
+        );
         assert!(opening.take(key(0), || false).is_none());
         let state = opening.lock();
         assert_eq!(
-            (state.steps.len(), state.asked.len()),
+            (state.steps.len(), state.requested.len()),
             (OPEN_AHEAD, OPEN_AHEAD)
         );
     }

@@ -1,74 +1,75 @@
-//! Bytes that were read and wait to be decoded: bounded, or fast storage before slow decoders would fill the memory.
+//! Limits the bytes that are read but not yet decoded: fast storage and slow decoders would otherwise fill the memory.
 //!
 //! ```text
-//! kino-read ──enter(bytes)──▶ | read, not yet decoded: at most `limit` | ──leave(bytes)──▶ the last page of a span
+//! kino-read ──enter(bytes)──▶ | read, not yet decoded: at most `limit` | ──leave(bytes)──▶ last page of a span decoded
 //! ```
 //!
-//! Whoever is inside gets out by itself, because decoding waits for nobody; so waiting here always ends.
+//! Bytes admitted are always released, because decoding never blocks; so waiting here terminates.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Lets bytes in up to a limit.
+/// Admits bytes up to a limit.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct InFlightLimit {
     limit: u64,
     state: Mutex<State>,
-    left: Condvar,
+    released: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    inside: u64,
+    bytes: u64,
     peak: u64,
     closed: bool,
 }
 
-impl Gate {
+impl InFlightLimit {
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             limit,
             state: Mutex::default(),
-            left: Condvar::new(),
+            released: Condvar::new(),
         }
     }
 
-    /// Waits for room for `bytes`; `false` once the gate is closed. What is larger than the limit goes in alone.
+    /// Blocks until there is room for `bytes`; `false` after [`close`](Self::close). A read larger than the limit is
+    /// admitted alone.
     pub(crate) fn enter(&self, bytes: u64) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        while !state.closed && state.inside > 0 && state.inside.saturating_add(bytes) > self.limit {
+        while !state.closed && state.bytes > 0 && state.bytes.saturating_add(bytes) > self.limit {
             state = self
-                .left
+                .released
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.inside = state.inside.saturating_add(bytes);
-        state.peak = state.peak.max(state.inside);
+        state.bytes = state.bytes.saturating_add(bytes);
+        state.peak = state.peak.max(state.bytes);
         !state.closed
     }
 
-    /// Gives room back.
+    /// Releases `bytes`.
     pub(crate) fn leave(&self, bytes: u64) {
         if bytes == 0 {
             return;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.inside = state.inside.saturating_sub(bytes);
+        state.bytes = state.bytes.saturating_sub(bytes);
         drop(state);
-        self.left.notify_all();
+        self.released.notify_all();
     }
 
-    /// Nobody waits any more.
+    /// Wakes all waiting threads; `enter` does not block from now on.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.closed = true;
         drop(state);
-        self.left.notify_all();
+        self.released.notify_all();
     }
 
-    /// The bytes that are inside, and the most that were at any time.
+    /// Bytes in flight now, and the peak.
     pub(crate) fn bytes(&self) -> (u64, u64) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        (state.inside, state.peak)
+        (state.bytes, state.peak)
     }
 }
 
@@ -77,32 +78,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_than_the_limit_is_inside_and_everything_gets_through() {
-        let gate = Gate::new(100);
+    fn bytes_in_flight_never_exceed_the_limit_and_every_read_is_admitted() {
+        let in_flight = InFlightLimit::new(100);
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                let gate = &gate;
+                let in_flight = &in_flight;
                 scope.spawn(move || {
                     for turn in 0..200 {
                         let bytes = 1 + (thread * 37 + turn * 11) % 60;
-                        assert!(gate.enter(bytes));
-                        gate.leave(bytes);
+                        assert!(in_flight.enter(bytes));
+                        in_flight.leave(bytes);
                     }
                 });
             }
         });
-        assert!(gate.bytes().1 <= 100, "{:?}", gate.bytes());
+        assert!(in_flight.bytes().1 <= 100, "{:?}", in_flight.bytes());
     }
 
     #[test]
-    fn what_is_too_large_goes_in_alone_and_closing_wakes() {
-        let gate = Gate::new(10);
-        assert!(gate.enter(50));
+    fn a_read_larger_than_the_limit_is_admitted_alone_and_closing_wakes_the_others() {
+        let in_flight = InFlightLimit::new(10);
+        assert!(in_flight.enter(50));
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| gate.enter(1));
-            gate.close();
+            let waiting = scope.spawn(|| in_flight.enter(1));
+            in_flight.close();
             assert!(!waiting.join().unwrap());
         });
-        assert!(!gate.enter(1));
+        assert!(!in_flight.enter(1));
     }
 }

@@ -1,28 +1,28 @@
-//! The engine: batches in order, made ahead of the training loop by threads of its own.
+//! The engine: produces batches in order, ahead of the training loop, on its own threads.
 //!
 //! ```text
 //! scheduler ──▶ reads ──▶ kino-read threads ──▶ work ──▶ kino-decode threads ──▶ ready ──▶ next()
-//!  order, windows      a span each                     a page or a sample each     in order
-//!     └── scout: counts the uses ahead, so that the cache knows what to keep
+//!  order, windows      one span each                   one page or sample each     in order
+//!     └── scout: counts upcoming uses, so that the cache knows what to keep
 //! ```
 //!
-//! A thread that decodes never waits for storage, and one that reads never decodes. The scheduler lets only so many
-//! batches into flight; everything else is bounded by them and by the memory budget.
+//! Decode threads never wait for storage, and read threads never decode. The scheduler limits the number of batches in
+//! flight; those batches and the memory budget bound everything else.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | which samples and pages come next |
-//! | `controller.rs`, `threads.rs`, `cpu.rs` | how far ahead, with how many threads, for how much of the time |
-//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs`, `caching.rs`, `partial.rs` | decoded frames, and for how long |
-//! | `collate.rs`, `fields.rs` | a batch in the making |
-//! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | what becomes of images and numbers |
-//! | `buffers.rs`, `page_buffer.rs` | memory that is used again |
-//! | `quality.rs` | what a shuffle gives and costs |
-//! | `in_flight.rs` | bytes between reading and decoding |
-//! | `options.rs`, `check.rs` | what is asked for, and what is refused before a thread starts |
-//! | `shared.rs`, `tasks.rs`, `worker.rs` | what waits for a thread, and the threads |
+//! | `scheduler.rs`, `scout.rs`, `episodes.rs`, `replace.rs`, `start.rs` | the samples and pages that come next |
+//! | `controller.rs`, `threads.rs`, `cpu.rs` | how many batches ahead, how many threads, how much CPU time |
+//! | `episode_frames.rs`, `pages.rs`, `frame_cache.rs`, `caching.rs`, `partial.rs` | decoded frames, and how long they are kept |
+//! | `collate.rs`, `fields.rs` | a batch in preparation |
+//! | `image.rs`, `resize.rs`, `crop.rs`, `convert.rs` | conversion of images and other values |
+//! | `buffers.rs`, `page_buffer.rs` | memory that is reused |
+//! | `quality.rs` | how well a shuffle mixes, and what it costs |
+//! | `in_flight.rs` | limit on bytes that are read but not yet decoded |
+//! | `options.rs`, `check.rs` | the options, and their validation before any thread starts |
+//! | `shared.rs`, `tasks.rs`, `worker.rs` | the task queues, and the threads that serve them |
 //! | `meter/`, `watch.rs` | where the time goes |
-//! | `trial.rs` | runs with a stage taken away, to measure what it costs |
+//! | `trial.rs` | runs with a stage disabled, to measure what it costs |
 
 mod buffers;
 mod caching;
@@ -82,57 +82,57 @@ use cpu::Limit;
 use episodes::Opening;
 use fields::Fields;
 use frame_cache::FrameCache;
-use in_flight::Gate;
+use in_flight::InFlightLimit;
 use meter::Meter;
 use page_buffer::PageShelf;
 use scheduler::Scheduler;
 use shared::{Alarm, Flight, Shared, Waited};
 use tasks::Tasks;
-use threads::Crews;
+use threads::ThreadCounts;
 
 use crate::error::{Result, invalid};
 use crate::order::{Order, SampleRef};
 
-/// Page memory that nobody uses is kept up to this part of the budget, over and above it.
+/// Unused page buffers are kept up to the budget divided by this, on top of the budget.
 const SHELF_SHARE: u64 = 16;
 
-/// Stored bytes that wait to be decoded take up to this part of the budget, over and above it…
-const GATE_SHARE: u64 = 32;
+/// Stored bytes waiting to be decoded take up to the budget divided by this, on top of the budget…
+const IN_FLIGHT_SHARE: u64 = 32;
 
-/// … and this many where the budget is small: a few spans, so that nobody waits for the next read.
-const GATE_BYTES: u64 = 4 << 20;
+/// … but at least this many if the budget is small: a few spans, so that decoders do not wait for the next read.
+const IN_FLIGHT_BYTES: u64 = 4 << 20;
 
-/// Batches ahead take up to this part of the budget, over and above it, where their number is chosen…
+/// If the prefetch depth is automatic, prefetched batches take up to the budget divided by this, on top of it…
 const AHEAD_SHARE: u64 = 4;
 
-/// … and this many bytes where the budget is small.
+/// … but at least this many bytes if the budget is small.
 const AHEAD_BYTES: u64 = 64 << 20;
 
-/// Makes batches ahead of whoever asks for them. Dropping it ends its threads.
+/// Prepares batches ahead of the training loop. Dropping it stops its threads.
 #[derive(Debug)]
 pub struct Loader {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     next: u64,
     end: Option<u64>,
-    /// When the last batch was handed over; `None` as soon as the next is asked for.
+    /// When the last batch was handed over; `None` once the next one is requested.
     handed: Option<Instant>,
-    /// How long the next batch was waited for until now: it may be asked for several times.
+    /// Time spent waiting for the next batch so far: the caller may request it several times.
     waited: Duration,
 }
 
-/// What came of waiting for a batch.
+/// The result of waiting for a batch.
 #[derive(Debug)]
 pub enum Next {
-    /// It is here.
+    /// The batch.
     Batch(Batch),
-    /// Not yet.
+    /// It is not ready yet.
     Later,
-    /// There are no more.
+    /// There are no more batches.
     End,
 }
 
-/// A batch: arrays that stay where they are until it is dropped.
+/// A batch: arrays whose memory does not move until the batch is dropped.
 #[derive(Debug)]
 pub struct Batch {
     number: u64,
@@ -145,17 +145,17 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Its number: the global indices are `number · batch …`.
+    /// Its number: its global indices start at `number · batch size`.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether it holds what it should: not if a [`Trial`] took a stage away.
+    /// Whether it holds real data: `false` if a [`Trial`] disabled a stage.
     pub fn is_real(&self) -> bool {
         self.is_real
     }
 
-    /// What its arrays are.
+    /// Name, dtype and shape of its arrays.
     pub fn infos(&self) -> &[ArrayInfo] {
         &self.infos
     }
@@ -165,14 +165,14 @@ impl Batch {
         self.filled.field(idx)
     }
 
-    /// The first byte and the number of bytes of an array, for whoever owns the batch and writes into it.
+    /// Pointer and length in bytes of an array, for the owner of the batch to write into.
     ///
-    /// As long as this is used, [`array`](Self::array) must not be.
+    /// Do not use [`array`](Self::array) while the pointer is in use.
     pub fn array_parts(&self, idx: usize) -> (*mut u8, usize) {
         self.filled.field_parts(idx)
     }
 
-    /// The texts of an array, per sample; empty for numbers.
+    /// The texts of an array, per sample; empty for numeric arrays.
     pub fn texts(&self, idx: usize) -> &[Vec<String>] {
         self.texts.get(idx).map_or(&[], |texts| texts)
     }
@@ -184,7 +184,7 @@ impl Batch {
 }
 
 impl Loader {
-    /// Starts the threads. `windows` has, for each source of the order, its variants; one if there is no curriculum.
+    /// Starts the threads. `windows` holds the variants of each source of the order; one if there is no curriculum.
     pub fn start(order: Order, windows: Vec<Vec<Samples>>, options: LoaderOptions) -> Result<Self> {
         check::check_options(&options)?;
         check::check_windows(&order, &windows, &options.images)?;
@@ -192,16 +192,16 @@ impl Loader {
         let scheduler = Scheduler::new(order, &windows, &options)?;
         let (next, end) = scheduler.batches();
         let first = windows.first().and_then(|variants| variants.first());
-        let first = first.ok_or_else(|| invalid("a loader of no windows"))?;
-        let crews = Crews::new(options.decode_threads(), options.run.readers);
+        let first = first.ok_or_else(check::no_windows)?;
+        let thread_counts = ThreadCounts::new(options.decode_threads(), options.run.readers);
         let ahead = (options.memory_bytes() / AHEAD_SHARE).max(AHEAD_BYTES);
         let controller = Controller::new(options.prefetch, ahead);
         let shared = Arc::new(Shared {
             fields: Fields::new(first, &options, seed)?,
             block_of: scheduler.block_of(),
             windows,
-            work: Tasks::new(crews.active().0),
-            reads: Tasks::new(crews.active().1),
+            work: Tasks::new(thread_counts.active().0),
+            reads: Tasks::new(thread_counts.active().1),
             cache: Mutex::new(FrameCache::new(
                 options.memory_bytes(),
                 scheduler.reserved(options.memory_bytes()),
@@ -215,9 +215,11 @@ impl Loader {
             meter: Meter::new(options.run.metering),
             shelf: Arc::default(),
             pages: PageShelf::new(to_usize(options.memory_bytes() / SHELF_SHARE)),
-            gate: Gate::new((options.memory_bytes() / GATE_SHARE).max(GATE_BYTES)),
+            in_flight: InFlightLimit::new(
+                (options.memory_bytes() / IN_FLIGHT_SHARE).max(IN_FLIGHT_BYTES),
+            ),
             opening: Opening::default(),
-            crews: Mutex::new(crews),
+            thread_counts: Mutex::new(thread_counts),
             cpu: Limit::new(options.cpu, options.decode_threads()),
             running: AtomicUsize::new(0),
             stopped: AtomicBool::new(false),
@@ -255,16 +257,20 @@ impl Loader {
         };
         let thread = std::thread::Builder::new().name(name.to_owned());
         let thread = thread.spawn(move || {
-            // Taken along, so that it is dropped when the thread ends, one way or the other.
+            // Moved into the thread, so that it is dropped however the thread ends.
             let _alarm = alarm;
             run();
         });
-        let thread = thread.map_err(|error| invalid(format!("cannot start a thread: {error}")))?;
+        let thread = thread.map_err(|error| {
+            invalid(format!(
+                "cannot start thread {name}: {error}; set fewer `threads` or raise the process limit"
+            ))
+        })?;
         self.threads.push(thread);
         Ok(())
     }
 
-    /// The next batch; waits for it. `None` after the last.
+    /// The next batch; blocks until it is ready. `None` after the last one.
     pub fn next_batch(&mut self) -> Result<Option<Batch>> {
         loop {
             match self.next_batch_within(Duration::from_secs(3600))? {
@@ -275,7 +281,7 @@ impl Loader {
         }
     }
 
-    /// The next batch, if it comes within a time: for callers who have to look up now and then.
+    /// The next batch, if it is ready within `time`: for callers that must check for signals now and then.
     pub fn next_batch_within(&mut self, time: Duration) -> Result<Next> {
         if self.end.is_some_and(|end| self.next >= end) {
             return Ok(Next::End);
@@ -294,7 +300,7 @@ impl Loader {
             Waited::Later => return Ok(Next::Later),
             Waited::Never => return Ok(Next::End),
         };
-        // An error takes the place of its batch: whoever goes on gets the one after.
+        // An error takes the place of its batch: a caller that continues gets the next one.
         self.next = self.next.saturating_add(1);
         self.handed = Some(Instant::now());
         let waited = std::mem::take(&mut self.waited);
@@ -306,12 +312,12 @@ impl Loader {
         Ok(Next::Batch(batch))
     }
 
-    /// What it did so far.
+    /// What the loader has done so far.
     pub fn report(&self) -> Report {
         self.watch().report()
     }
 
-    /// Looks at it from elsewhere, also while a batch is waited for.
+    /// A handle for observing the loader from another thread, even while the training loop waits for a batch.
     pub fn watch(&self) -> Watch {
         Watch::new(&self.shared)
     }
@@ -321,7 +327,7 @@ impl Drop for Loader {
     fn drop(&mut self) {
         self.shared.stop();
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so; there is nothing left to do for it.
+            // A thread that panicked was reported by its `Alarm` already.
             drop(thread.join());
         }
         self.shared.clear();
@@ -345,7 +351,7 @@ mod tests {
     use crate::order::{Settings, Source};
 
     #[test]
-    fn a_thread_that_panics_is_an_error_and_not_a_wait_without_end() {
+    fn a_thread_that_panics_is_an_error_and_not_a_hang() {
         let (_folder, dataset) = recording::open(3);
         let request = r#"{"anchor": {"stream": "actions"}, "windows": [{"stream": "front", "at": {"steps": [0]}}]}"#;
         let request: Request = serde_json::from_str(request).unwrap();
@@ -356,13 +362,13 @@ mod tests {
         assert!(loader.next_batch().unwrap().is_some());
         loader.spawn("kino-test", || panic!("on purpose")).unwrap();
         let error = loop {
-            // Batches that were ready before still come.
+            // Batches that were ready before the panic are still delivered.
             if let Err(error) = loader.next_batch() {
                 break error;
             }
         };
         assert!(matches!(error, LoaderError::ThreadLost { .. }), "{error}");
         assert!(error.to_string().contains("kino-test"));
-        assert!(loader.next_batch().is_err(), "it stays so");
+        assert!(loader.next_batch().is_err(), "the error persists");
     }
 }

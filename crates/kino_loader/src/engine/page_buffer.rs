@@ -1,10 +1,10 @@
-//! Memory of decoded pages, used again: fresh memory costs a fault per 4 KiB, which is as much as a copy.
+//! Memory of decoded pages, reused: fresh memory costs a page fault per 4 KiB, which is as slow as a copy.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Unused buffers by their length. Streams have few page lengths, so few lengths are seen.
+/// Unused buffers by length. A stream's pages have few distinct lengths, so there are few keys.
 #[derive(Debug)]
 pub(crate) struct PageShelf {
     free: Mutex<Free>,
@@ -18,7 +18,7 @@ struct Free {
     bytes: usize,
 }
 
-/// The bytes of a decoded page; go back to their shelf when dropped.
+/// The bytes of a decoded page; they return to their shelf when dropped.
 #[derive(Debug)]
 pub(crate) struct PageBuffer {
     bytes: Vec<u8>,
@@ -33,7 +33,7 @@ impl PageShelf {
         })
     }
 
-    /// A buffer of `len` bytes, which hold anything.
+    /// A buffer of `len` bytes with arbitrary content.
     pub(crate) fn take(self: &Arc<Self>, len: usize) -> PageBuffer {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let found = free.by_len.get_mut(&len).and_then(Vec::pop);
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_come_back_up_to_the_limit() {
+    fn buffers_are_kept_for_reuse_up_to_the_limit() {
         let shelf = PageShelf::new(100);
         let (first, second) = (shelf.take(60), shelf.take(60));
         let address = first.as_ptr();

@@ -1,4 +1,4 @@
-//! The pages of a block: which ones it takes, and which of them are read together.
+//! The pages of an episode's frames: which pages are needed, and which of them are read together.
 //!
 //! ```text
 //! wanted frames 3, 4, 9 ─▶ page 0 (3..5) page 1 (9..10) ─▶ span 0: pages 0 and 1, one read
@@ -16,21 +16,21 @@ use super::collate::SampleJob;
 use super::episode_frames::Decoded;
 use super::resize::{Fit, Resize};
 
-/// A span is about this many stored bytes: large enough that a read pays, small enough that the first page comes soon.
+/// A span has about this many stored bytes: large enough for an efficient read, small enough for an early first page.
 const SPAN_BYTES: u64 = 1 << 20;
 
-/// How urgently a span was asked for.
-const NOT_ASKED: u8 = 0;
+/// How urgently a span was requested: not at all, ahead of time, or by a sample that waits for it.
+const NOT_REQUESTED: u8 = 0;
 pub(super) const AHEAD: u8 = 1;
 pub(super) const NOW: u8 = 2;
 
-/// Which frames of an episode are wanted.
+/// The frames of an episode that are wanted.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// What becomes of the frames of each window when they are decoded.
+    /// How the frames of each window are resized and cropped when they are decoded.
     pub(super) fits: Arc<[Fit]>,
-    /// By the position of the stream that stores them, and what becomes of them: a window that reads them, and the frames.
-    /// One that is wanted in two sizes is decoded twice.
+    /// By position of the stream that stores the frames, and fit: a window that reads them, and the frames. A stream
+    /// wanted in two sizes is decoded twice.
     pub(super) streams: BTreeMap<(usize, Fit), (usize, Frames)>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Frames {
 }
 
 impl Wanted {
-    /// Nothing yet.
+    /// No frames yet.
     pub(crate) fn new(fits: &Arc<[Fit]>) -> Self {
         Self {
             fits: Arc::clone(fits),
@@ -49,7 +49,7 @@ impl Wanted {
         }
     }
 
-    /// Every frame that the streams of these windows store or share.
+    /// All frames of the streams of these windows, including frames that a stream shares with another.
     pub(crate) fn all(windows: &EpisodeSamples, requested: &[usize], fits: &Arc<[Fit]>) -> Self {
         let mut wanted = Self::new(fits);
         for &window in requested {
@@ -59,7 +59,7 @@ impl Wanted {
             let last = u32::try_from(stream.len())
                 .unwrap_or(u32::MAX)
                 .saturating_sub(1);
-            // Shared frames come first: the first and the last frame name all who store some.
+            // Shared frames come first, so the first and the last frame identify every stream that stores some.
             for frame in [0, last] {
                 let (position, _) = stream.place_of(frame);
                 let key = (position, wanted.fit(window));
@@ -69,7 +69,7 @@ impl Wanted {
         wanted
     }
 
-    /// One more frame of a window's stream.
+    /// Adds a frame of a window's stream.
     pub(crate) fn add(&mut self, window: usize, stream: &Stream, frame: u32) {
         let (position, frame) = stream.place_of(frame);
         let entry = self.streams.entry((position, self.fit(window)));
@@ -87,18 +87,19 @@ impl Wanted {
 /// The pages of one stored stream.
 #[derive(Debug)]
 pub(super) struct StoredPages {
-    /// A window whose stream stores them, or shares them.
+    /// A window whose stream stores or shares them.
     pub(super) window: usize,
     /// The position of the stream that stores them.
     pub(super) position: usize,
-    /// What becomes of its frames, and how; nothing where `reduce` is `None`.
+    /// How its frames are resized and cropped.
     pub(super) fit: Fit,
+    /// Does that; `None` if the frames are used as stored.
     pub(super) reduce: Option<Resize>,
     /// Shape of a decoded frame.
     pub(super) shape: Vec<usize>,
     /// Bytes of a decoded frame; 0 for text.
     pub(super) frame_bytes: usize,
-    /// Bytes of all its texts together and how many they are; for numbers not looked at.
+    /// Total bytes and number of its texts; unused for numeric streams.
     pub(super) texts: (u64, u64),
     pub(super) pages: Vec<PageCell>,
     pub(super) spans: Vec<Span>,
@@ -108,26 +109,26 @@ pub(super) struct StoredPages {
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) pages: Range<usize>,
-    /// Whether a thread was asked to fetch it, and how urgently.
-    pub(super) asked: AtomicU8,
-    /// Whether a thread has begun.
+    /// Whether it was requested, and how urgently.
+    pub(super) requested: AtomicU8,
+    /// Whether a thread has started to fetch it.
     pub(super) begun: AtomicBool,
-    /// What was fetched, until the last of its pages is decoded.
+    /// The fetched bytes, until the last of its pages is decoded.
     pub(super) bytes: Mutex<Option<Bytes>>,
     pub(super) left: AtomicUsize,
 }
 
-/// One page, or the wanted part of it.
+/// One page, or the wanted range of its frames.
 #[derive(Debug)]
 pub(super) struct PageCell {
     pub(super) slice: PageSlice,
     pub(super) span: usize,
-    /// Whether a thread decodes it, or has.
+    /// Whether a thread is decoding it or has decoded it.
     pub(super) claimed: AtomicBool,
     pub(super) decoded: OnceLock<Decoded>,
-    /// Of the first batch that needs it.
+    /// Urgency of the first batch that needs it.
     pub(super) urgency: AtomicU64,
-    /// Jobs to be told; weak, because they hold this block.
+    /// Jobs to notify; weak, because they hold the `EpisodeFrames` that holds this page.
     pub(super) waiting: Mutex<Vec<Weak<SampleJob>>>,
 }
 
@@ -164,7 +165,7 @@ impl StoredPages {
             (None, Some(ty)) => (ty.shape().to_vec(), ty.frame_bytes()),
             (None, None) => (Vec::new(), 0),
         };
-        let mut one = Self {
+        let mut stored = Self {
             window,
             position: source.position(),
             fit,
@@ -175,8 +176,8 @@ impl StoredPages {
             pages: Vec::with_capacity(slices.len()),
             spans: Vec::new(),
         };
-        slices.into_iter().for_each(|slice| one.push(slice));
-        Ok(one)
+        slices.into_iter().for_each(|slice| stored.push(slice));
+        Ok(stored)
     }
 
     /// Adds the next page to the last span, or to a new one.
@@ -198,7 +199,7 @@ impl StoredPages {
         } else {
             self.spans.push(Span {
                 pages: page..page + 1,
-                asked: AtomicU8::new(NOT_ASKED),
+                requested: AtomicU8::new(NOT_REQUESTED),
                 begun: AtomicBool::new(false),
                 bytes: Mutex::new(None),
                 left: AtomicUsize::new(1),
@@ -220,7 +221,7 @@ impl StoredPages {
         if self.frame_bytes > 0 {
             return frames.saturating_mul(self.frame_bytes as u64);
         }
-        // A text is taken at its mean length, as `Samples::sizes` does.
+        // Every text counts with the mean length, as in `Samples::sizes`.
         let (bytes, texts) = self.texts;
         let mean = bytes.div_ceil(texts.max(1));
         frames.saturating_mul(mean)
@@ -228,20 +229,20 @@ impl StoredPages {
 }
 
 impl PageCell {
-    /// The first byte after it, from the start of the episode.
+    /// Offset of its end, in bytes from the start of the episode.
     pub(super) fn end(&self) -> u64 {
         let record = &self.slice.record;
         record.offset().saturating_add(u64::from(record.len))
     }
 
-    /// The number of the first frame that it decodes.
+    /// The index of the first frame that it decodes.
     pub(super) fn first(&self) -> u32 {
         let skipped = u32::try_from(self.slice.range.start).unwrap_or(u32::MAX);
         self.slice.record.first_frame.saturating_add(skipped)
     }
 }
 
-/// Adds the page of a frame, or widens the last one if it is the same.
+/// Adds the page of a frame, or extends the last slice if it is the same page.
 fn add_frame(source: &StoredStream, frame: u32, slices: &mut Vec<PageSlice>) {
     let Some(slice) = source.pages(frame..frame.saturating_add(1)).next() else {
         return;

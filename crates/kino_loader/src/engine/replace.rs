@@ -1,10 +1,10 @@
-//! Substitutes: the scheduler finds another sample for one that cannot be read.
+//! Substitutes: the scheduler replaces samples that cannot be read.
 //!
 //! ```text
-//! index 42, attempt 0, 1, 2 …  ──order──▶ other samples of the same group, the first that can be opened and fits
+//! index 42, attempt 0, 1, 2 …  ──order──▶ other samples of the same group; takes the first that opens and fits
 //! ```
 //!
-//! Which one that is depends on the order and the damage alone, so every rank and every run finds the same.
+//! The choice depends only on the order and the damage, so every rank and every run finds the same substitute.
 
 use std::sync::Arc;
 
@@ -18,32 +18,40 @@ use super::start::{Planned, Spot, start};
 use super::worker::{MAX_ATTEMPTS, Replace, finish_sample, release};
 
 impl Scheduler {
-    /// Plans other samples in the place of those that could not be read.
+    /// Schedules other samples in place of those that could not be read.
     pub(super) fn replace(&mut self, shared: &Shared, replace: Vec<Replace>) {
-        for one in replace {
-            let (number, slot) = (one.batch.number, one.slot);
-            let spot = Spot { number, slot };
-            let failed = (one.attempt, one.error);
-            match self.substitute(shared, spot, failed, Some(&one.steps)) {
+        for Replace {
+            batch,
+            slot,
+            attempt,
+            steps,
+            error,
+        } in replace
+        {
+            let spot = Spot {
+                number: batch.number,
+                slot,
+            };
+            match self.substitute(shared, spot, (attempt, error), Some(&steps)) {
                 Ok(Some(planned)) => {
-                    one.batch.samples()[slot] = planned.sample;
-                    start(shared, planned.into_job(&one.batch, slot));
+                    batch.samples()[slot] = planned.sample;
+                    start(shared, planned.into_job(&batch, slot));
                 }
-                // The loader stops.
+                // The loader is stopping.
                 Ok(None) => return,
                 Err(error) => {
-                    one.batch.fail(slot, error);
-                    finish_sample(shared, &one.batch);
+                    batch.fail(slot, error);
+                    finish_sample(shared, &batch);
                 }
             }
         }
     }
 
-    /// Plans the first substitute from an attempt on that can be opened; `None` if the loader stops, the error of the
-    /// sample if there is none.
+    /// Schedules the first substitute, starting at attempt `first`, that can be opened; `None` if the loader is
+    /// stopping, the sample's own error if there is no substitute.
     ///
-    /// It is no longer than `steps`, those of the sample that it replaces: the others of the batch differ from rank to
-    /// rank, the sample does not.
+    /// Its windows are no longer than `steps`, those of the sample it replaces. The limit comes from that sample and
+    /// not from the batch, because the other samples of the batch differ from rank to rank.
     pub(super) fn substitute(
         &mut self,
         shared: &Shared,
@@ -65,15 +73,19 @@ impl Scheduler {
             let Ok(planned) = self.plan_sample(shared, &sample, spot.number) else {
                 continue;
             };
-            let Some((plan, blocks)) = planned else {
+            let Some((sample_frames, blocks)) = planned else {
                 return Ok(None);
             };
-            if steps.is_none_or(|most| steps_of(&plan).zip(most).all(|(len, most)| len <= *most)) {
-                let attempt = attempt + 1;
+            let fits = steps.is_none_or(|most| {
+                steps_of(&sample_frames)
+                    .zip(most)
+                    .all(|(len, most)| len <= *most)
+            });
+            if fits {
                 return Ok(Some(Planned {
                     sample,
-                    attempt,
-                    plan,
+                    attempt: attempt + 1,
+                    plan: sample_frames,
                     blocks,
                 }));
             }

@@ -1,11 +1,11 @@
-//! What the threads of a loader share, and how they wait for each other.
+//! The state that a loader's threads share, and how they wait for each other.
 //!
 //! ```text
 //! flight ── ready ──▶ the training loop waits for its batch
 //!        └─ room ───▶ the scheduler waits for a batch to be taken, a sample to be replaced, or room in the cache
 //! ```
 //!
-//! Where two locks are held at once, `flight` was taken first. No lock is held while something is read or decoded.
+//! If two locks are held at once, `flight` is taken first. No lock is held while reading or decoding.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,30 +23,30 @@ use super::cpu::Limit;
 use super::episodes::Opening;
 use super::fields::Fields;
 use super::frame_cache::{EpisodeKey, FrameCache};
-use super::in_flight::Gate;
+use super::in_flight::InFlightLimit;
 use super::meter::{Meter, Moment};
 use super::page_buffer::PageShelf;
 use super::tasks::Tasks;
-use super::threads::{Crews, TUNE_EVERY};
+use super::threads::{TUNE_EVERY, ThreadCounts};
 use super::trial::Trial;
 use super::worker::{Read, Replace, Work};
 use crate::error::{LoaderError, Result};
 
-/// What all threads of a loader share.
+/// The state shared by all threads of a loader.
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Per source, per variant.
     pub(super) windows: Vec<Vec<Samples>>,
     pub(super) fields: Fields,
-    /// Which of a sample's blocks holds a window's frames.
+    /// Per window: which of a sample's `blocks` holds its frames.
     pub(super) block_of: Vec<usize>,
     pub(super) work: Tasks<Work>,
     pub(super) reads: Tasks<Read>,
     pub(super) cache: Mutex<FrameCache>,
     pub(super) flight: Mutex<Flight>,
-    /// Told when a batch is ready.
+    /// Notified when a batch is ready.
     pub(super) ready: Condvar,
-    /// Told when there is room for more.
+    /// Notified when there is room for more.
     pub(super) room: Condvar,
     /// Whether the scheduler waits for room in the cache, and not only for a batch to be taken.
     pub(super) waits_for_room: AtomicBool,
@@ -55,15 +55,15 @@ pub(super) struct Shared {
     pub(super) meter: Meter,
     pub(super) shelf: Arc<Shelf>,
     pub(super) pages: Arc<PageShelf>,
-    /// Bytes that were read and wait to be decoded.
-    pub(super) gate: Gate,
+    /// Limits the bytes that are read but not yet decoded.
+    pub(super) in_flight: InFlightLimit,
     /// Episodes that are opened ahead of the scheduler.
     pub(super) opening: Opening,
-    /// How many threads work.
-    pub(super) crews: Mutex<Crews>,
-    /// How long they may run; `None` if as long as they like.
+    /// How many threads are active.
+    pub(super) thread_counts: Mutex<ThreadCounts>,
+    /// Limit on their CPU time; `None` if unlimited.
     pub(super) cpu: Option<Limit>,
-    /// Samples that hold blocks and will let them go by themselves.
+    /// Samples in progress: they hold frames, and will release them without the scheduler's help.
     pub(super) running: AtomicUsize,
     pub(super) stopped: AtomicBool,
 }
@@ -71,17 +71,17 @@ pub(super) struct Shared {
 /// Batches between the scheduler and the training loop.
 #[derive(Debug)]
 pub(super) struct Flight {
-    /// How many there may be.
+    /// Limits their number.
     pub(super) controller: Controller,
     /// In preparation.
     pub(super) jobs: BTreeMap<u64, Arc<BatchJob>>,
-    /// Done, waiting to be asked for.
+    /// Complete, waiting to be taken.
     pub(super) ready: BTreeMap<u64, Result<Batch>>,
-    /// Samples that could not be read, for the scheduler.
+    /// Samples that could not be read, for the scheduler to replace.
     pub(super) replace: Vec<Replace>,
-    /// Whether all batches are planned.
+    /// Whether all batches are scheduled.
     pub(super) ended: bool,
-    /// A thread that panicked: what it had in hand will never come.
+    /// The name of a thread that panicked: its tasks will never complete.
     pub(super) lost: Option<String>,
 }
 
@@ -97,18 +97,18 @@ impl Flight {
         }
     }
 
-    /// Whether there may be another one.
+    /// Whether another batch may be scheduled.
     pub(super) fn has_room(&self) -> bool {
         self.len() < self.controller.depth()
     }
 
-    /// How many batches are planned and not yet taken.
+    /// How many batches are scheduled and not yet taken.
     pub(super) fn len(&self) -> usize {
         self.jobs.len() + self.ready.len()
     }
 }
 
-/// The same, inside.
+/// Result of [`Shared::wait_for`]; [`Next`](super::Next) is its public form.
 pub(super) enum Waited {
     Done(Result<Batch>),
     Later,
@@ -124,16 +124,16 @@ impl Shared {
         self.flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next episode that needs a block, and the batch that needs it.
+    /// The next episode whose frames are not in the cache, and the batch that needs it.
     pub(super) fn next_wanted(&self) -> Option<(EpisodeKey, u64)> {
-        // The lock is let go before the answer is used.
+        // The lock is released before the answer is used.
         self.cache().next_wanted()
     }
 
-    /// Makes room in the cache; whether there is any now.
+    /// Makes room for `bytes` in the cache; whether there is room now.
     pub(super) fn make_room(&self, bytes: u64) -> bool {
         let (gone, has_room) = self.cache().make_room(bytes);
-        // Dropping gives thousands of buffers back, which others need not wait for.
+        // Dropped outside the lock: it returns thousands of buffers.
         drop(gone);
         has_room
     }
@@ -149,9 +149,9 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Waits for batch `number`, but not longer than `time`.
+    /// Waits for batch `number`, for at most `time`.
     pub(super) fn wait_for(&self, number: u64, time: Duration) -> Waited {
-        // A time beyond the clock's end is as good as for ever.
+        // A deadline beyond the clock's range means no deadline.
         let until = Instant::now().checked_add(time);
         let mut flight = self.flight();
         loop {
@@ -172,7 +172,7 @@ impl Shared {
             if left.is_zero() {
                 return Waited::Later;
             }
-            // Looks up now and then: a wait may be what more threads would end.
+            // Wakes up regularly to tune the thread counts: more threads may shorten the wait.
             let waited = self.ready.wait_timeout(flight, left.min(TUNE_EVERY));
             drop(waited.unwrap_or_else(PoisonError::into_inner).0);
             self.tune();
@@ -180,7 +180,7 @@ impl Shared {
         }
     }
 
-    /// How it stands between the threads and the training loop.
+    /// Queue lengths and ready batches at this moment.
     pub(super) fn moment(&self) -> Moment {
         let (reads, work) = (self.reads.len(), self.work.len());
         let flight = self.flight();
@@ -193,17 +193,21 @@ impl Shared {
         }
     }
 
-    /// Lets as many threads work as have something to do.
+    /// Adjusts the number of active threads to the work there is.
     pub(super) fn tune(&self) {
-        let mut crews = self.crews.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((decode, read)) = crews.tune(&self.meter, [self.work.len(), self.reads.len()]) {
-            drop(crews);
+        let queued = [self.work.len(), self.reads.len()];
+        let mut thread_counts = self
+            .thread_counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((decode, read)) = thread_counts.tune(&self.meter, queued) {
+            drop(thread_counts);
             self.work.set_active(decode);
             self.reads.set_active(read);
         }
     }
 
-    /// A batch is done, or failed.
+    /// A batch is complete, or failed.
     pub(super) fn deliver(&self, number: u64, done: Result<Batch>) {
         let now = self.meter.now();
         Meter::add(&self.meter.made, 1);
@@ -221,7 +225,7 @@ impl Shared {
         }
     }
 
-    /// Asks the scheduler for another sample.
+    /// Asks the scheduler for a substitute.
     pub(super) fn replace(&self, replace: Replace) {
         self.flight().replace.push(replace);
         self.room.notify_all();
@@ -231,14 +235,14 @@ impl Shared {
         self.stopped.store(true, Ordering::Relaxed);
         self.work.close();
         self.reads.close();
-        self.gate.close();
-        // Under the lock, so that nobody is between looking and waiting.
+        self.in_flight.close();
+        // Taking the lock ensures that no thread is between checking its condition and waiting.
         drop(self.flight());
         self.ready.notify_all();
         self.room.notify_all();
     }
 
-    /// Lets go of everything that holds something else in turn.
+    /// Breaks the reference cycles between batches, samples and frames.
     pub(super) fn clear(&self) {
         let replace = std::mem::take(&mut self.flight().replace);
         drop(replace);
@@ -250,12 +254,12 @@ impl Shared {
                 .clear();
         }
         drop(jobs);
-        let blocks = self.cache().clear();
-        drop(blocks);
+        let frames = self.cache().clear();
+        drop(frames);
     }
 }
 
-/// Tells the training loop that a thread panicked, which would wait for ever otherwise.
+/// Reports a panic of its thread to the training loop, which would otherwise wait forever.
 #[derive(Debug)]
 pub(super) struct Alarm {
     pub(super) shared: Arc<Shared>,
@@ -277,7 +281,7 @@ fn thread_lost(name: &str) -> LoaderError {
     }
 }
 
-/// The error of a sample, by batch and slot, that could not be read, nor any in its place where that was requested.
+/// The error for a sample, by batch and slot, that could not be read and, with `Skip`, could not be replaced.
 pub(super) fn sample_error(
     shared: &Shared,
     (batch, slot): (u64, usize),
@@ -299,7 +303,7 @@ pub(super) fn sample_error(
 const NO_SUBSTITUTE: &str = "; it was skipped, but no sample of its group could be read in its place: use larger groups \
     (`shuffle=\"global\"` makes one group of all episodes) or fewer lanes, or skip the episode";
 
-/// An error and its causes, from the outside in.
+/// An error and its chain of causes.
 fn full_message(error: &DatasetError) -> String {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

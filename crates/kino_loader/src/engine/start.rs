@@ -1,4 +1,4 @@
-//! From a plan to work: a batch's memory, room for its frames, and tasks for the threads.
+//! From scheduled samples to tasks: allocates a batch's memory, makes room for its frames, and queues work for threads.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -14,22 +14,23 @@ use super::meter::Stage;
 use super::pages::Wanted;
 use super::resize::Fit;
 use super::shared::Shared;
+use super::tasks::{needed_by, prefetched_for};
 use super::worker::{Read, push_collate, push_decode};
 use crate::error::Result;
 use crate::order::SampleRef;
 
-/// A place in a batch.
+/// A sample's slot in a batch.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spot {
     pub(super) number: u64,
     pub(super) slot: usize,
 }
 
-/// A sample whose frames are known.
+/// A scheduled sample: its frames are known.
 #[derive(Debug)]
 pub(super) struct Planned {
     pub(super) sample: SampleRef,
-    /// How many samples were tried in its place before.
+    /// How many samples were tried in this slot before it.
     pub(super) attempt: u64,
     pub(super) plan: SampleFrames,
     pub(super) blocks: Vec<JobBlock>,
@@ -42,9 +43,9 @@ impl Planned {
     }
 }
 
-/// A batch that can be filled with these samples, and its bytes.
+/// A batch to fill with these samples, and its size in bytes.
 ///
-/// `numbers` are the batch and the index in the order of the first sample.
+/// `numbers` are the batch number and the index, in the order, of its first sample.
 pub(super) fn new_batch(
     shared: &Shared,
     numbers: (u64, u64),
@@ -59,40 +60,45 @@ pub(super) fn new_batch(
     Ok((batch, bytes as u64))
 }
 
-/// A block of the frames that one sample needs of some windows, still empty.
+/// The frames that one sample needs of the windows in `once`, not decoded yet.
 pub(super) fn once_block(
     windows: Arc<EpisodeSamples>,
     once: &[usize],
-    plan: &SampleFrames,
+    sample_frames: &SampleFrames,
     fits: &Arc<[Fit]>,
 ) -> Result<Arc<EpisodeFrames>, DatasetError> {
     let mut wanted = Wanted::new(fits);
     for &window in once {
-        if let (Some(stream), Some(plan)) = (windows.stream(window), plan.windows.get(window)) {
-            frames_of(plan).for_each(|frame| wanted.add(window, stream, frame));
+        let frames = sample_frames.windows.get(window);
+        if let (Some(stream), Some(frames)) = (windows.stream(window), frames) {
+            frames_of(frames).for_each(|frame| wanted.add(window, stream, frame));
         }
     }
     Ok(Arc::new(EpisodeFrames::new(windows, wanted)?))
 }
 
-/// Puts an empty block into the cache and has it filled.
-pub(super) fn fill_block(shared: &Shared, key: EpisodeKey, block: &Arc<EpisodeFrames>, batch: u64) {
-    shared.cache().insert(key, Arc::clone(block));
-    // Less urgent than what the batch itself needs.
-    let urgency = batch * 2 + 1;
-    let spans = block.ask_all().into_iter();
-    let spans = spans.map(|span| Read::of_span(block, span, urgency));
+/// Adds an episode's frames, not decoded yet, to the cache and queues reads for them.
+pub(super) fn fill_block(
+    shared: &Shared,
+    key: EpisodeKey,
+    frames: &Arc<EpisodeFrames>,
+    batch: u64,
+) {
+    shared.cache().insert(key, Arc::clone(frames));
+    let urgency = prefetched_for(batch);
+    let spans = frames.request_all().into_iter();
+    let spans = spans.map(|span| Read::of_span(frames, span, urgency));
     shared.reads.push(urgency, spans);
 }
 
-/// Waits for room in the cache; `false` if the loader stops. What no waiting can give room to goes in all the same.
+/// Waits for room in the cache; `false` if the loader stops. If waiting cannot make room, the budget is exceeded.
 pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
     let mut flight = shared.flight();
     loop {
         if shared.is_stopped() {
             return false;
         }
-        // Room comes from samples that are done. One that is to be replaced gives none: it waits for the scheduler.
+        // Samples that complete make room. One that must be replaced does not: it waits for the scheduler itself.
         shared.waits_for_room.store(true, Ordering::SeqCst);
         if shared.make_room(bytes) || shared.running.load(Ordering::SeqCst) == 0 {
             return true;
@@ -104,9 +110,9 @@ pub(super) fn wait_for_room(shared: &Shared, bytes: u64) -> bool {
     }
 }
 
-/// Has a sample's missing pages fetched and decoded, and the sample put together when all are there.
+/// Queues the fetching and decoding of a sample's missing pages; once all are decoded, the sample is collated.
 pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
-    let urgency = job.batch.number * 2;
+    let urgency = needed_by(job.batch.number);
     shared.running.fetch_add(1, Ordering::SeqCst);
     {
         let mut jobs = job
@@ -118,28 +124,28 @@ pub(super) fn start(shared: &Shared, job: Arc<SampleJob>) {
     }
     let mut last = None;
     let mut has_all = true;
-    for (block, page) in job.pages(&shared.block_of) {
-        // Neighbouring frames are often of one page.
-        if last.replace((Arc::as_ptr(block), page)) == Some((Arc::as_ptr(block), page)) {
+    for (frames, page) in job.pages(&shared.block_of) {
+        // Neighbouring frames often share a page.
+        if last.replace((Arc::as_ptr(frames), page)) == Some((Arc::as_ptr(frames), page)) {
             continue;
         }
         job.add_pending();
-        if !block.wait(page, &job) {
+        if !frames.wait(page, &job) {
             job.page_is_there();
             continue;
         }
         has_all = false;
-        match block.next_step(page) {
+        match frames.next_step(page) {
             Some(NextStep::Fetch(span)) => {
-                let read = Read::of_span(block, span, urgency);
+                let read = Read::of_span(frames, span, urgency);
                 shared.reads.push(urgency, [read]);
             }
-            Some(NextStep::Decode(page)) => push_decode(shared, block, page, urgency),
+            Some(NextStep::Decode(page)) => push_decode(shared, frames, page, urgency),
             None => {}
         }
     }
     shared.meter.looked_up(has_all);
-    // The one page too many that it was made with.
+    // Releases the extra pending page that the job starts with, which keeps it from completing during this loop.
     if job.page_is_there() {
         push_collate(shared, job);
     }

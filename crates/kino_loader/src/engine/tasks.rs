@@ -1,27 +1,37 @@
-//! Work that waits for a thread: the most urgent first, and of that the most expensive.
+//! Tasks waiting for a thread: most urgent first, then most expensive first.
 //!
 //! ```text
 //! push(urgency, cost, task) ──▶ [ 3: decode 90 kB │ 3: decode 4 kB │ 3: collate │ 4: decode │ … ] ──▶ pop(thread)
-//!                                                       threads 0, 1, 2 take from it; threads 3 and 4 rest
+//!                                                       threads 0, 1, 2 take from it; threads 3 and 4 sleep
 //! ```
 //!
-//! Urgency is the number of the batch that needs the work, so that the batch which the model waits for is never behind
-//! one that it does not. What takes long is begun first: begun last, it would be waited for alone. Among equals the first
-//! come is the first served. The queue is bounded by what the scheduler lets into flight; it never drops or reorders equals.
+//! The urgency follows from the batch that needs the task ([`needed_by`], [`prefetched_for`]), so the batch that the
+//! model waits for comes first. Long tasks start first: started last, one would delay the batch alone. Ties are first
+//! come, first served. The queue is bounded by the batches in flight; it never drops or reorders equal tasks.
 //!
-//! Of the threads only those with the lowest numbers work, as many as `threads.rs` says; the others rest here.
+//! Only the threads with the lowest numbers work, as many as `threads.rs` decides; the others sleep here.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// A queue of tasks by urgency; the least number is the most urgent.
+/// Urgency of work that batch `batch` waits for. The smallest value is the most urgent.
+pub(crate) fn needed_by(batch: u64) -> u64 {
+    batch * 2
+}
+
+/// Urgency of reading the rest of an episode that batch `batch` is the first to need: just after [`needed_by`].
+pub(crate) fn prefetched_for(batch: u64) -> u64 {
+    needed_by(batch) + 1
+}
+
+/// A queue of tasks by urgency.
 #[derive(Debug)]
 pub(crate) struct Tasks<T> {
     state: Mutex<State<T>>,
-    /// Told when there is work.
+    /// Notified when there is work.
     filled: Condvar,
-    /// Told when more threads may work.
+    /// Notified when more threads may work.
     called: Condvar,
 }
 
@@ -30,7 +40,7 @@ struct State<T> {
     heap: BinaryHeap<Entry<T>>,
     next: u64,
     closed: bool,
-    /// How many threads may take work.
+    /// How many threads may take tasks.
     active: usize,
 }
 
@@ -43,7 +53,7 @@ struct Entry<T> {
 }
 
 impl<T> Tasks<T> {
-    /// An empty queue for so many threads that work.
+    /// An empty queue for `active` active threads.
     pub(crate) fn new(active: usize) -> Self {
         let state = State {
             heap: BinaryHeap::new(),
@@ -58,7 +68,7 @@ impl<T> Tasks<T> {
         }
     }
 
-    /// Adds tasks of one urgency, each with its cost; after [`close`](Self::close) they are dropped.
+    /// Adds tasks of one urgency, each with its cost; drops them after [`close`](Self::close).
     pub(crate) fn push(&self, urgency: u64, tasks: impl IntoIterator<Item = (u64, T)>) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
@@ -84,13 +94,13 @@ impl<T> Tasks<T> {
         }
     }
 
-    /// How many tasks wait.
+    /// How many tasks are queued.
     pub(crate) fn len(&self) -> usize {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.heap.len()
     }
 
-    /// From now on so many threads take work.
+    /// Sets how many threads take tasks from now on.
     pub(crate) fn set_active(&self, active: usize) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut state.active, active);
@@ -100,7 +110,7 @@ impl<T> Tasks<T> {
         }
     }
 
-    /// The most urgent task for a thread; waits for one. `None` once the queue is closed.
+    /// The most urgent task; blocks until there is one and `thread` is active. `None` once the queue is closed.
     pub(crate) fn pop(&self, thread: usize) -> Option<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -109,7 +119,7 @@ impl<T> Tasks<T> {
             }
             if thread >= state.active {
                 if !state.heap.is_empty() {
-                    // It may have been woken for work that another has to do now.
+                    // This thread may have been woken for a task that an active thread must take now.
                     self.filled.notify_one();
                 }
                 state = self
@@ -136,7 +146,7 @@ impl<T> Tasks<T> {
         drop(state);
         self.filled.notify_all();
         self.called.notify_all();
-        // Tasks hold buffers whose release may take locks: not under this one.
+        // Dropped outside the lock: tasks hold buffers whose release may take other locks.
         drop(dropped);
     }
 }
@@ -157,7 +167,7 @@ impl<T> PartialOrd for Entry<T> {
 
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        // The heap gives the greatest first: the least urgency, then the greatest cost, then the first come.
+        // The heap pops the greatest entry: smallest urgency value, then greatest cost, then earliest arrival.
         (other.urgency, self.cost, other.arrival).cmp(&(self.urgency, other.cost, self.arrival))
     }
 }
@@ -170,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_urgent_comes_first_and_equals_in_turn() {
+    fn the_most_urgent_task_comes_first_and_ties_keep_their_order() {
         let tasks = Tasks::new(1);
         tasks.push(5, [(3, "e"), (3, "f")]);
         tasks.push(1, [(0, "a")]);
@@ -182,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_wakes_and_drops() {
+    fn closing_wakes_threads_and_drops_tasks() {
         let tasks = Tasks::new(2);
         std::thread::scope(|scope| {
             let waiters: Vec<_> = (0..3)
@@ -203,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_rest_take_nothing_and_no_task_is_lost_by_their_coming_and_going() {
+    fn inactive_threads_take_nothing_and_changing_the_active_count_loses_no_task() {
         let tasks = Tasks::new(4);
         let taken = [const { AtomicUsize::new(0) }; 4];
         std::thread::scope(|scope| {

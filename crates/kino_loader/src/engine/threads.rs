@@ -1,68 +1,68 @@
-//! How many threads of a kind work: as many as have something to do.
+//! The number of active threads, of each kind: as many as have work.
 //!
 //! ```text
-//! threads   ████ ████ ██·· ····        busy for 2.5 of 4: one could rest
-//! queue     0                          and nothing waits
+//! threads   ████ ████ ██·· ····        2.5 of 4 busy: one could sleep
+//! queue     0                          and no task waits
 //! ```
 //!
-//! Where the ready batches are as many as were asked for, threads have little to do. Then fewer of them run, each for
-//! longer: fewer wake-ups, and less noise beside the training loop. If all that run are busy and something waits, there are
-//! more at once. So slow storage gets more reads in flight, and a group of episodes that has to be decoded all threads.
+//! Once enough batches are ready, threads have little to do. Then fewer of them run, each for longer: fewer wake-ups,
+//! and less interference with the training loop. If all active threads are busy and tasks wait, the number doubles at
+//! once. So slow storage gets more concurrent reads, and a new group of episodes is decoded by all threads.
 //!
-//! This file reads no clock and parks nobody: `tasks.rs` does, by the number that comes out here.
+//! This file reads no clock and parks no threads: `tasks.rs` parks them, according to the number decided here.
 
 use std::time::Duration;
 
 use super::meter::{Meter, Stage};
 
-/// Threads that are busy for this part of the time are at work all the time: a task counts when it ends.
+/// Threads busy for at least this fraction of the time count as fully busy: a task only counts once it ends.
 const FULL: f64 = 0.85;
 
-/// If fewer could do it and would be busy for less than this part of the time, there are fewer.
+/// If one thread fewer would still be busy for less than this fraction of the time, one thread is too many.
 const SLACK: f64 = 0.7;
 
-/// So many looks in a row before one thread rests.
+/// Evaluations in a row with a thread too many before one goes to sleep.
 const CALM: u32 = 5;
 
-/// So often they are looked at.
+/// How often the number of active threads is re-evaluated.
 pub(super) const TUNE_EVERY: Duration = Duration::from_millis(100);
 
-/// Threads that read and begin; more come for slow storage.
+/// Read threads active at first, and at least; slow storage gets more.
 const FIRST_READERS: usize = 2;
 
-/// Those who decode and those who read.
+/// The numbers of active decode and read threads.
 #[derive(Debug)]
-pub(super) struct Crews {
-    decode: Crew,
-    read: Crew,
-    /// When they were looked at, and what they had done until then.
-    looked: Duration,
+pub(super) struct ThreadCounts {
+    decode: ThreadCount,
+    read: ThreadCount,
+    /// When they were last evaluated, and their busy time until then.
+    evaluated: Duration,
     busy_s: [f64; 2],
 }
 
-impl Crews {
+impl ThreadCounts {
     pub(super) fn new(threads: usize, readers: usize) -> Self {
         Self {
-            decode: Crew::new(threads, threads, 1),
-            read: Crew::new(readers, FIRST_READERS, FIRST_READERS),
-            looked: Duration::ZERO,
+            decode: ThreadCount::new(threads, threads, 1),
+            read: ThreadCount::new(readers, FIRST_READERS, FIRST_READERS),
+            evaluated: Duration::ZERO,
             busy_s: [0.0; 2],
         }
     }
 
-    /// How many decode and how many read.
+    /// Active decode threads and read threads.
     pub(super) fn active(&self) -> (usize, usize) {
         (self.decode.active, self.read.active)
     }
 
-    /// Looks at both, if it is time: how many decode and how many read from now on.
+    /// Evaluates both if it is time; returns the new numbers of decode and read threads.
     pub(super) fn tune(&mut self, meter: &Meter, queued: [usize; 2]) -> Option<(usize, usize)> {
         let now = meter.now();
-        let seconds = now.saturating_sub(self.looked);
+        let seconds = now.saturating_sub(self.evaluated);
         if seconds < TUNE_EVERY {
             return None;
         }
-        self.looked = now;
+        self.evaluated = now;
         let collate = meter.busy_s(Stage::Collate);
         let busy_s = [
             meter.busy_s(Stage::Decode) + collate,
@@ -78,28 +78,28 @@ impl Crews {
     }
 }
 
-/// The threads of one kind.
+/// The number of active threads of one kind.
 #[derive(Debug)]
-struct Crew {
+struct ThreadCount {
     all: usize,
     active: usize,
     least: usize,
     calm: u32,
 }
 
-/// What was seen since the last look.
+/// Observations since the last evaluation.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
-    /// How long ago that was.
+    /// Time since then.
     seconds: f64,
-    /// Work of all threads together.
+    /// Busy time of all threads together.
     busy_s: f64,
-    /// Tasks that wait now.
+    /// Tasks queued now.
     queued: usize,
 }
 
-impl Crew {
-    /// `all` threads, of which `active` begin and at least `least` go on.
+impl ThreadCount {
+    /// `all` threads, of which `active` are active at first and `least` always.
     fn new(all: usize, active: usize, least: usize) -> Self {
         Self {
             all,
@@ -109,7 +109,7 @@ impl Crew {
         }
     }
 
-    /// Looks at what was done, and says how many may work from now on.
+    /// Evaluates the observations; returns how many threads are active from now on.
     fn tune(&mut self, seen: Seen) -> usize {
         let at_work = seen.busy_s / seen.seconds.max(1e-9);
         if seen.queued > 0 && at_work > FULL * self.active as f64 {
@@ -132,63 +132,63 @@ impl Crew {
 mod tests {
     use super::*;
 
-    /// Threads that have `load` threads' worth of work, look after look.
-    fn look(crew: &mut Crew, load: f64, looks: usize) -> usize {
-        for _ in 0..looks {
-            let done = load.min(crew.active as f64);
-            crew.tune(Seen {
+    /// Evaluates `times` times under a load that keeps `load` threads busy.
+    fn tune(count: &mut ThreadCount, load: f64, times: usize) -> usize {
+        for _ in 0..times {
+            let done = load.min(count.active as f64);
+            count.tune(Seen {
                 seconds: 0.1,
                 busy_s: done * 0.1,
                 queued: usize::from(load > done) * 9,
             });
         }
-        crew.active
+        count.active
     }
 
     #[test]
-    fn threads_rest_one_by_one_and_come_back_at_once() {
-        let mut crew = Crew::new(8, 8, 1);
-        assert_eq!(look(&mut crew, 1.0, 5), 7);
+    fn threads_go_to_sleep_one_by_one_and_wake_up_at_once() {
+        let mut count = ThreadCount::new(8, 8, 1);
+        assert_eq!(tune(&mut count, 1.0, 5), 7);
         assert_eq!(
-            look(&mut crew, 1.0, 100),
+            tune(&mut count, 1.0, 100),
             2,
-            "at 1 it would be busy all the time"
+            "a single thread would be busy all the time"
         );
-        assert_eq!(look(&mut crew, 0.0, 100), 1);
-        assert_eq!(look(&mut crew, 20.0, 3), 8);
+        assert_eq!(tune(&mut count, 0.0, 100), 1);
+        assert_eq!(tune(&mut count, 20.0, 3), 8);
     }
 
     #[test]
-    fn a_load_that_stays_ends_in_a_number_that_stays() {
+    fn under_a_constant_load_the_number_of_threads_settles() {
         for tenths in 0..80 {
             let load = f64::from(tenths) / 10.0;
-            let mut crew = Crew::new(8, 8, 1);
-            look(&mut crew, load, 200);
-            let settled = crew.active;
+            let mut count = ThreadCount::new(8, 8, 1);
+            tune(&mut count, load, 200);
+            let settled = count.active;
             assert!(settled as f64 >= load, "{load}: {settled}");
             for _ in 0..100 {
-                assert_eq!(look(&mut crew, load, 1), settled, "{load}");
+                assert_eq!(tune(&mut count, load, 1), settled, "{load}");
             }
         }
     }
 
     #[test]
-    fn readers_never_fall_below_where_they_begin_and_rise_for_slow_storage() {
-        let mut readers = Crew::new(8, 2, 2);
-        assert_eq!(look(&mut readers, 0.0, 100), 2);
-        assert_eq!(look(&mut readers, 30.0, 1), 4);
-        assert_eq!(look(&mut readers, 30.0, 1), 8);
-        assert_eq!(look(&mut readers, 0.1, 1000), 2);
+    fn readers_never_fall_below_their_initial_number_and_rise_for_slow_storage() {
+        let mut readers = ThreadCount::new(8, 2, 2);
+        assert_eq!(tune(&mut readers, 0.0, 100), 2);
+        assert_eq!(tune(&mut readers, 30.0, 1), 4);
+        assert_eq!(tune(&mut readers, 30.0, 1), 8);
+        assert_eq!(tune(&mut readers, 0.1, 1000), 2);
     }
 
     #[test]
-    fn busy_threads_without_a_queue_are_enough() {
-        let mut crew = Crew::new(8, 4, 1);
+    fn busy_threads_with_an_empty_queue_are_enough() {
+        let mut count = ThreadCount::new(8, 4, 1);
         let seen = Seen {
             seconds: 1.0,
             busy_s: 4.0,
             queued: 0,
         };
-        assert_eq!(crew.tune(seen), 4);
+        assert_eq!(count.tune(seen), 4);
     }
 }

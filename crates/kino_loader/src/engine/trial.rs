@@ -1,37 +1,37 @@
-//! A run that is only measured: with a stage taken away, or made slower.
+//! Measurement runs: with a stage disabled, or made slower.
 //!
 //! ```text
 //! whole            fetch ─▶ decode ─▶ collate ─▶ batch          7 ms a batch
-//! without decode   fetch ─▶         ─▶ collate ─▶ batch         2 ms: decoding is what takes the time
+//! without decode   fetch ─▶         ─▶ collate ─▶ batch         2 ms: decoding takes most of the time
 //! ```
 //!
-//! Without decode, frames are whatever the memory held; without collate, batches are. Such a batch says so
-//! ([`Batch::is_real`](super::Batch::is_real)), and the Python loader neither offers nor hands out any. How a run comes by its stored bytes
-//! is the dataset's to say (`kino_dataset::Storage`).
+//! Without decode, frames hold arbitrary bytes; without collate, batches do. [`Batch::is_real`](super::Batch::is_real)
+//! is `false` for such a batch, and the Python loader never produces one. Storage is emulated by the dataset
+//! (`kino_dataset::Storage`).
 
 use std::time::Duration;
 
-/// How a measured run differs from a loader; the default is not at all.
+/// How a measurement run differs from training; the default changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trial {
-    /// Nothing is decoded: frames are whatever their memory held, texts are empty.
+    /// Nothing is decoded: frames hold arbitrary bytes, texts are empty.
     pub without_decode: bool,
-    /// Nothing is put into batches: they are whatever their memory held.
+    /// Nothing is copied into batches: they hold arbitrary bytes.
     pub without_collate: bool,
-    /// Every page takes so much longer to decode: a heavier codec, or a slower core.
+    /// Added to the decode time of every page, as by a heavier codec or a slower core.
     pub decode_pause: Duration,
-    /// Every sample takes so much longer to be put into its batch.
+    /// Added to the collate time of every sample.
     pub collate_pause: Duration,
 }
 
 impl Trial {
-    /// Whether batches hold what they should.
+    /// Whether batches hold real data.
     pub(super) fn is_real(self) -> bool {
         !self.without_decode && !self.without_collate
     }
 }
 
-/// Sleeps, if there is anything to sleep.
+/// Sleeps, unless `time` is zero.
 pub(super) fn pause(time: Duration) {
     if !time.is_zero() {
         std::thread::sleep(time);
@@ -51,7 +51,7 @@ mod tests {
     const REQUEST: &str = r#"{"anchor": {"stream": "actions"}, "windows": [
         {"stream": "front", "at": {"steps": [-1, 0]}}, {"stream": "words", "at": {"steps": [0]}, "resolve": "hold"}]}"#;
 
-    /// Runs some batches; what it did, and whether each batch was real.
+    /// Runs some batches; returns the report, and whether each batch was real.
     fn run(trial: Trial) -> (Report, Vec<bool>) {
         let (_folder, dataset) = recording::open(3);
         let request: Request = serde_json::from_str(REQUEST).unwrap();
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_says_whether_a_stage_was_taken_away() {
+    fn a_batch_is_not_real_if_a_stage_was_disabled() {
         assert_eq!(run(Trial::default()).1, [true; 10]);
         let without_decode = Trial {
             without_decode: true,
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_are_counted_in_their_stage() {
+    fn pauses_count_towards_their_stage() {
         let trial = Trial {
             collate_pause: Duration::from_millis(2),
             ..Trial::default()
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_on_another_storage_are_the_same_samples() {
+    fn windows_on_other_storage_have_the_same_samples() {
         let (_folder, dataset) = recording::open(3);
         let request: Request = serde_json::from_str(REQUEST).unwrap();
         let windows = Samples::bind(&dataset, request, &Selection::default()).unwrap();

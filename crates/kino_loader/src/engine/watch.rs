@@ -1,6 +1,6 @@
-//! A look at a loader from outside: what it did, and what its threads do.
+//! Observes a loader from outside: what it has done, and what its threads are doing.
 //!
-//! It needs no lock that the training loop holds while it waits, so another thread can look at any time.
+//! It takes no lock that the training loop holds while it waits, so another thread can use it at any time.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::meter::{Report, TraceLog};
 use super::shared::Shared;
 
-/// Looks at a loader. It may be kept after the loader is gone, and then says what was last.
+/// Observes a loader. It outlives the loader, and then reports its final state.
 #[derive(Debug, Clone)]
 pub struct Watch {
     shared: Arc<Shared>,
@@ -21,14 +21,15 @@ impl Watch {
         }
     }
 
-    /// What the loader did so far.
+    /// What the loader has done so far.
     pub fn report(&self) -> Report {
         let shared = &self.shared;
         let (pool_bytes, pool_peak_bytes) = shared.cache().bytes();
-        let (stored_bytes, stored_peak_bytes) = shared.gate.bytes();
-        let crews = shared.crews.lock();
-        let (threads_active, readers_active) =
-            crews.unwrap_or_else(PoisonError::into_inner).active();
+        let (stored_bytes, stored_peak_bytes) = shared.in_flight.bytes();
+        let thread_counts = shared.thread_counts.lock();
+        let (threads_active, readers_active) = thread_counts
+            .unwrap_or_else(PoisonError::into_inner)
+            .active();
         let report = shared.meter.report();
         let (reads_queued, work_queued) = (shared.reads.len(), shared.work.len());
         let flight = shared.flight();
@@ -52,23 +53,23 @@ impl Watch {
         }
     }
 
-    /// Batches that lie ready, and the most that are prepared: cheaper than a report.
+    /// The number of ready batches, and the prefetch depth: cheaper than a report.
     pub fn ready(&self) -> (usize, usize) {
         let flight = self.shared.flight();
         (flight.ready.len(), flight.controller.depth())
     }
 
-    /// From now on what each thread does when is kept, until [`finish_trace`](Self::finish_trace).
+    /// Records the tasks of every thread from now on, until [`finish_trace`](Self::finish_trace).
     pub fn start_trace(&self) {
         self.shared.meter.start_trace();
     }
 
-    /// The newest 262,144 events since then; nothing if it was not started.
+    /// Stops the trace; returns its newest 262,144 events, or none if it was not started.
     pub fn finish_trace(&self) -> TraceLog {
         self.shared.meter.finish_trace()
     }
 
-    /// Since the loader started: the clock of a trace.
+    /// Time since the loader started: the clock of a trace.
     pub fn now(&self) -> Duration {
         self.shared.meter.now()
     }

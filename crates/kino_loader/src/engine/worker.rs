@@ -1,4 +1,4 @@
-//! The threads: one kind opens episodes and reads spans, the other decodes pages and puts samples together.
+//! The threads: one kind opens episodes and reads spans, the other decodes pages and collates samples.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,32 +14,33 @@ use super::frame_cache::EpisodeKey;
 use super::meter::{Meter, Stage};
 use super::resize::DecodeScratch;
 use super::shared::{Shared, sample_error};
+use super::tasks::needed_by;
 use super::trial::pause;
 
 /// Something to read.
 #[derive(Debug)]
 pub(super) enum Read {
-    /// An episode that will be needed: its index.
+    /// The index of an episode that will be needed.
     Episode(EpisodeKey),
-    /// Pages.
+    /// A span of pages.
     Span {
-        /// Whose pages.
-        block: Arc<EpisodeFrames>,
-        /// Which of them.
+        /// The frames that the pages belong to.
+        frames: Arc<EpisodeFrames>,
+        /// The span.
         span: SpanId,
-        /// Of the batch that needs them.
+        /// The urgency of its pages.
         urgency: u64,
     },
 }
 
 impl Read {
     /// A span with its cost.
-    pub(super) fn of_span(block: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) -> (u64, Self) {
-        let block = Arc::clone(block);
+    pub(super) fn of_span(frames: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) -> (u64, Self) {
+        let frames = Arc::clone(frames);
         (
-            cost_of(block.stored_bytes(span)),
+            cost_of(frames.stored_bytes(span)),
             Self::Span {
-                block,
+                frames,
                 span,
                 urgency,
             },
@@ -50,29 +51,29 @@ impl Read {
 /// Something to compute.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// A page whose bytes are there.
+    /// Decode a page whose bytes are in memory.
     Decode(Arc<EpisodeFrames>, PageId),
-    /// A sample whose frames are there.
+    /// Collate a sample whose frames are decoded.
     Collate(Arc<SampleJob>),
 }
 
-/// A sample that could not be read: another one is to take its place.
+/// A sample that could not be read, for the scheduler to replace.
 #[derive(Debug)]
 pub(super) struct Replace {
     pub(super) batch: Arc<BatchJob>,
     pub(super) slot: usize,
-    /// How many were tried before.
+    /// How many samples were tried in this slot before it.
     pub(super) attempt: u64,
-    /// How many moments each of its windows has: a longer sample would not fit into the batch.
+    /// The number of steps in each of its windows: a longer sample would not fit into the batch.
     pub(super) steps: Vec<usize>,
     /// Why it could not be read.
     pub(super) error: Arc<DatasetError>,
 }
 
-/// So many substitutes are tried before the batch fails.
+/// Substitutes tried before the batch fails.
 pub(super) const MAX_ATTEMPTS: u64 = 64;
 
-/// Reads until the queue is closed, as one of the threads that do.
+/// A read thread: reads until the queue is closed.
 pub(super) fn read(shared: &Shared, thread: usize) {
     let mut account = Account::new(shared.cpu.as_ref());
     while let Some(read) = shared.reads.pop(thread) {
@@ -84,75 +85,81 @@ pub(super) fn read(shared: &Shared, thread: usize) {
                 }
             }
             Read::Span {
-                block,
+                frames,
                 span,
                 urgency,
-            } => read_span(shared, &block, span, urgency),
+            } => read_span(shared, &frames, span, urgency),
         }
         account.settle(|| shared.is_stopped());
     }
 }
 
-fn read_span(shared: &Shared, block: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) {
-    if !block.begin(span) {
+fn read_span(shared: &Shared, frames: &Arc<EpisodeFrames>, span: SpanId, urgency: u64) {
+    if !frames.begin(span) {
         return;
     }
-    let stored_bytes = block.stored_bytes(span);
-    if !shared.gate.enter(stored_bytes) {
+    let stored_bytes = frames.stored_bytes(span);
+    if !shared.in_flight.enter(stored_bytes) {
         return;
     }
     let fetched = shared.meter.time(Stage::Fetch, || {
-        let fetched = block.fetch(span);
+        let fetched = frames.fetch(span);
         let bytes = fetched.bytes;
         (fetched, bytes)
     });
-    // What did not come (all of it, if the read failed) is not waited for; the rest leaves when it was decoded.
+    // Bytes that were not read (all of them, if the read failed) are released now, the others once they are decoded.
     shared
-        .gate
+        .in_flight
         .leave(stored_bytes.saturating_sub(fetched.bytes));
-    tell(shared, fetched.tell);
+    notify(shared, fetched.waiting);
     for page in fetched.pages {
-        push_decode(shared, block, page, block.urgency(page, urgency));
+        push_decode(shared, frames, page, frames.urgency(page, urgency));
     }
 }
 
-/// Has a page decoded; of equally urgent ones the most expensive first.
-pub(super) fn push_decode(shared: &Shared, block: &Arc<EpisodeFrames>, page: PageId, urgency: u64) {
-    let work = Work::Decode(Arc::clone(block), page);
-    let cost = cost_of(block.page_bytes(page));
+/// Queues a page for decoding; among equally urgent pages the most expensive goes first.
+pub(super) fn push_decode(
+    shared: &Shared,
+    frames: &Arc<EpisodeFrames>,
+    page: PageId,
+    urgency: u64,
+) {
+    let work = Work::Decode(Arc::clone(frames), page);
+    let cost = cost_of(frames.page_bytes(page));
     shared.work.push(urgency, [(cost, work)]);
 }
 
-/// What stored bytes cost to read and to decode, in steps of four times. Pages of one stream cost the same, and so are decoded in
-/// turn: frames that follow each other then lie beside each other in memory, which makes copies of them a tenth cheaper.
+/// The cost of reading and decoding stored bytes, in powers of four. The scale is coarse so that pages of one stream
+/// cost the same and are decoded in order: consecutive frames are then adjacent in memory, which makes copying them 10%
+/// cheaper.
 fn cost_of(bytes: u64) -> u64 {
     u64::from(bytes.max(1).ilog2() / 2)
 }
 
-/// Has a sample put together.
+/// Queues a sample for collation.
 pub(super) fn push_collate(shared: &Shared, job: Arc<SampleJob>) {
-    let urgency = job.batch.number * 2;
+    let urgency = needed_by(job.batch.number);
     shared.work.push(urgency, [(0, Work::Collate(job))]);
 }
 
-/// Decodes and collates until the queue is closed, as one of the threads that do.
+/// A decode thread: decodes and collates until the queue is closed.
 pub(super) fn work(shared: &Shared, thread: usize) {
     let mut scratch = DecodeScratch::default();
     let mut account = Account::new(shared.cpu.as_ref());
     while let Some(work) = shared.work.pop(thread) {
         match work {
-            Work::Decode(block, page) => {
+            Work::Decode(frames, page) => {
                 let decoded = shared.meter.time(Stage::Decode, || {
-                    let decoded = decode(shared, &block, page, &mut scratch);
+                    let decoded = decode(shared, &frames, page, &mut scratch);
                     let bytes = decoded.bytes;
                     (decoded, bytes)
                 });
                 Meter::add(&shared.meter.frames_decoded, decoded.frames);
                 if decoded.frames > 0 {
-                    shared.meter.used(block.page_bytes(page));
+                    shared.meter.used(frames.page_bytes(page));
                 }
-                shared.gate.leave(decoded.stored_bytes);
-                tell(shared, decoded.tell);
+                shared.in_flight.leave(decoded.stored_bytes);
+                notify(shared, decoded.waiting);
             }
             Work::Collate(job) => collate(shared, &job),
         }
@@ -162,20 +169,20 @@ pub(super) fn work(shared: &Shared, thread: usize) {
 
 fn decode(
     shared: &Shared,
-    block: &EpisodeFrames,
+    frames: &EpisodeFrames,
     page: PageId,
     scratch: &mut DecodeScratch,
 ) -> DecodedPage {
     pause(shared.trial.decode_pause);
     if shared.trial.without_decode {
-        block.leave_undecoded(page, &shared.pages)
+        frames.skip_decoding(page, &shared.pages)
     } else {
-        block.decode(page, &shared.pages, scratch)
+        frames.decode(page, &shared.pages, scratch)
     }
 }
 
-/// One page is there: samples that waited for it alone can be put together.
-fn tell(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
+/// Notifies samples that one of their pages is decoded; those that miss no other page are collated.
+fn notify(shared: &Shared, waiting: Vec<Weak<SampleJob>>) {
     for job in waiting.iter().filter_map(Weak::upgrade) {
         if job.page_is_there() {
             push_collate(shared, job);
@@ -215,7 +222,7 @@ fn collate(shared: &Shared, job: &Arc<SampleJob>) {
     finish_sample(shared, &job.batch);
 }
 
-/// One sample of a batch is done, one way or the other.
+/// A sample of a batch is done, whether it succeeded or failed. After the last one, the batch is delivered.
 pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
     if let Some(mut done) = batch.sample_is_done() {
         if let Ok(batch) = &mut done {
@@ -228,7 +235,7 @@ pub(super) fn finish_sample(shared: &Shared, batch: &BatchJob) {
     }
 }
 
-/// A sample needs its blocks no longer; whether that makes room.
+/// Releases the frames of a sample; returns whether that makes room in the cache.
 pub(super) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
     let mut cache = shared.cache();
     let mut has_more_room = false;
@@ -244,13 +251,13 @@ pub(super) fn release(shared: &Shared, blocks: &[JobBlock]) -> bool {
     has_more_room
 }
 
-/// A sample that was started needs its blocks no longer.
+/// Releases the frames of a sample that was started, and wakes the scheduler if it waits for room.
 fn end_sample(shared: &Shared, job: &SampleJob) {
     let has_more_room = release(shared, &job.blocks);
     let is_last = shared.running.fetch_sub(1, Ordering::SeqCst) == 1;
-    // Waking a thread costs as much as a small sample: only if it waits for this.
+    // Waking a thread costs as much as a small sample, so only if the scheduler waits for this.
     if (has_more_room || is_last) && shared.waits_for_room.swap(false, Ordering::SeqCst) {
-        // Under the scheduler's lock, so that it is not between looking and waiting.
+        // Taking the scheduler's lock ensures that it is not between checking its condition and waiting.
         drop(shared.flight());
         shared.room.notify_all();
     }

@@ -1,19 +1,19 @@
 //! Where the time goes: every stage counts what it did and how long it took.
 //!
 //! ```text
-//! plan ─▶ fetch ─▶ decode ─▶ collate ─▶ ready ─▶ the training loop
-//!                                          wait: how long the loop stood here
+//! schedule ─▶ fetch ─▶ decode ─▶ collate ─▶ ready ─▶ the training loop
+//!                                              wait: how long the loop was blocked here
 //! ```
 //!
-//! Counting is two reads of the clock and a few relaxed additions per task of some microseconds or more, and one lock per
-//! batch (`bench/meter.py` measures what that costs).
+//! Counting costs two clock reads and a few relaxed additions per task, which takes microseconds or more, and one lock
+//! per batch (`bench/meter.py` measures the cost).
 //!
 //! | file | holds |
 //! |---|---|
 //! | `report.rs` | everything below, as plain numbers |
-//! | `waits.rs` | how long the loop waited, by size |
-//! | `timeline.rs` | what happened when |
-//! | `trace.rs` | what each thread did when, if asked |
+//! | `waits.rs` | a histogram of how long the loop waited |
+//! | `timeline.rs` | the run over time |
+//! | `trace.rs` | the tasks of each thread, if requested |
 //! | `process.rs` | the memory of the process |
 
 mod process;
@@ -37,25 +37,25 @@ use timeline::Timeline;
 use trace::Trace;
 use waits::Waits;
 
-/// A part of a batch's way.
+/// A stage in the production of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(usize)]
 pub enum Stage {
-    /// Which frames are needed, and where they lie.
+    /// Finding out which frames are needed and where they are stored.
     Schedule,
-    /// Bytes from storage.
+    /// Reading bytes from storage.
     Fetch,
-    /// Bytes into frames.
+    /// Decoding bytes into frames.
     Decode,
-    /// Frames into the batch.
+    /// Copying frames into the batch.
     Collate,
-    /// The training loop, waiting for a batch.
+    /// The training loop waiting for a batch.
     Wait,
 }
 
 impl Stage {
-    /// Every stage, in the order of a batch's way.
+    /// All stages, in the order in which a batch passes them.
     pub const ALL: [Self; 5] = [
         Self::Schedule,
         Self::Fetch,
@@ -83,7 +83,7 @@ pub enum Metering {
     /// Everything in the report.
     #[default]
     Full,
-    /// Only what the loader itself needs: no waits by size, no timeline, no bytes used. For measuring what the rest costs.
+    /// Only what the loader itself needs: no wait histogram, timeline or bytes used. To measure the cost of metering.
     Least,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Meter {
     waits: Waits,
     timeline: Mutex<Timeline>,
     trace: Trace,
-    /// Batches made.
+    /// Batches produced.
     pub(crate) made: AtomicU64,
     stored_bytes_used: AtomicU64,
     cache_hits: AtomicU64,
@@ -105,7 +105,7 @@ pub(crate) struct Meter {
     pub(crate) frames_decoded: AtomicU64,
     /// Frames put into batches.
     pub(crate) frames_used: AtomicU64,
-    /// Samples handed over that had to be replaced.
+    /// Samples handed over that are substitutes.
     pub(crate) substituted: AtomicU64,
     /// Batches handed over.
     pub(crate) batches: AtomicU64,
@@ -116,7 +116,7 @@ pub(crate) struct Meter {
 #[derive(Debug, Default)]
 struct Counters {
     busy_ns: AtomicU64,
-    /// The part of it that was spent waiting.
+    /// How much of it was spent waiting.
     waited_ns: AtomicU64,
     tasks: AtomicU64,
     bytes: AtomicU64,
@@ -143,12 +143,12 @@ impl Meter {
         }
     }
 
-    /// Does `work`, which says how many bytes came out, and counts it.
+    /// Runs and times `work`, which also returns how many bytes it produced.
     pub(crate) fn time<T>(&self, stage: Stage, work: impl FnOnce() -> (T, u64)) -> T {
         self.measure(stage, work).0
     }
 
-    /// The same; and how long it took.
+    /// Like [`time`](Self::time); also returns how long it took.
     pub(crate) fn measure<T>(
         &self,
         stage: Stage,
@@ -168,7 +168,7 @@ impl Meter {
         (result, took)
     }
 
-    /// Waits inside of [`time`](Self::time), which does not count as work.
+    /// Runs a wait inside [`time`](Self::time), so that it does not count as work.
     pub(crate) fn wait<T>(&self, stage: Stage, wait: impl FnOnce() -> T) -> T {
         let start = Instant::now();
         let result = wait();
@@ -184,7 +184,7 @@ impl Meter {
         result
     }
 
-    /// The training loop has its batch, after a wait; `moment` says how it stands, but not when.
+    /// The training loop received a batch after `wait`; `moment` returns the queue lengths, without the time.
     pub(crate) fn handed(&self, wait: Duration, moment: impl FnOnce() -> Moment) {
         if self.metering == Metering::Least {
             return;
@@ -203,7 +203,7 @@ impl Meter {
         timeline.unwrap_or_else(PoisonError::into_inner).add(moment);
     }
 
-    /// A page of so many stored bytes was decoded.
+    /// A page of `stored_bytes` bytes was decoded.
     pub(crate) fn used(&self, stored_bytes: u64) {
         if self.metering == Metering::Full {
             self.stored_bytes_used
@@ -211,7 +211,7 @@ impl Meter {
         }
     }
 
-    /// A sample was planned, and had to wait for a page or not.
+    /// A sample was scheduled; `has_all` if it did not wait for any page.
     pub(crate) fn looked_up(&self, has_all: bool) {
         if self.metering == Metering::Full {
             let counter = if has_all {
@@ -223,12 +223,12 @@ impl Meter {
         }
     }
 
-    /// From now on events are kept.
+    /// Records events from now on.
     pub(crate) fn start_trace(&self) {
         self.trace.start();
     }
 
-    /// The events since then.
+    /// Stops recording; returns the events.
     pub(crate) fn finish_trace(&self) -> TraceLog {
         self.trace.finish()
     }
@@ -238,15 +238,15 @@ impl Meter {
         counter.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// Since the loader started.
+    /// Time since the loader started.
     pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Seconds of work in a stage, of all threads together.
+    /// Seconds of work in a stage, summed over all threads.
     pub(crate) fn busy_s(&self, stage: Stage) -> f64 {
         let counters = &self.stages[stage as usize];
-        // A wait is known before the task that it is part of.
+        // Loaded first: a wait is counted before the task that contains it.
         let waited_ns = counters.waited_ns.load(Ordering::Relaxed);
         let busy_ns = counters.busy_ns.load(Ordering::Relaxed);
         Duration::from_nanos(busy_ns.saturating_sub(waited_ns)).as_secs_f64()
@@ -295,20 +295,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_inside_of_a_task_is_no_work() {
+    fn a_wait_inside_a_task_does_not_count_as_work() {
         let meter = Meter::new(Metering::Full);
         let pause = || std::thread::sleep(Duration::from_millis(30));
         meter.time(Stage::Schedule, || (meter.wait(Stage::Schedule, pause), 7));
         meter.time(Stage::Fetch, || (pause(), 9));
         let report = meter.report();
-        let stage = |stage: Stage| report.stages.iter().find(|one| one.stage == stage).unwrap();
-        let (plan, fetch) = (stage(Stage::Schedule), stage(Stage::Fetch));
-        assert!(plan.busy_s < 0.03 && fetch.busy_s >= 0.03, "{report:?}");
-        assert_eq!((plan.tasks, plan.bytes, fetch.bytes), (1, 7, 9));
+        let (schedule, fetch) = (report.stage(Stage::Schedule), report.stage(Stage::Fetch));
+        assert!(schedule.busy_s < 0.03 && fetch.busy_s >= 0.03, "{report:?}");
+        assert_eq!((schedule.tasks, schedule.bytes, fetch.bytes), (1, 7, 9));
     }
 
     #[test]
-    fn the_least_meter_counts_and_remembers_nothing() {
+    fn least_metering_records_neither_waits_nor_timeline_nor_bytes() {
         for metering in [Metering::Full, Metering::Least] {
             let meter = Meter::new(metering);
             for _ in 0..3 {
@@ -326,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_has_what_happened_while_it_was_on() {
+    fn a_trace_has_the_events_of_the_time_it_was_on() {
         let meter = Meter::new(Metering::Full);
         meter.time(Stage::Fetch, || ((), 1));
         meter.start_trace();
@@ -335,8 +334,8 @@ mod tests {
         meter.time(Stage::Fetch, || ((), 1));
         let names: Vec<_> = log.events.iter().map(|event| event.name).collect();
         assert_eq!(names, ["room", "schedule"], "what is inside ends first");
-        let [room, plan] = [log.events[0], log.events[1]];
-        assert!(plan.start_ns <= room.start_ns);
+        let [room, schedule] = [log.events[0], log.events[1]];
+        assert!(schedule.start_ns <= room.start_ns);
         assert!(meter.finish_trace().events.is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! The memory of this process, where the system says it.
+//! The memory of this process, if the system reports it.
 
-/// Bytes in memory now and at most, by `/proc`; `None` where there is none.
+/// Resident bytes now and at their peak, from `/proc`; `None` if unavailable.
 pub(super) fn resident_bytes() -> Option<(u64, u64)> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     Some((field(&status, "VmRSS:")?, field(&status, "VmHWM:")?))
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_counts_in_kib() {
+    fn the_values_are_in_kib() {
         let status = "Name:\tpython\nVmHWM:\t    2048 kB\nVmRSS:\t 1024 kB\n";
         assert_eq!(field(status, "VmRSS:"), Some(1 << 20));
         assert_eq!(field(status, "VmHWM:"), Some(2 << 20));
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_has_memory() {
+    fn this_process_has_resident_memory() {
         let (now, most) = resident_bytes().unwrap();
         assert!(now > 0 && now <= most);
     }

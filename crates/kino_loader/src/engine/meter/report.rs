@@ -1,4 +1,4 @@
-//! What a loader did so far, as plain numbers: the names here are those of its JSON.
+//! What a loader has done so far, as plain numbers. The field names are the keys of its JSON.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,21 +11,21 @@ use super::waits::WaitReport;
 pub struct StageReport {
     /// The stage.
     pub stage: Stage,
-    /// Time spent in it, of all threads together.
+    /// Seconds spent in it, summed over all threads.
     pub busy_s: f64,
     /// Tasks done.
     pub tasks: u64,
-    /// Bytes that came out.
+    /// Bytes produced.
     pub bytes: u64,
 }
 
-/// What a loader did so far.
+/// What a loader has done so far.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// Since it started.
+    /// Seconds since it started.
     pub elapsed_s: f64,
-    /// Stage by stage.
+    /// What each stage did.
     pub stages: Vec<StageReport>,
     /// Batches handed over.
     pub batches: u64,
@@ -35,54 +35,54 @@ pub struct Report {
     pub frames_decoded: u64,
     /// Frames put into batches.
     pub frames_used: u64,
-    /// Stored bytes of the pages that were decoded. What was read besides lay between them, or waits to be decoded.
+    /// Stored bytes of the pages that were decoded. Other bytes read lie between them, or are not decoded yet.
     pub stored_bytes_used: u64,
-    /// Samples handed over that had to be replaced.
+    /// Samples handed over that are substitutes.
     pub substituted: u64,
-    /// Samples all of whose frames were decoded when they were planned.
+    /// Samples whose frames were all decoded when they were scheduled.
     pub cache_hits: u64,
     /// Samples that had to wait for a page.
     pub cache_misses: u64,
     /// How long the training loop waited for batches.
     pub waits: WaitReport,
-    /// What happened when; at most 512 moments.
+    /// The run over time, in at most 512 moments.
     pub timeline: Vec<Moment>,
-    /// Reads that wait for a thread now.
+    /// Reads queued now.
     pub reads_queued: usize,
-    /// Pages and samples that wait for a thread now.
+    /// Pages and samples queued now for decoding and collating.
     pub work_queued: usize,
-    /// Decoded bytes held now.
+    /// Decoded bytes in the cache now.
     pub pool_bytes: u64,
-    /// The most decoded bytes held at any time.
+    /// Peak of `pool_bytes`.
     pub pool_peak_bytes: u64,
-    /// Stored bytes that were read and wait to be decoded now.
+    /// Stored bytes that are read but not yet decoded, now.
     pub stored_bytes: u64,
-    /// The most stored bytes that were read and waited to be decoded at any time.
+    /// Peak of `stored_bytes`.
     pub stored_peak_bytes: u64,
-    /// Bytes of batches: in preparation, ready, kept by the user, and kept to be used again.
+    /// Bytes of batches: in preparation, ready, kept by the user, and kept for reuse.
     pub batch_buffer_bytes: u64,
-    /// Bytes of the whole process in memory now, where the system says it.
+    /// Resident bytes of the whole process now, if the system reports them.
     pub process_bytes: Option<u64>,
-    /// The most of them at any time.
+    /// Peak of `process_bytes`.
     pub process_peak_bytes: Option<u64>,
     /// Batches in preparation or ready.
     pub depth: usize,
-    /// The most that there may be, as chosen or as given.
+    /// Limit on `depth`, chosen by the loader or set by the user.
     pub prefetch_depth: usize,
-    /// Its last changes: from which batch on, which depth.
+    /// The last changes of `prefetch_depth`: first batch, and the depth from it on.
     pub prefetch_changes: Vec<(u64, usize)>,
-    /// Seconds in which a batch is made, on the average of the last ones.
+    /// Seconds to produce a batch: mean of the last ones.
     pub batch_s: f64,
-    /// Seconds for which the training loop keeps a batch, usually.
+    /// Seconds for which the training loop keeps a batch: median of the last ones.
     pub step_s: f64,
-    /// Threads that decode and do not rest.
+    /// Active decode threads.
     pub threads_active: usize,
-    /// Threads that read and do not rest.
+    /// Active read threads.
     pub readers_active: usize,
 }
 
 impl Report {
-    /// What a stage did; nothing if there was none.
+    /// What a stage did; all zero if it is not in the report.
     pub fn stage(&self, stage: Stage) -> StageReport {
         let found = self.stages.iter().find(|one| one.stage == stage);
         found.copied().unwrap_or(StageReport {
@@ -93,19 +93,23 @@ impl Report {
         })
     }
 
-    /// Bytes read for each stored byte that was decoded; 1 is the least. 0 if nothing was decoded.
+    /// Bytes read per stored byte decoded; 1 is ideal. 0 if nothing was decoded.
     pub fn read_amplification(&self) -> f64 {
         ratio(self.stage(Stage::Fetch).bytes, self.stored_bytes_used)
     }
 
-    /// Frames decoded for each frame in a batch: below 1, because windows share frames. 0 if there was none.
+    /// Frames decoded per frame in a batch: below 1 where windows share frames. 0 if no frame was used.
     pub fn decode_amplification(&self) -> f64 {
         ratio(self.frames_decoded, self.frames_used)
     }
 }
 
-fn ratio(of: u64, by: u64) -> f64 {
-    if by == 0 { 0.0 } else { of as f64 / by as f64 }
+fn ratio(numerator: u64, denominator: u64) -> f64 {
+    if denominator == 0 {
+        0.0
+    } else {
+        numerator as f64 / denominator as f64
+    }
 }
 
 #[cfg(test)]
@@ -113,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_goes_to_json_and_back_by_the_names_of_its_fields() {
+    fn a_report_round_trips_through_json_by_its_field_names() {
         let report = Report {
             elapsed_s: 1.5,
             stages: vec![StageReport {

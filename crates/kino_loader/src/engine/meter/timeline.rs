@@ -1,42 +1,42 @@
-//! What happened when: a moment per batch, and fewer and longer ones as a run goes on.
+//! The run over time: one moment per batch, merged into fewer and longer ones as the run continues.
 //!
 //! ```text
 //! 512 moments of 1 batch ──▶ 256 of 2 ──▶ … 512 of 2 ──▶ 256 of 4 ──▶ …      neighbours are merged
 //! ```
 //!
-//! So a run of any length has between 256 and 512 moments that cover all of it.
+//! So 256 to 512 moments cover a long run completely.
 
 use serde::{Deserialize, Serialize};
 
-/// The most moments.
-const MOST: usize = 512;
+/// Limit on the number of moments.
+const MAX_MOMENTS: usize = 512;
 
-/// Some batches in a row: how it stood when the training loop took them.
+/// One or more consecutive batches, and the state of the loader when the training loop took them.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Moment {
-    /// When the last of them was taken, since the loader started.
+    /// When the last of them was taken, in seconds since the loader started.
     pub at_s: f64,
     /// How many were taken.
     pub batches: u64,
-    /// Batches that were made until then, by all threads.
+    /// Batches that the loader had produced by then.
     pub made: u64,
-    /// Batches that lay ready after one was taken, on average.
+    /// Batches still ready after one was taken, on average.
     pub ready: f64,
-    /// The most batches that there might be in preparation or ready.
+    /// Limit on batches in preparation or ready.
     pub depth: usize,
-    /// Seconds that the training loop waited for them together.
+    /// Total seconds that the training loop waited for them.
     pub wait_s: f64,
     /// The longest of these waits.
     pub longest_wait_s: f64,
-    /// Reads that waited for a thread, on average.
+    /// Reads queued, on average.
     pub reads_queued: f64,
-    /// Pages and samples that waited for a thread, on average.
+    /// Pages and samples queued for decoding and collating, on average.
     pub work_queued: f64,
 }
 
 impl Moment {
-    /// This one and the one after it, as one.
+    /// Merges this moment with the one after it.
     fn merge(self, after: Self) -> Self {
         let batches = self.batches + after.batches;
         let mean = |before: f64, later: f64| {
@@ -60,7 +60,7 @@ impl Moment {
 #[derive(Debug)]
 pub(super) struct Timeline {
     moments: Vec<Moment>,
-    /// Batches in each but the last.
+    /// Batches in each moment except the last.
     batches: u64,
 }
 
@@ -72,13 +72,13 @@ impl Timeline {
         }
     }
 
-    /// One batch was taken.
+    /// Adds a batch that was taken.
     pub(super) fn add(&mut self, moment: Moment) {
         match self.moments.last_mut() {
             Some(last) if last.batches < self.batches => *last = last.merge(moment),
             _ => self.moments.push(moment),
         }
-        if self.moments.len() > MOST {
+        if self.moments.len() > MAX_MOMENTS {
             let merged = self.moments.chunks(2).map(|pair| match *pair {
                 [before, after] => before.merge(after),
                 [one] => one,
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// A batch that was taken at its number.
+    /// Batch `number`, taken `number` seconds after the start.
     fn moment(number: u64, wait: u32, ready: u32) -> Moment {
         Moment {
             at_s: number as f64,
@@ -116,9 +116,9 @@ mod tests {
     }
 
     proptest! {
-        /// The twin keeps every batch, and groups them by the lengths that came out.
+        /// The oracle keeps every batch, and groups them by the lengths of the merged moments.
         #[test]
-        fn merged_moments_say_what_their_batches_said(
+        fn a_merged_moment_summarises_its_batches(
             batches in prop::collection::vec((0..9_u32, 0..9_u32), 0..3000)
         ) {
             let mut timeline = Timeline::new();
@@ -129,8 +129,8 @@ mod tests {
                 .collect();
             all.iter().for_each(|&one| timeline.add(one));
             let moments = timeline.moments();
-            prop_assert!(moments.len() <= MOST);
-            prop_assert!(moments.len() >= all.len().min(MOST / 2));
+            prop_assert!(moments.len() <= MAX_MOMENTS);
+            prop_assert!(moments.len() >= all.len().min(MAX_MOMENTS / 2));
             let mut rest = all.as_slice();
             for merged in moments {
                 let (own, after) = rest.split_at(usize::try_from(merged.batches).unwrap());
@@ -142,7 +142,7 @@ mod tests {
                 prop_assert!((merged.ready - sum(|one| one.ready) / own.len() as f64).abs() < 1e-9);
                 prop_assert_eq!(merged.depth, own.iter().map(|one| one.depth).max().unwrap());
             }
-            prop_assert!(rest.is_empty(), "every batch is somewhere");
+            prop_assert!(rest.is_empty(), "every batch is in a moment");
         }
     }
 }

@@ -1,13 +1,14 @@
-//! What each thread did when, for an image of it: off unless somebody asks.
+//! A trace of each thread's tasks, for a timeline viewer; off by default.
 //!
 //! ```text
-//! kino-plan     ▐plan▌        ▐plan▌
+//! kino-schedule ▐schedule▌        ▐schedule▌
 //! kino-read 2       ▐fetch▌▐fetch▌
 //! kino-decode 5          ▐decode▌▐decode▌▐collate▌
 //! caller        ▐──────────── wait ─────────────▌
 //! ```
 //!
-//! A ring of the newest [`EVENTS`] events; what is pushed out is counted. Off, it costs one relaxed load per task.
+//! A ring buffer of the newest [`EVENTS`] events; dropped events are counted. While off, it costs one relaxed load per
+//! task.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,32 +18,32 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// The newest so many are kept: 40 bytes each, 10 MiB together.
+/// Events kept: 40 bytes each, 10 MiB in total.
 const EVENTS: usize = 1 << 18;
 
-/// Something that a thread did.
+/// A task or wait of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct TraceEvent {
-    /// A stage, or `room` where the scheduler waited for room in the pool.
+    /// A stage, or `room` if the scheduler waited for room in the cache.
     pub name: &'static str,
-    /// Which thread, as in [`TraceLog::threads`].
+    /// The thread, a key of [`TraceLog::threads`].
     pub thread: u32,
-    /// When it began, since the loader started.
+    /// Start, in nanoseconds since the loader started.
     pub start_ns: u64,
-    /// How long it took.
+    /// Duration in nanoseconds.
     pub len_ns: u64,
-    /// Bytes that came out.
+    /// Bytes produced.
     pub bytes: u64,
 }
 
-/// The events of a trace, by the moment at which they ended.
+/// The events of a trace, ordered by when they ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct TraceLog {
-    /// The threads, by number. `caller` is whoever asked for batches.
+    /// Thread names by number. `caller` is the thread that requested batches.
     pub threads: BTreeMap<u32, String>,
-    /// What they did.
+    /// The events.
     pub events: Vec<TraceEvent>,
-    /// Older events for which there was no room.
+    /// Older events that were dropped for lack of room.
     pub lost: u64,
 }
 
@@ -69,7 +70,7 @@ impl Trace {
         self.is_on.store(true, Ordering::Relaxed);
     }
 
-    /// Ends it, and gives what there is.
+    /// Stops the trace and returns its events.
     pub(super) fn finish(&self) -> TraceLog {
         self.is_on.store(false, Ordering::Relaxed);
         let ring = std::mem::take(&mut *self.ring());
@@ -80,7 +81,7 @@ impl Trace {
         }
     }
 
-    /// This thread did something that began at a time since the loader started, and took another.
+    /// Adds an event of this thread that began `start` after the loader started and took `len`.
     pub(super) fn add(&self, name: &'static str, start: Duration, len: Duration, bytes: u64) {
         let thread = this_thread();
         let to_ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -113,7 +114,7 @@ impl Ring {
     }
 }
 
-/// A number for each thread of the process that was ever traced.
+/// A process-wide number of the calling thread, assigned when it is first traced.
 fn this_thread() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     thread_local! {
@@ -127,10 +128,10 @@ fn this_thread() -> u32 {
     })
 }
 
-/// What this thread is called: those of a loader have names.
+/// The name of the calling thread: a loader's own threads are named, any other is the caller.
 fn name_of(thread: u32) -> String {
     match std::thread::current().name() {
-        Some("kino-plan") => "kino-plan".to_owned(),
+        Some("kino-schedule") => "kino-schedule".to_owned(),
         Some(name) if name.starts_with("kino-") => format!("{name} {thread}"),
         _ => "caller".to_owned(),
     }
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_events_are_kept_and_the_others_counted() {
+    fn the_newest_events_are_kept_and_dropped_ones_are_counted() {
         let trace = Trace::default();
         assert!(!trace.is_on());
         trace.start();
@@ -152,11 +153,11 @@ mod tests {
         assert!(!trace.is_on());
         assert_eq!((log.events.len(), log.lost), (EVENTS, 7));
         assert_eq!(log.events[0].bytes, 7);
-        assert_eq!(trace.finish(), TraceLog::default(), "a trace is given once");
+        assert_eq!(trace.finish(), TraceLog::default(), "returned only once");
     }
 
     #[test]
-    fn an_event_is_on_the_thread_that_did_it() {
+    fn an_event_belongs_to_the_thread_that_recorded_it() {
         let trace = Trace::default();
         let ms = Duration::from_millis;
         trace.add("wait", ms(2), ms(3), 0);

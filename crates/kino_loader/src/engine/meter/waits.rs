@@ -1,24 +1,24 @@
-//! How long the training loop waited for its batches, sorted by size.
+//! A histogram of how long the training loop waited for its batches.
 //!
 //! ```text
-//! bucket i   waits of 2^i up to 2^(i + 1) ns        a wait that was nothing is in bucket 0
+//! bucket i   waits of 2^i up to 2^(i + 1) ns        a wait of 0 ns is in bucket 0
 //! stall      a wait of 1 ms or more: a batch that is ready is handed over in microseconds
 //! ```
 //!
-//! The first batch is kept apart: everyone waits for it, once, and it says nothing about the rest.
+//! The first batch is counted separately: every loop waits for it once, which says nothing about the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The last bucket begins at 2^39 ns, nine minutes, and takes everything beyond.
+/// The last bucket begins at 2^39 ns, nine minutes, and has no upper end.
 const BUCKETS: usize = 40;
 
 /// A shorter wait is not noticed: a GPU has more than this queued.
 const STALL: Duration = Duration::from_millis(1);
 
-/// The first wait is not known yet.
+/// Marks that there was no first wait yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// Counts waits.
@@ -31,30 +31,30 @@ pub(super) struct Waits {
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// How long the training loop waited for each batch but the first.
+/// How long the training loop waited for its batches.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WaitReport {
-    /// Until the first batch came; 0 if none did.
+    /// Seconds until the first batch; 0 if there was none. No other field counts this wait.
     pub first_s: f64,
-    /// The longest of the others.
+    /// The longest wait.
     pub longest_s: f64,
     /// Waits of 1 ms or more.
     pub stalls: u64,
-    /// Seconds of those together.
+    /// Total seconds of the stalls.
     pub stall_s: f64,
-    /// How many waits were how long, from the shortest to the longest that occurred.
+    /// Histogram of the waits, from the shortest to the longest that occurred.
     pub buckets: Vec<WaitBucket>,
 }
 
-/// Waits of about one length.
+/// One bucket of the histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct WaitBucket {
-    /// The shortest that counts.
+    /// Lower bound, inclusive.
     pub from_s: f64,
-    /// The shortest that does not.
+    /// Upper bound, exclusive.
     pub to_s: f64,
-    /// How many there were.
+    /// Number of waits.
     pub count: u64,
 }
 
@@ -69,10 +69,10 @@ impl Waits {
         }
     }
 
-    /// A batch was waited for.
+    /// Adds a wait for a batch.
     pub(super) fn add(&self, wait: Duration) {
         let ns = u64::try_from(wait.as_nanos()).unwrap_or(UNKNOWN - 1);
-        // Only the training loop comes here, so nothing can happen between looking and putting.
+        // Only the training loop calls this, so there is no race between the load and the store.
         if self.first_ns.load(Ordering::Relaxed) == UNKNOWN {
             self.first_ns.store(ns, Ordering::Relaxed);
             return;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_wait_is_kept_apart_and_a_stall_is_a_millisecond() {
+    fn the_first_wait_is_separate_and_a_stall_is_a_millisecond_or_more() {
         let waits = Waits::new();
         assert_eq!(waits.report(), WaitReport::default());
         for us in [250_000, 3, 999, 1000, 40_000] {
@@ -135,13 +135,13 @@ mod tests {
         assert_eq!(
             report.buckets.iter().map(|one| one.count).sum::<u64>(),
             4,
-            "all but the first"
+            "all except the first"
         );
     }
 
     proptest! {
         #[test]
-        fn every_wait_is_in_the_bucket_that_says_so(ns in prop::collection::vec(0..u64::MAX, 1..50)) {
+        fn every_wait_is_in_the_bucket_of_its_length(ns in prop::collection::vec(0..u64::MAX, 1..50)) {
             let waits = Waits::new();
             waits.add(Duration::ZERO);
             for &ns in &ns {
@@ -149,7 +149,7 @@ mod tests {
             }
             let report = waits.report();
             for (idx, bucket) in report.buckets.iter().enumerate() {
-                // The last one that there can be takes all that is longer.
+                // The last possible bucket has no upper end.
                 let is_last = bucket.to_s > 1000.0 && idx + 1 == report.buckets.len();
                 let inside = ns.iter().filter(|&&ns| {
                     let wait = Duration::from_nanos(ns).as_secs_f64();
