@@ -1,7 +1,7 @@
 """A trace of what each thread did when, as a file for Perfetto (ui.perfetto.dev) or chrome://tracing.
 
     training loop   ▐wait▌▐══ compute ══▌▐wait▌
-    kino-plan         ▐plan▌
+    kino-schedule     ▐schedule▌
     kino-read 4          ▐fetch▌▐fetch▌
     kino-decode 7             ▐decode▌▐collate▌
 
