@@ -10,7 +10,8 @@
 use kino_codec::{Layout, ValueType};
 use kino_dataset::Kind;
 
-use super::convert::{Convert, Elements, FloatNumber, Floats, to_f32};
+use super::convert::{Convert, FloatNumber, Floats};
+use super::elements::{Elements, to_f32};
 use super::resize::{Filter, Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 
