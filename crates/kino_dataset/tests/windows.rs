@@ -565,29 +565,6 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
             "no sample is left in 2 episodes: window `camera` drops the anchors near the ends",
         ),
         (
-            request(
-                stream("actions"),
-                vec![Window {
-                    resolve: linear,
-                    ..Window::new("joints", At::Steps(vec![-1, 0]))
-                }],
-            ),
-            "window `joints`: `linear` interpolates between frames, but steps count frames; give times in seconds",
-        ),
-        (
-            Request {
-                include: vec![Include::Task],
-                ..request(
-                    stream("actions"),
-                    vec![Window {
-                        key: "task".to_owned(),
-                        ..Window::new("words", At::Last)
-                    }],
-                )
-            },
-            "`include` adds the key `task`, which a window or a mask has already",
-        ),
-        (
             dropped,
             "`skip_first=1000` and `skip_last=7` skip every anchor",
         ),
@@ -604,7 +581,43 @@ fn requests_that_the_dataset_cannot_serve_are_refused_with_what_would_be_right()
         let error = Samples::bind(&dataset, request, &Selection::default()).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
     }
-    // With the episode left out the stream can be asked for.
+}
+
+#[test]
+fn steps_are_not_interpolated_and_keys_are_not_given_twice() {
+    let (_folder, dataset) = open_mixed();
+    let interpolated = Window {
+        resolve: Resolve::Linear {
+            max_staleness_ns: None,
+        },
+        ..Window::new("joints", At::Steps(vec![-1, 0]))
+    };
+    let task = Window {
+        key: "task".to_owned(),
+        ..Window::new("words", At::Last)
+    };
+    let twice = Request {
+        include: vec![Include::Task],
+        ..request(stream("actions"), vec![task])
+    };
+    for (request, says) in [
+        (
+            request(stream("actions"), vec![interpolated]),
+            "window `joints`: `linear` interpolates between frames, but steps count frames; give times in seconds",
+        ),
+        (
+            twice,
+            "`include` adds the key `task`, which a window or a mask has already",
+        ),
+    ] {
+        let error = Samples::bind(&dataset, request, &Selection::default()).unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn episodes_without_a_stream_are_skipped_by_a_filter() {
+    let (_folder, dataset) = open_mixed();
     let only_a = Selection {
         filter: Some("has(\"rare\") and not has(\"empty\")".to_owned()),
         ..Selection::default()

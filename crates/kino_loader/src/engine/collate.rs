@@ -12,11 +12,10 @@ use kino_dataset::{DatasetError, Description, NO_FRAME, SampleFrames, Samples, W
 
 use super::Batch;
 use super::buffers::Filling;
-use super::convert::{Convert, Part};
-use super::crop::Place;
 use super::episode_frames::{EpisodeFrames, PageId, Values};
 use super::fields::{ArrayInfo, Content, Field, Fields};
 use super::frame_cache::EpisodeKey;
+use super::gather::{Gather, find, not_decoded};
 use crate::order::SampleRef;
 
 /// A batch that is being made.
@@ -284,131 +283,6 @@ impl SampleJob {
         if let Some(place) = all.get_mut(idx).and_then(|field| field.get_mut(self.slot)) {
             *place = texts;
         }
-    }
-}
-
-/// The frames of one window, on their way into a batch.
-struct Gather<'g> {
-    block: &'g EpisodeFrames,
-    field: &'g Field,
-    plan: &'g WindowFrames,
-    windows: &'g Samples,
-    /// Bytes of a decoded frame, or of its crop: what fills a frame of the batch.
-    taken: usize,
-    /// Where each frame is cropped: at one place in all frames of the window.
-    cut: Option<Place>,
-}
-
-impl Gather<'_> {
-    fn fill(
-        &self,
-        convert: &Convert,
-        frame_bytes: usize,
-        place: &mut [u8],
-    ) -> Result<(), Arc<DatasetError>> {
-        if frame_bytes == 0 {
-            return Ok(());
-        }
-        let (head, tail) = place.split_at_mut(self.plan.frames.len() * frame_bytes);
-        tail.fill(0);
-        let mut blended = Vec::new();
-        for (idx, out) in head.chunks_exact_mut(frame_bytes).enumerate() {
-            let Some((frame, shape)) = self.frame(self.plan.frames[idx])? else {
-                out.fill(0);
-                continue;
-            };
-            let part = self.part(shape, frame.len())?;
-            self.check(frame, part)?;
-            match self.plan.other.get(idx) {
-                Some(&(other, weight)) if other != NO_FRAME && weight > 0.0 => {
-                    let Some((other, _)) = self.frame(other)? else {
-                        // Never what the place held before.
-                        out.fill(0);
-                        continue;
-                    };
-                    blended.resize(frame.len(), 0);
-                    self.windows
-                        .blend(self.field.window, (frame, other), weight, &mut blended);
-                    convert.put(&blended, part, out);
-                }
-                _ => convert.put(frame, part, out),
-            }
-        }
-        Ok(())
-    }
-
-    /// A frame that is too short would leave bytes in the batch that nobody wrote.
-    fn check(&self, frame: &[u8], part: Option<Part>) -> Result<(), Arc<DatasetError>> {
-        let there = part.map_or(frame.len(), |part| part.bytes());
-        if there == self.taken {
-            return Ok(());
-        }
-        let (key, taken) = (&self.field.name, self.taken);
-        Err(Arc::new(DatasetError::Corrupt {
-            place: format!("array `{key}` of the batch"),
-            what: format!("a decoded frame gives {there} bytes, {taken} are needed"),
-        }))
-    }
-
-    /// The crop of a frame of this shape and these bytes.
-    fn part(&self, shape: &[usize], bytes: usize) -> Result<Option<Part>, Arc<DatasetError>> {
-        let Some(cut) = &self.cut else {
-            return Ok(None);
-        };
-        // The loader was refused if the stream's type is too small: this frame is not of that type.
-        let part = cut.part(shape, bytes).ok_or_else(|| DatasetError::Invalid {
-            what: format!(
-                "a frame of {shape:?} is too small to be cropped; run `kinograph verify`"
-            ),
-        });
-        Ok(Some(part?))
-    }
-
-    fn frame(&self, frame: u32) -> Result<Option<Shaped<'_>>, Arc<DatasetError>> {
-        let Some((values, place, page)) = find(self.block, self.field.window, frame)? else {
-            return Ok(None);
-        };
-        let bytes = self.block.frame_bytes(page);
-        let found = match values {
-            Values::Numbers(values) => values.get(place * bytes..(place + 1) * bytes),
-            Values::Texts(_) => None,
-        };
-        // Zeros are for frames that were not asked for: these were.
-        let found = found.ok_or_else(|| not_decoded(self.field.window, frame))?;
-        Ok(Some((found, self.block.frame_shape(page))))
-    }
-}
-
-/// A decoded frame and its shape.
-type Shaped<'b> = (&'b [u8], &'b [usize]);
-
-/// The decoded page of a frame, the frame's place in it, and the page.
-type Found<'b> = (&'b Values, usize, PageId);
-
-/// `None` for a frame that is zeros.
-fn find(
-    block: &EpisodeFrames,
-    window: usize,
-    frame: u32,
-) -> Result<Option<Found<'_>>, Arc<DatasetError>> {
-    if frame == NO_FRAME {
-        return Ok(None);
-    }
-    let found = block.find(window, frame);
-    let decoded = found.and_then(|(page, place)| Some((block.decoded(page)?, place, page)));
-    match decoded {
-        Some((Ok(values), place, page)) => Ok(Some((values, place, page))),
-        Some((Err(error), ..)) => Err(Arc::clone(error)),
-        // Never a wrong frame: better none than zeros that nobody asked for.
-        None => Err(Arc::new(not_decoded(window, frame))),
-    }
-}
-
-fn not_decoded(window: usize, frame: u32) -> DatasetError {
-    DatasetError::NotFound {
-        what: format!(
-            "frame {frame} of window {window} was planned but not decoded; please report this"
-        ),
     }
 }
 

@@ -13,7 +13,8 @@ use kino_codec::{Layout, ValueType};
 use kino_dataset::Kind;
 use serde::{Deserialize, Serialize};
 
-use super::convert::{Convert, Elements, FloatDtype, Floats, to_f32};
+use super::convert::{Convert, FloatDtype, Floats};
+use super::elements::{Elements, to_f32};
 use super::resize::{Filter, Fit, Size, check_cut, image_size};
 use crate::error::{Result, invalid};
 

@@ -443,7 +443,11 @@ mod tests {
                 Some(_) => run(fit, &ty, &frame),
                 None => frame.clone(),
             };
-            let place = |at: usize, from: usize, to: usize| ((at as f64 + 0.5) * from as f64 / to as f64) as usize;
+            // The pixel in which the centre lies.
+            let place = |at: usize, from: usize, to: usize| {
+                let centre = (at as f64 + 0.5) * from as f64 / to as f64;
+                (0..from).rev().find(|&idx| idx as f64 <= centre).unwrap()
+            };
             let mut wanted: Vec<u8> = Vec::new();
             for y in 0..cut.height {
                 let y = place(y + (to.height - cut.height) / 2, from.height, to.height);
