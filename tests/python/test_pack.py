@@ -265,8 +265,11 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(tmp_path):
 def test_a_mapping_that_the_format_does_not_read_is_refused(tmp_path):
     mapping = tmp_path / "mapping.toml"
     mapping.write_text('[[stream]]\nname = "joints"\nfield = "joints"\n')
+    replay = tmp_path / "replay.zarr"
+    (replay / "data").mkdir(parents=True)
+    (replay / ".zgroup").write_text('{"zarr_format": 2}')
     with pytest.raises(kinograph.InvalidArgumentError, match="does not read one"):
-        kinograph.pack(SAMPLE, tmp_path / "a.kino", mapping=mapping)
+        kinograph.pack(replay, tmp_path / "a.kino", mapping=mapping)
     assert not (tmp_path / "a.kino").exists()
 
 

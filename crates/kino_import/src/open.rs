@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
-use crate::formats;
+use crate::formats::{self, Format};
 use crate::plans::is_rate;
 use crate::source::Source;
 use crate::video::Videos;
@@ -16,7 +16,7 @@ use crate::video::Videos;
 const MAX_MAPPING_BYTES: u64 = 16 << 20;
 
 /// The formats that leave open which part of a source is which stream, and read a mapping.
-const MAPPED: [&str; 2] = ["mcap", "folder"];
+const MAPPED: [&str; 3] = ["hdf5", "mcap", "folder"];
 
 /// What a user can say about an import.
 #[derive(Debug, Clone, Default)]
@@ -58,6 +58,11 @@ impl ImportOptions {
 /// Reads metadata only. What is wrong with the source is in its [`describe`](Source::describe), and what to do
 /// about it is for [`pack`](crate::pack()) to decide.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
+    check(path, options)?.open(path, options)
+}
+
+/// The format of a path that can be opened with these options.
+pub(crate) fn check(path: &Path, options: &ImportOptions) -> Result<&'static Format> {
     if let Some(rate_hz) = options.rate_hz
         && !is_rate(&rate_hz)
     {
@@ -83,11 +88,11 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
     let format = formats::find(path, options.format.as_deref())?;
     if options.mapping.is_some() && !MAPPED.contains(&format.name) {
         return Err(invalid(format!(
-            "{}: a mapping was given, and the format `{}` does not read one ({} do); leave out --mapping (mapping= in Python)",
+            "{}: a mapping was given, and the format `{}` does not read one ({} do); remove --mapping (mapping= in Python)",
             path.display(),
             format.name,
-            MAPPED.join(" and ")
+            MAPPED.join(", ")
         )));
     }
-    format.open(path, options)
+    Ok(format)
 }

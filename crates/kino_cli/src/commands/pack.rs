@@ -1,8 +1,9 @@
 //! `kinograph pack`: a recording into a dataset.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +29,11 @@ use crate::progress::Progress;
 pub(crate) struct Args {
     /// The recording: a file or a folder
     source: PathBuf,
-    /// The dataset's folder, by custom ending in `.kino`
+    /// The dataset's folder, by custom ending in `.kino`; with --suggest-mapping, the file to write the draft to
+    #[arg(
+        required_unless_present = "suggest_mapping",
+        default_value_if("suggest_mapping", "true", "-")
+    )]
     target: PathBuf,
     /// The source's format, instead of the one it is recognised as
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
@@ -36,6 +41,9 @@ pub(crate) struct Args {
     /// A TOML file that says which part of the source is which stream (docs/import.md)
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
+    /// Write a draft of a mapping for SOURCE to TARGET, or to stdout, and pack nothing
+    #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json"])]
+    suggest_mapping: bool,
     /// Frames per second, instead of what the source says
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
@@ -98,6 +106,9 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         videos,
         follow_links: args.follow_links,
     };
+    if args.suggest_mapping {
+        return suggest_mapping(args, &import);
+    }
     let source = kino_import::open(&args.source, &import)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
@@ -153,6 +164,23 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
         ));
     }
     Ok(tell_defects(&packed.defects))
+}
+
+/// Writes a draft of a mapping, never over a file that is there.
+fn suggest_mapping(args: &Args, import: &ImportOptions) -> Result<Outcome> {
+    let draft = kino_import::suggest_mapping(&args.source, import)?;
+    if args.target == Path::new("-") {
+        print(&draft)?;
+        return Ok(Outcome::Done);
+    }
+    let target = args.target.display();
+    let file = File::create_new(&args.target);
+    let written = file.and_then(|mut file| file.write_all(draft.as_bytes()));
+    written.with_context(|| format!("cannot write the draft to {target}; choose another name"))?;
+    note(&format!(
+        "wrote a draft of a mapping to {target}; check it, then pass it with --mapping"
+    ));
+    Ok(Outcome::Done)
 }
 
 fn plan(args: &Args) -> Result<Plan> {

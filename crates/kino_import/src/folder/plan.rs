@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ use crate::folder::fields::{Field, Place};
 use crate::folder::glob;
 use crate::folder::mapping::{Mapping, Wish};
 use crate::folder::table::Table;
-use crate::hdf5::{kind_of, nest, number};
+use crate::hdf5::{is_kind, kind_of, nest, number};
 use crate::source::{EpisodePlan, StreamPlan};
 
 /// An array of at most this many elements can become an attribute.
@@ -237,20 +237,14 @@ impl<'a> Planner<'a> {
         let Some((wish, wanted)) = wish.and_then(|wish| Some((wish, wish.kind?))) else {
             return Ok(natural);
         };
-        let fits = match (wanted, frame.as_values()) {
-            (Kind::Text, ty) => ty.is_none(),
-            (_, None) => false,
-            (Kind::Image, Some(_)) => natural == Kind::Image,
-            (Kind::Depth, Some(ty)) => {
-                let is_plane = matches!(ty.shape(), [_, _] | [_, _, 1]);
-                is_plane && (ty.dtype() == Dtype::U16 || ty.dtype().is_float())
-            }
-            (_, Some(_)) => true,
-        };
-        match fits {
+        match is_kind(wanted, name, frame) {
             true => Ok(wanted),
             false => {
-                let what = format!("{:?} is {frame}, which is no {}", wish.from, wanted.name());
+                let what = format!(
+                    "{:?} is {frame}, which cannot be of kind {}",
+                    wish.from,
+                    wanted.name()
+                );
                 Err(self.mapping.wrong(wish, &what))
             }
         }
