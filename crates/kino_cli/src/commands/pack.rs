@@ -31,6 +31,7 @@ pub(crate) struct Args {
     source: PathBuf,
     /// The dataset's folder, by custom ending in `.kino`; with --suggest-mapping, the file to write the draft to
     #[arg(
+        required = false,
         required_unless_present = "suggest_mapping",
         default_value_if("suggest_mapping", "true", "-")
     )]

@@ -218,13 +218,13 @@ impl H5File {
     pub(crate) fn plan_times(&self, object: &str, times: u64) -> Result<()> {
         let bytes = times.saturating_mul(8);
         let before = self.times_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.memory_bytes {
+        if before.saturating_add(bytes) <= self.memory_bytes / 2 {
             return Ok(());
         }
         self.times_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let what = format!(
-            "holds {times} times, with which the times of the file take more than the memory of {} bytes",
-            self.memory_bytes
+            "holds {times} times, with which the times of the file take more than half of the memory, {} bytes; raise `--memory`",
+            self.memory_bytes / 2
         );
         Err(ImportError::corrupt(&self.path, object, what))
     }

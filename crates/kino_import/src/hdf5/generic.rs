@@ -34,6 +34,8 @@ pub(crate) struct Setup<'a> {
     pub(super) found: Vec<bool>,
     /// What was noted already: it is the same in the next episode.
     pub(super) noted: HashSet<String>,
+    /// Which of task, split and success an episode has where the mapping says.
+    labelled: HashSet<&'static str>,
 }
 
 impl<'a> Setup<'a> {
@@ -43,11 +45,18 @@ impl<'a> Setup<'a> {
             mapping,
             found: vec![false; mapping.streams.len()],
             noted: HashSet::new(),
+            labelled: HashSet::new(),
         }
     }
 
     /// Refuses a mapping that names what no episode has.
     pub(crate) fn check_all_found(&self) -> Result<()> {
+        let mut labels = self.mapping.labels();
+        if let Some((key, from)) = labels.find(|(key, _)| !self.labelled.contains(key)) {
+            let from = &from.from;
+            let what = format!("{key} = {{ from = {from:?} }}: no episode has this attribute");
+            return Err(self.mapping.unfit(&what));
+        }
         let missing = self.mapping.streams.iter().zip(&self.found);
         match missing.into_iter().find(|(_, found)| !**found) {
             None => Ok(()),
@@ -186,6 +195,9 @@ impl Planner<'_, '_> {
             attributes: &attributes,
             root: self.objects.attributes_of(""),
         };
+        let froms = mapping.labels();
+        let froms = froms.filter(|(_, from)| said.find(from).is_some());
+        self.setup.labelled.extend(froms.map(|(key, _)| key));
         let plan = EpisodePlan {
             id: self.id(episode),
             splits: said.splits(mapping.split.as_ref()),
@@ -226,6 +238,7 @@ impl Planner<'_, '_> {
                 last.index = stream.index;
             }
         }
+        self.note_units(&episode.base, &guess, planned);
         match episode.rows {
             Some(_) => self.whole = Some(guess),
             None => self.set_aside(&episode.base, guess, planned)?,
@@ -291,11 +304,16 @@ impl Planner<'_, '_> {
                 planned.skip(self.file, &leaf, what);
             }
         }
+        Ok(())
+    }
+
+    /// Notes which unit was guessed, once for all episodes.
+    fn note_units(&mut self, base: &str, guess: &Guess, planned: &mut Streams) {
         for times in guess.times.iter().filter(|times| times.is_guess) {
             let name = below(base, &times.leaf.path);
             if self.setup.noted.insert(format!("{name} {}", times.unit_ns)) {
                 let what = format!(
-                    "is taken as times in {}; another unit, or `--rate`, is for a mapping or you to say",
+                    "is taken as times in {}, as its values suggest; a mapping can name another unit, `--rate` another clock",
                     times::unit_name(times.unit_ns)
                 );
                 let place = self.file.place(&times.leaf.path);
@@ -304,7 +322,6 @@ impl Planner<'_, '_> {
                     .push(Defect::new(place, what, Action::Noted));
             }
         }
-        Ok(())
     }
 
     /// Why a large dataset is not a stream.
@@ -336,11 +353,16 @@ impl Planner<'_, '_> {
             return Ok(());
         }
         contents.attributes = self.objects.attributes_outside(&found.list);
-        let mut rest: Vec<Leaf> = match self.whole.take() {
-            Some(guess) => guess.rest,
-            None => Vec::new(),
+        let rows = self.whole.take().and_then(|guess| guess.rows);
+        let rest: Vec<Leaf> = match found.by {
+            Episodes::Rows(..) => self.objects.leaves().to_vec(),
+            _ => self
+                .objects
+                .outside(&found.list)
+                .into_iter()
+                .cloned()
+                .collect(),
         };
-        rest.extend(self.objects.outside(&found.list).into_iter().cloned());
         let mut aside = Streams::default();
         for leaf in rest {
             let is_marker = matches!(&found.by, Episodes::Rows(_, marker) if *marker == leaf.path);
@@ -351,7 +373,7 @@ impl Planner<'_, '_> {
             match is_small(&leaf) || leaf.rows() == Some(1) {
                 true => aside.aside(self.file, leaf, path)?,
                 false if self.setup.mapping.streams.is_empty() => {
-                    let what = self.left_over(&leaf, None);
+                    let what = self.left_over(&leaf, rows);
                     aside.skip(self.file, &leaf, what);
                 }
                 false => drop(self.unnamed.insert(path)),

@@ -65,7 +65,7 @@ impl Labels<'_> {
     }
 
     /// The attribute that a mapping names; `/@name` is that of the file.
-    fn find(&self, from: &From) -> Option<&Value> {
+    pub(crate) fn find(&self, from: &From) -> Option<&Value> {
         match from.from.strip_prefix("/@") {
             Some(name) => self.root?.get(name),
             None => self.attributes.get(from.from.trim_start_matches('@')),

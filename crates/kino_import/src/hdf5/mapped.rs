@@ -5,6 +5,7 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::Contents;
 use crate::hdf5::episodes::Episode;
 use crate::hdf5::generic::{Planner, request};
+use crate::hdf5::guess::is_small;
 use crate::hdf5::mapping::StreamRequest;
 use crate::hdf5::plan::{Request, Streams};
 use crate::hdf5::tree::{Leaf, below};
@@ -42,18 +43,33 @@ impl Planner<'_, '_> {
                 requests.extend(self.wanted(episode, wanted, leaf)?);
             }
         }
-        let rest = self.objects.below(&episode.base).iter();
-        let is_used = |leaf: &&Leaf| requests.iter().any(|used| used.leaf.path == leaf.path);
-        let small = rest.filter(|leaf| leaf.rows().is_none_or(|rows| rows == 1) && !is_used(leaf));
-        let small: Vec<_> = small.cloned().collect();
-        let rest = self.objects.below(&episode.base).iter();
-        let large = rest.filter(|leaf| leaf.rows().is_some_and(|rows| rows > 1) && !is_used(leaf));
-        self.unnamed.extend(large.map(|leaf| leaf.path.clone()));
-        for leaf in small {
-            let name = below(&episode.base, &leaf.path).to_owned();
-            planned.aside(self.file, leaf, name)?;
+        // Where arrays hold the rows of all episodes, the rest of them is not this episode's.
+        if episode.rows.is_none() {
+            self.set_aside_unnamed(&episode.base, &requests, planned)?;
         }
         Ok(requests)
+    }
+
+    /// What the mapping does not name: an attribute if it is a constant, else noted.
+    fn set_aside_unnamed(
+        &mut self,
+        base: &str,
+        requests: &[Request],
+        planned: &mut Streams,
+    ) -> Result<()> {
+        let rest = self.objects.below(base).iter();
+        let is_used = |leaf: &&Leaf| requests.iter().any(|used| used.leaf.path == leaf.path);
+        let rest: Vec<_> = rest.filter(|leaf| !is_used(leaf)).cloned().collect();
+        for leaf in rest {
+            let is_row = requests.iter().any(|used| leaf.rows() == Some(used.frames));
+            if leaf.rows() == Some(1) || is_small(&leaf) && !is_row {
+                let name = below(base, &leaf.path).to_owned();
+                planned.aside(self.file, leaf, name)?;
+            } else {
+                self.unnamed.insert(leaf.path);
+            }
+        }
+        Ok(())
     }
 
     /// A dataset as the mapping wants it.

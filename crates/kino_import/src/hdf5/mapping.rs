@@ -187,6 +187,16 @@ impl Mapping {
         })
     }
 
+    /// What it takes from attributes of the episodes, by key.
+    pub(crate) fn labels(&self) -> impl Iterator<Item = (&'static str, &From)> {
+        let texts = [("task", &self.task), ("split", &self.split)];
+        let texts = texts.into_iter().filter_map(|(key, said)| match said {
+            Some(Said::From(from)) => Some((key, from)),
+            _ => None,
+        });
+        texts.chain(self.success.iter().map(|from| ("success", from)))
+    }
+
     /// An error about a stream that it names.
     pub(crate) fn wrong(&self, request: &StreamRequest, what: &str) -> ImportError {
         let path = self.path.display();

@@ -39,6 +39,7 @@ mod times;
 mod tree;
 mod walk;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,7 @@ pub(crate) use frame_type::{is_kind, kind_of};
 pub(crate) use frames::{nest, number};
 use generic::Setup;
 use mapping::Mapping;
+use objects::ancestors;
 use rows::Rows;
 pub(crate) use suggest::suggest;
 use tree::Node;
@@ -209,22 +211,21 @@ impl Hdf5Source {
         };
         let stem = stem(path);
         let groups = contents.episodes.iter();
-        let groups: Vec<_> = groups
+        let groups: HashMap<_, _> = groups
             .map(|(episode, _)| (episode.object.clone(), episode.id.clone()))
             .collect();
         contents.note_lost(&file, lost, |object| match layout {
             Layout::Robomimic => robomimic::demo_of(object),
             Layout::Act => Some(stem.clone()),
             Layout::Generic => {
-                let is_in = |(group, _): &&(String, String)| {
-                    let rest = object.strip_prefix(group.trim_end_matches('/'));
-                    rest.is_some_and(|rest| rest.starts_with(['/', '@']))
-                };
-                groups.iter().find(is_in).map(|(_, id)| id.clone())
+                let object = object.split('@').next().unwrap_or(object);
+                let mut above = ancestors(object);
+                let group = above.find_map(|group| groups.get(group));
+                group.or_else(|| groups.get("/")).cloned()
             }
         });
         // Every file starts at `demo_0` again, unless it is one episode of its own name.
-        let is_file = groups.iter().all(|(object, _)| object == "/");
+        let is_file = groups.keys().all(|object| object == "/");
         let is_prefixed = files > 1 && !is_file;
         if is_prefixed {
             let ids = contents.defects.iter_mut();

@@ -34,13 +34,12 @@ impl Objects {
 
     /// The datasets of a path with `*` and `?`.
     pub(crate) fn matching<'a>(&'a self, path: &'a str) -> Box<dyn Iterator<Item = &'a Leaf> + 'a> {
-        match path.contains(['*', '?']) {
-            false => Box::new(self.leaf(path).into_iter()),
-            true => {
-                let is_match = |leaf: &&Leaf| glob::matches(path, &leaf.path);
-                Box::new(self.leaves.iter().filter(is_match))
-            }
-        }
+        let Some(star) = path.find(['*', '?']) else {
+            return Box::new(self.leaf(path).into_iter());
+        };
+        let group = path[..star].rsplit_once('/').map_or("", |(group, _)| group);
+        let leaves = self.below(group).iter();
+        Box::new(leaves.filter(move |leaf| glob::matches(path, &leaf.path)))
     }
 
     /// The datasets below a group, sorted by path.
@@ -82,12 +81,14 @@ impl Objects {
     /// The attributes of a dataset, and of every group that it is in, the nearest first.
     pub(crate) fn attributes_above<'a>(&'a self, leaf: &'a Leaf) -> Vec<&'a Map<String, Value>> {
         let mut all = vec![&leaf.attributes];
-        let mut path = leaf.path.as_str();
-        while let Some((group, _)) = path.rsplit_once('/') {
-            all.extend(self.attributes_of(group));
-            path = group;
-        }
+        let groups = ancestors(&leaf.path).skip(1);
+        all.extend(groups.filter_map(|group| self.attributes_of(group)));
         all
+    }
+
+    /// Every dataset, sorted by path.
+    pub(crate) fn leaves(&self) -> &[Leaf] {
+        &self.leaves
     }
 
     /// The datasets that are in no episode, nor linked from one.
@@ -105,12 +106,8 @@ impl Objects {
 
     /// The attributes of groups that are in no episode, by `<path>@<name>`.
     pub(crate) fn attributes_outside(&self, episodes: &[Episode]) -> Map<String, Value> {
-        let is_inside = |path: &str| {
-            episodes.iter().any(|episode| {
-                let rest = path.strip_prefix(episode.base.as_str());
-                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-            })
-        };
+        let bases: HashSet<&str> = episodes.iter().map(|episode| &*episode.base).collect();
+        let is_inside = |path: &str| ancestors(path).any(|group| bases.contains(group));
         let mut all = Map::new();
         for (path, attributes) in self.groups.iter().filter(|(path, _)| !is_inside(path)) {
             let path = if path.is_empty() { "/" } else { path };
@@ -120,4 +117,9 @@ impl Objects {
         }
         all
     }
+}
+
+/// A path, the group that it is in, the group that this is in, up to the root.
+pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0))
 }
