@@ -18,7 +18,8 @@ def flat(folder: Path, rows: int) -> h5py.File:
     """Arrays of so many rows, that compress to nothing."""
     file = h5py.File(folder / "flat.h5", "w")
     for name in ("action", "state"):
-        file.create_dataset(name, (rows, 2), "f4", chunks=(1 << 16, 2), compression="gzip")
+        chunks = (min(rows, 1 << 16), 2)
+        file.create_dataset(name, (rows, 2), "f4", chunks=chunks, compression="gzip")
         file[name][0] = 1
     return file
 
@@ -65,7 +66,11 @@ def a_billion_times(folder: Path) -> Path:
 
 @case("hdf5", codes=LOST, commands=(AT_20_HZ,), says="bytes in the rows")
 def one_image_file_40000_times(folder: Path) -> Path:
-    jpeg = b"\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0\xff\xda" + b"\1" * 100_000 + b"\xff\xd9"
+    jpeg = (
+        b"\xff\xd8\xff\xc0\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0\xff\xda"
+        + b"\1" * 100_000
+        + b"\xff\xd9"
+    )
     with h5py.File(folder / "images.h5", "w") as file:
         file["demo_0/action"] = np.zeros((40_000, 1), "f4")
         made = file.create_dataset("demo_0/front", (40_000,), h5py.vlen_dtype(np.uint8))
@@ -82,10 +87,17 @@ def one_image_file_40000_times(folder: Path) -> Path:
 @case("hdf5", codes=LOST, commands=(AT_20_HZ,))
 def png_files_of_gigapixels(folder: Path) -> Path:
     def part(name: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        return (
+            struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+        )
 
     header = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
-    png = b"\x89PNG\r\n\x1a\n" + part(b"IHDR", header) + part(b"IDAT", zlib.compress(b"")) + part(b"IEND", b"")
+    png = (
+        b"\x89PNG\r\n\x1a\n"
+        + part(b"IHDR", header)
+        + part(b"IDAT", zlib.compress(b""))
+        + part(b"IEND", b"")
+    )
     with h5py.File(folder / "images.h5", "w") as file:
         file["demo_0/action"] = np.zeros((40, 7))
         file["demo_0/front"] = np.stack([np.frombuffer(png.ljust(200, b"\0"), "u1")] * 40)

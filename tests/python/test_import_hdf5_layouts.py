@@ -15,6 +15,7 @@ from PIL import Image
 
 import kinograph
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 RNG = np.random.default_rng(7)
 
 
@@ -287,13 +288,15 @@ def test_an_array_of_another_length_is_a_defect_that_points_to_a_mapping(tmp_pat
         episode(file.create_group("demo_0"), 40)
         file["demo_0/force"] = force
         file["demo_0/intrinsics"] = np.eye(3)
-    with pytest.raises(kinograph.CorruptDataError, match=r"400 rows, most .* 40.*--suggest-mapping"):
+    with pytest.raises(
+        kinograph.CorruptDataError, match=r"400 rows, most .* 40.*--suggest-mapping"
+    ):
         kinograph.pack(source, tmp_path / "no.kino", rate_hz=20)
     draft = suggest(source).stdout
     assert "# FILL IN" in draft
     text = draft.replace("# rate_hz = 20.0", "rate_hz = 20.0")
-    start = text.index("# [[stream]]")
-    text = text[:start] + text[start:].replace("# ", "").replace("FILL IN", "# FILL IN")
+    start, end = text.index("# [[stream]]"), text.index("# FILL IN, or")
+    text = text[:start] + text[start:end].replace("# ", "") + text[end:]
     mapping = tmp_path / "filled_in.toml"
     mapping.write_text(text.replace("100.0", "200.0"))
     assert kinograph.pack(source, tmp_path / "out.kino", mapping=mapping).defects == []
@@ -337,6 +340,41 @@ def test_float_images_are_kept_as_they_are_with_advice(tmp_path):
     assert [defect.action for defect in packed.defects] == ["note"]
     assert "looks like float images" in packed.defects[0].what
     same(kinograph.open(tmp_path / "out.kino")["demo_0"]["image"], images)
+
+
+def test_files_of_several_episodes_keep_them_apart_and_splits_are_those_of_masks(tmp_path):
+    for name in ("monday", "tuesday"):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            for number in range(2):
+                episode(file.create_group(f"demo_{number}"), 40)
+            file["mask/train"] = ["demo_1"]
+            file["mask/valid"] = ["demo_0", "demo_9"]
+            file["notes/gains"] = np.arange(6.0)
+            file.attrs["lab"] = "ours"
+    packed = kinograph.pack(tmp_path, tmp_path / "out.kino", rate_hz=20, on_defect="keep")
+    assert sum("demo_9" in defect.what for defect in packed.defects) == len(packed.defects) == 2
+    ds = kinograph.open(tmp_path / "out.kino")
+    splits = {one.id: one.splits for one in ds}
+    assert splits == {
+        "monday/demo_0": ["valid"],
+        "monday/demo_1": ["train"],
+        "tuesday/demo_0": ["valid"],
+        "tuesday/demo_1": ["train"],
+    }
+    about = ds.attributes["sources"][0]["attributes"]["tuesday"]
+    assert (about["/@lab"], about["/notes/gains"]) == ("ours", [0, 1, 2, 3, 4, 5])
+
+
+def test_a_video_in_bytes_is_named_as_what_it_is(tmp_path):
+    """RoboNet keeps the frames of a camera as the bytes of an MP4 file."""
+    source = tmp_path / "video.h5"
+    video = b"\0\0\0\x18ftypmp42" + bytes(5000)
+    with h5py.File(source, "w") as file:
+        file["env/cam0_video/frames"] = np.frombuffer(video, "u1")
+        file["env/state"] = np.zeros((31, 5))
+        file["policy/actions"] = np.zeros((30, 4))
+    with pytest.raises(kinograph.CorruptDataError, match="holds an MP4 file as bytes"):
+        kinograph.pack(source, tmp_path / "no.kino", rate_hz=5)
 
 
 MAPPING = """
@@ -409,6 +447,7 @@ def test_a_mapping_says_where_everything_is(tmp_path):
         ('[[stream]]\nfrom = "action"\ncolour = "red"', "colour"),
         ('[[stream]]\nfrom = "action"\nlayout = "chw"', "layout = .chw. needs uint8 images"),
         ('[[stream]]\nfrom = "action"\nkind = "image"', "cannot be of kind image"),
+        ('task = { from = "lang" }', "task = .*: no episode has this attribute"),
         ('[[stream]]\nfrom = "action"\nindex = 9', "no entry 9 on its second axis"),
         ('[[stream]]\nname = "x"\nfrom = "*"', "names 2 datasets; without a `name`"),
         (
@@ -471,8 +510,26 @@ def test_names_that_toml_must_quote_survive_a_draft(tmp_path):
     with h5py.File(source, "w") as file:
         file[f"demo_0/{name}"] = np.zeros((40, 7))
         file["demo_0/action"] = np.zeros((40, 7))
-        file["demo_0"].attrs['say "so"\n'] = "quote \" and\nbreak"
+        file["demo_0"].attrs['say "so"\n'] = 'quote " and\nbreak'
     draft = tmp_path / "draft.toml"
     draft.write_text(suggest(source).stdout)
     kinograph.pack(source, tmp_path / "out.kino", mapping=draft, rate_hz=20, on_defect="keep")
     assert len(kinograph.open(tmp_path / "out.kino")["demo_0"].streams) == 2
+
+
+def test_plain_folders_and_mcap_have_drafts_and_other_formats_say_why_not(tmp_path):
+    takes = tmp_path / "takes"
+    takes.mkdir()
+    for number in range(2):
+        arrays = {"action": np.zeros((40, 7)), "time_s": np.arange(40) / 20}
+        np.savez(takes / f"take_{number}.npz", **arrays)
+    packed_by_its_draft(takes, tmp_path)
+    (tmp_path / "mcap").mkdir()
+    fixtures = ROOT / "crates/kino_import/tests/fixtures/mcap"
+    packed_by_its_draft(fixtures / "json.mcap", tmp_path / "mcap")
+    replay = tmp_path / "replay.zarr"
+    replay.mkdir()
+    (replay / ".zgroup").write_text('{"zarr_format": 2}')
+    refused = suggest(replay)
+    assert refused.returncode == 1
+    assert "`zarr` does not read a mapping" in refused.stderr

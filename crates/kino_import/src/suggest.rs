@@ -27,7 +27,7 @@ pub fn suggest_mapping(path: &Path, options: &ImportOptions) -> Result<String> {
         "mcap" => Ok(mcap(&*open(path, &options)?)),
         "folder" => folder(path, &options),
         name => Err(invalid(format!(
-            "{}: the format `{name}` says itself what its streams are, and reads no mapping; pack it without one",
+            "{}: the format `{name}` does not read a mapping, since its files say what its streams are; pack it without one",
             path.display()
         ))),
     }
@@ -41,16 +41,20 @@ pub(crate) fn quoted(text: &str) -> String {
 
 /// A text as it can stand in a comment.
 pub(crate) fn comment(text: &str) -> String {
-    text.escape_debug().to_string()
+    text.escape_debug().to_string().replace("\\\"", "\"")
 }
 
 fn head(source: &dyn Source) -> String {
     let first = source.episodes().first().map_or("", |episode| &episode.id);
+    let noun = match source.episodes().len() {
+        1 => "episode",
+        _ => "episodes",
+    };
     format!(
         "# A draft of a mapping. Check it, then:\n\
          #   kinograph pack --mapping THIS_FILE SOURCE TARGET\n\
          # Every key is described in docs/import.md.\n\n\
-         # {} episodes, the first is {}.\n",
+         # {} {noun}, the first is {}.\n",
         source.episodes().len(),
         comment(first)
     )

@@ -59,13 +59,13 @@ pub(crate) struct Mapping {
     pub(crate) task: Option<String>,
     pub(crate) licence: Option<String>,
     /// Empty: everything becomes a stream.
-    pub(crate) streams: Vec<Wish>,
+    pub(crate) streams: Vec<StreamRequest>,
     path: PathBuf,
 }
 
 /// A stream that the mapping names.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct StreamRequest {
     pub(crate) name: String,
     pub(crate) from: String,
     pub(crate) kind: Option<Kind>,
@@ -90,14 +90,14 @@ impl Mapping {
             let what = format!("episodes {:?} leads out of the folder", episodes.as_ref());
             return Err(check.wrong(episodes.span(), &what));
         }
-        let mut streams: Vec<Wish> = Vec::new();
+        let mut streams: Vec<StreamRequest> = Vec::new();
         for stream in &file.stream {
-            let wish = check.wish(stream)?;
-            if streams.iter().any(|other| other.name == wish.name) {
-                let what = format!("stream {:?} is there twice", wish.name);
+            let request = check.request(stream)?;
+            if streams.iter().any(|other| other.name == request.name) {
+                let what = format!("stream {:?} is there twice", request.name);
                 return Err(check.wrong(stream.span(), &what));
             }
-            streams.push(wish);
+            streams.push(request);
         }
         Ok(Self {
             clock: check.clock(&file.rate_hz, &file.timestamps, &file.timestamps_unit)?,
@@ -110,17 +110,17 @@ impl Mapping {
     }
 
     /// An error about a stream that it names.
-    pub(crate) fn wrong(&self, wish: &Wish, what: &str) -> ImportError {
+    pub(crate) fn wrong(&self, request: &StreamRequest, what: &str) -> ImportError {
         invalid(format!(
             "{}, line {}: {what}",
             self.path.display(),
-            wish.line
+            request.line
         ))
     }
 }
 
 impl Check<'_> {
-    fn wish(&self, spanned: &Spanned<Stream>) -> Result<Wish> {
+    fn request(&self, spanned: &Spanned<Stream>) -> Result<StreamRequest> {
         let stream = spanned.as_ref();
         let wrong = |what: String| self.wrong(spanned.span(), &what);
         if !is_inside(&stream.from) {
@@ -136,7 +136,7 @@ impl Check<'_> {
             }
             None => stream.from.clone(),
         };
-        Ok(Wish {
+        Ok(StreamRequest {
             name,
             from: stream.from.clone(),
             kind: self.kind(&stream.kind)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::clock::{self, unit_ns};
 use crate::error::{ImportError, Result, invalid};
 use crate::folder::fields::{Field, Place};
-use crate::folder::mapping::{Clock, Wish};
+use crate::folder::mapping::{Clock, StreamRequest};
 use crate::folder::plan::Planner;
 use crate::source::ClockPlan;
 
@@ -13,11 +13,11 @@ impl Planner<'_> {
     /// The times of a stream, which are read once for all streams that share them.
     pub(super) fn known_clock(
         &self,
-        (field, wish): (&Field, Option<&Wish>),
+        (field, request): (&Field, Option<&StreamRequest>),
         fields: &[Field],
         known: &mut Vec<(Option<Clock>, Option<u64>, ClockPlan)>,
     ) -> Result<ClockPlan> {
-        let own = wish.and_then(|wish| wish.clock.clone());
+        let own = request.and_then(|request| request.clock.clone());
         let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockPlan)| {
             *clock == own && *rows == field.rows
         };

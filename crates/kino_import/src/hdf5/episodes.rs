@@ -178,12 +178,9 @@ fn groups(node: &Node, depth: usize) -> Option<Vec<&Node>> {
         .iter()
         .partition(|group| is_numbered(group.name()));
     let is_aside = |group: &&Node| group.all_leaves().into_iter().all(is_small);
-    if !numbered.is_empty() && others.iter().all(|group| is_aside(group)) {
+    if !numbered.is_empty() && others.iter().all(&is_aside) {
         let has_rows = |group: &&Node| group.all_leaves().iter().any(|leaf| leaf.rows().is_some());
-        return numbered
-            .iter()
-            .any(|group| has_rows(group))
-            .then_some(numbered);
+        return numbered.iter().any(has_rows).then_some(numbered);
     }
     let (mut found, mut rest) = (Vec::new(), Vec::new());
     for group in &node.groups {
@@ -192,7 +189,7 @@ fn groups(node: &Node, depth: usize) -> Option<Vec<&Node>> {
             None => rest.push(group),
         }
     }
-    if !found.is_empty() && rest.iter().all(|group| is_aside(group)) {
+    if !found.is_empty() && rest.iter().all(is_aside) {
         return Some(found);
     }
     is_alike(&node.groups).then(|| node.groups.iter().collect())

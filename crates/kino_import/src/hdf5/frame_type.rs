@@ -29,12 +29,17 @@ const MIN_IMAGE_SIDE: usize = 8;
 /// The same for floats, which are more often something else.
 const MIN_FLOAT_IMAGE_SIDE: usize = 16;
 
-/// The type of a stream's frames, how rows become frames, and its kind; or why there is none.
-#[expect(clippy::type_complexity, reason = "read in one place")]
-pub(crate) fn typed(
-    file: &H5File,
-    request: &Request,
-) -> Result<Result<(FrameType, Form, Kind), String>> {
+/// What the frames of a stream are.
+#[derive(Debug)]
+pub(crate) struct Typed {
+    pub(crate) frame: FrameType,
+    pub(crate) kind: Kind,
+    /// How a row becomes one.
+    pub(crate) form: Form,
+}
+
+/// What the frames of a stream are, or why there are none.
+pub(crate) fn typed(file: &H5File, request: &Request) -> Result<Result<Typed, String>> {
     let encoded = encoded(file, &request.leaf, request.first)?;
     let found = match encoded {
         Some(encoded) => Ok((encoded.frame(), Form::Files(encoded))),
@@ -44,7 +49,7 @@ pub(crate) fn typed(
         let natural = kind_of(&request.name, &frame);
         let kind = request.kind.unwrap_or(natural);
         match is_kind(kind, &request.name, &frame) {
-            true => Ok((frame, form, kind)),
+            true => Ok(Typed { frame, kind, form }),
             false => Err(format!(
                 "has frames of {frame}, which cannot be of kind {}",
                 kind.name()

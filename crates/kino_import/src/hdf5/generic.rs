@@ -238,7 +238,7 @@ impl Planner<'_, '_> {
                 last.index = stream.index;
             }
         }
-        self.note_units(&episode.base, &guess, planned);
+        self.note_units(&guess, planned);
         match episode.rows {
             Some(_) => self.whole = Some(guess),
             None => self.set_aside(&episode.base, guess, planned)?,
@@ -308,12 +308,13 @@ impl Planner<'_, '_> {
     }
 
     /// Notes which unit was guessed, once for all episodes.
-    fn note_units(&mut self, base: &str, guess: &Guess, planned: &mut Streams) {
+    fn note_units(&mut self, guess: &Guess, planned: &mut Streams) {
         for times in guess.times.iter().filter(|times| times.is_guess) {
-            let name = below(base, &times.leaf.path);
+            let name = times.leaf.name();
             if self.setup.noted.insert(format!("{name} {}", times.unit_ns)) {
                 let what = format!(
-                    "is taken as times in {}, as its values suggest; a mapping can name another unit, `--rate` another clock",
+                    "is taken as times in {}, as its values suggest, and so are others of this name; a mapping can name \
+                     another unit, `--rate` another clock",
                     times::unit_name(times.unit_ns)
                 );
                 let place = self.file.place(&times.leaf.path);
@@ -352,7 +353,14 @@ impl Planner<'_, '_> {
         if found.by == Episodes::File {
             return Ok(());
         }
-        contents.attributes = self.objects.attributes_outside(&found.list);
+        // Arrays that hold the rows of all episodes are the file's.
+        let inside = match found.by {
+            Episodes::Rows(..) => &[],
+            _ => found.list.as_slice(),
+        };
+        contents
+            .attributes
+            .append(&mut self.objects.attributes_outside(inside));
         let rows = self.whole.take().and_then(|guess| guess.rows);
         let rest: Vec<Leaf> = match found.by {
             Episodes::Rows(..) => self.objects.leaves().to_vec(),

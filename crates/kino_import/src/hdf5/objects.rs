@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::folder::glob;
 use crate::hdf5::episodes::Episode;
 use crate::hdf5::follow::Place;
-use crate::hdf5::tree::{Leaf, Node, below};
+use crate::hdf5::tree::{GroupAttributes, Leaf, Node, below};
 
 /// What a walk found, without the tree.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Objects {
     /// Sorted by path.
     leaves: Vec<Leaf>,
     /// The attributes of groups, sorted by the path of the group.
-    groups: Vec<(String, Map<String, Value>)>,
+    groups: Vec<GroupAttributes>,
 }
 
 impl Objects {

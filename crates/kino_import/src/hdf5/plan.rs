@@ -18,7 +18,7 @@ use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 pub(crate) use crate::hdf5::frame_type::kind_of;
-use crate::hdf5::frame_type::{advice, typed};
+use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, below};
@@ -172,18 +172,14 @@ impl Streams {
         let bytes = leaf.row_bytes().saturating_mul(request.frames);
         file.plan_bytes(&leaf.path, bytes)?;
         match typed(file, &request)? {
-            Ok((frame, form, kind)) => self.push(file, request, (frame, form, kind)),
+            Ok(typed) => self.push(file, request, typed),
             Err(what) => self.skip(file, leaf, what),
         }
         Ok(())
     }
 
-    fn push(
-        &mut self,
-        file: &H5File,
-        request: Request,
-        (frame, form, kind): (FrameType, Form, Kind),
-    ) {
+    fn push(&mut self, file: &H5File, request: Request, typed: Typed) {
+        let Typed { frame, kind, form } = typed;
         if let Some(what) = advice(&request, &frame, &form) {
             let place = file.place(&request.leaf.path);
             self.defects.push(Defect::new(place, what, Action::Noted));

@@ -28,6 +28,9 @@ use crate::suggest::{comment, quoted};
 /// So many episodes are looked at.
 const EPISODES: usize = 16;
 
+/// A longer text is not what was to be done.
+const LONG_TEXT: usize = 300;
+
 /// Drafts a mapping of these files, from the first of them.
 pub(crate) fn suggest(paths: &[PathBuf], options: &ImportOptions) -> Result<String> {
     let paths = in_order(paths);
@@ -91,11 +94,13 @@ impl Draft<'_> {
         let count = found.list.len();
         match &found.by {
             Episodes::File => {
-                self.line(&format!("# Each file is one episode ({files} in all)."));
+                let noun = if files == 1 { "file" } else { "files" };
+                self.line(&format!("# Each file is one episode ({files} {noun})."));
                 self.line("episodes = \"/\"");
             }
             Episodes::Groups(pattern) => {
-                self.line(&format!("# {count} groups: {}{more}", ids.join(", ")));
+                let noun = if count == 1 { "group" } else { "groups" };
+                self.line(&format!("# {count} {noun}: {}{more}", ids.join(", ")));
                 self.line(&format!("episodes = {}", quoted(pattern)));
             }
             Episodes::Rows(marker, path) => {
@@ -170,7 +175,7 @@ impl Draft<'_> {
         self.line("# What is known about episodes: a text, or where each episode has it.");
         self.line("# task = \"open the drawer\"");
         let texts = attributes.iter().filter_map(|(name, value)| match value {
-            Value::String(text) => Some((name, text)),
+            Value::String(text) if text.len() < LONG_TEXT => Some((name, text)),
             _ => None,
         });
         let texts: Vec<_> = texts.take(6).collect();
@@ -218,7 +223,7 @@ impl Draft<'_> {
         self.line("");
         let inside = below(&episode.base, &leaf.path);
         let (form, kind) = match typed(self.file, &request) {
-            Ok(Ok((_, form, kind))) => (form, kind),
+            Ok(Ok(typed)) => (typed.form, typed.kind),
             Ok(Err(what)) => {
                 self.line(&format!(
                     "# Not a stream: {}: {}",
@@ -269,7 +274,7 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// Datasets that are no streams yet.
+    /// Datasets that are not streams.
     fn rest(&mut self, looked_at: &[LookedAt]) {
         let mut all = BTreeMap::new();
         for (episode, guess) in looked_at {

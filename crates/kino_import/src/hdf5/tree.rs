@@ -18,6 +18,9 @@ pub(crate) struct Node {
     pub(crate) place: Place,
 }
 
+/// The path of a group, and its attributes.
+pub(crate) type GroupAttributes = (String, Map<String, Value>);
+
 /// A dataset.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaf {
@@ -66,7 +69,7 @@ impl Node {
     }
 
     /// Every dataset at or below this group, by path, and the groups that have attributes.
-    pub(crate) fn flatten(self) -> (Vec<Leaf>, Vec<(String, Map<String, Value>)>) {
+    pub(crate) fn flatten(self) -> (Vec<Leaf>, Vec<GroupAttributes>) {
         let (mut leaves, mut groups) = (Vec::new(), Vec::new());
         let mut nodes = vec![self];
         while let Some(node) = nodes.pop() {
