@@ -32,7 +32,7 @@ def an_episode_per_row(folder: Path) -> Path:
     return folder / "flat.h5"
 
 
-@case("hdf5", commands=(AT_20_HZ,), says="claims")
+@case("hdf5", commands=(AT_20_HZ,), says="more than half of the memory")
 def ends_of_episodes_that_were_never_written(folder: Path) -> Path:
     with flat(folder, 1 << 10) as file:
         file.create_dataset("episode_ends", (1 << 40,), "i8", chunks=(1 << 16,))

@@ -361,7 +361,7 @@ def test_files_of_several_episodes_keep_them_apart_and_splits_are_those_of_masks
         "tuesday/demo_0": ["valid"],
         "tuesday/demo_1": ["train"],
     }
-    about = ds.attributes["sources"][0]["attributes"]["tuesday"]
+    about = ds.attributes["tuesday"]
     assert (about["/@lab"], about["/notes/gains"]) == ("ours", [0, 1, 2, 3, 4, 5])
 
 

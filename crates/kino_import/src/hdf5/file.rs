@@ -214,7 +214,7 @@ impl H5File {
         FEW_OBJECTS + self.len() / OBJECT_BYTES
     }
 
-    /// Takes note of so many times, which stay in memory, and refuses more than the memory allows.
+    /// Takes note of so many times or indexes, which stay in memory, and refuses more than the memory allows.
     pub(crate) fn plan_times(&self, object: &str, times: u64) -> Result<()> {
         let bytes = times.saturating_mul(8);
         let before = self.times_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -223,7 +223,7 @@ impl H5File {
         }
         self.times_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let what = format!(
-            "holds {times} times, with which the times of the file take more than half of the memory, {} bytes; raise `--memory`",
+            "holds {times} numbers, with which the times and indexes of the file take more than half of the memory, {} bytes; raise `--memory`",
             self.memory_bytes / 2
         );
         Err(ImportError::corrupt(&self.path, object, what))

@@ -104,8 +104,8 @@ pub(crate) fn is_small(leaf: &Leaf) -> bool {
     leaf.rows().unwrap_or(1) <= SMALL.0 && leaf.elements() <= SMALL.1
 }
 
-/// How many rows most datasets have: of those that are not small, if there are any; the larger number if two are
-/// equally frequent.
+/// How many rows most datasets have, one more or less: of those that are not small, if there are any; the larger number if
+/// two are equally frequent.
 pub(crate) fn common_rows<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> Option<u64> {
     let mut counts: [BTreeMap<u64, usize>; 2] = Default::default();
     for leaf in leaves {
@@ -115,10 +115,14 @@ pub(crate) fn common_rows<'a>(leaves: impl Iterator<Item = &'a Leaf>) -> Option<
         }
     }
     let counts = counts.into_iter().find(|counts| !counts.is_empty())?;
-    let most = counts
-        .into_iter()
-        .max_by_key(|&(rows, count)| (count, rows));
-    most.map(|(rows, _)| rows)
+    // Actions and observations of one episode differ by one.
+    let near = |rows: u64| -> usize {
+        let around = counts.range(rows.saturating_sub(1)..=rows.saturating_add(1));
+        around.map(|(_, count)| count).sum()
+    };
+    let all = counts.iter();
+    let most = all.max_by_key(|&(&rows, &count)| (near(rows), count, rows));
+    most.map(|(&rows, _)| rows)
 }
 
 /// Whether a dataset has so many rows, or one more or less.
