@@ -70,16 +70,16 @@ def unmasked(name: str, value: object) -> object:
     return value
 
 
-def to_bytes(name: str, size: object) -> int:
+def to_bytes(name: str, size: object, *, least: int = 0) -> int:
     """Take a number of bytes, or text such as ``"4GB"``."""
     if isinstance(size, str):
         try:
-            return _core.parse_bytes(size)
+            return to_whole(f"{name} (bytes)", _core.parse_bytes(size), least=least, most=U64)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{name}: {error}") from None
     if not is_number(size):
         raise InvalidArgumentError(f"{name} is {size!r}; give a size such as '4GB', or whole bytes")
-    return to_whole(f"{name} (bytes)", size, least=1, most=U64)
+    return to_whole(f"{name} (bytes)", size, least=least, most=U64)
 
 
 def to_list(name: str, value: object, what: str) -> list[object]:

@@ -214,7 +214,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "dtype": None
             if dtype is None
             else to_word("dtype", dtype_name(dtype), get_args(VectorDtype)),
-            "memory": None if memory is None else to_bytes("memory", memory),
+            "memory": None if memory is None else to_bytes("memory", memory, least=1),
             "threads": to_count("threads", threads),
             "cpu": to_cpu(cpu),
             "prefetch": to_count("prefetch", prefetch),

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from kinograph import _core
-from kinograph._arguments import U64, to_list, to_number, to_text, to_whole
+from kinograph._arguments import U64, to_bytes, to_list, to_number, to_text, to_whole
 from kinograph._defects import Defect, OnDefect, Packed
 from kinograph._errors import InvalidArgumentError
 from kinograph._pack_episodes import pack_episodes
-from kinograph._writer import MEMORY_BYTES, SHARD_BYTES, Mode, Plan, to_options
+from kinograph._writer import MEMORY, SHARD_SIZE, Mode, Plan, to_options
 
 
 def pack(  # noqa: PLR0913 (each is a keyword of its own)
@@ -31,8 +31,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     on_defect: OnDefect = "error",
     plan: Plan = None,
     quality: int | None = None,
-    shard_bytes: int = SHARD_BYTES,
-    memory_bytes: int = MEMORY_BYTES,
+    shard_size: int | str = SHARD_SIZE,
+    memory: int | str = MEMORY,
     threads: int | None = None,
     attributes: Mapping[str, Any] | None = None,
     seed: int = 0,
@@ -114,8 +114,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
             writer_options={
                 "plan": plan,
                 "quality": quality,
-                "shard_bytes": shard_bytes,
-                "memory_bytes": memory_bytes,
+                "shard_bytes": to_bytes("shard_size", shard_size),
+                "memory_bytes": to_bytes("memory", memory),
                 "threads": threads,
                 "attributes": attributes,
             },
@@ -124,8 +124,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
         mode=mode,
         plan=plan,
         quality=quality,
-        shard_bytes=shard_bytes,
-        memory_bytes=memory_bytes,
+        shard_size=shard_size,
+        memory=memory,
         threads=threads,
         attributes=attributes,
         settings={},

@@ -54,7 +54,7 @@ class Shuffle:
         if self.episodes is not None:
             return {"episodes": to_whole("episodes", self.episodes, least=1)}
         if self.memory is not None:
-            return {"bytes": to_bytes("memory", self.memory)}
+            return {"bytes": to_bytes("memory", self.memory, least=1)}
         if self.fraction is None:
             return None
         fraction = to_number("fraction", self.fraction)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kinograph import _core
-from kinograph._arguments import U64, to_list, to_number, to_text, to_whole
+from kinograph._arguments import U64, to_bytes, to_list, to_number, to_text, to_whole
 from kinograph._arrays import Times, to_streams
 from kinograph._errors import InvalidArgumentError, NotFoundError, StorageError
 from kinograph._table import BUILT_IN_COLUMNS
@@ -24,8 +24,8 @@ Label: TypeAlias = bool | int | float | str
 Mode: TypeAlias = Literal["new", "append", "resume", "overwrite"]
 Plan: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | None
 
-SHARD_BYTES = 128 << 20
-MEMORY_BYTES = 512 << 20
+SHARD_SIZE = 128 << 20
+MEMORY = 512 << 20
 
 
 class Committed(NamedTuple):
@@ -62,8 +62,8 @@ class Writer:
         back bit for bit.
     :param quality: images as JPEG of this quality (1 to 100) where the plan says nothing else; images that are given as
         JPEG files stay as they are.
-    :param shard_bytes: a shard file is closed at this size.
-    :param memory_bytes: the most memory for frames on their way, with what encoding them takes.
+    :param shard_size: the size at which a shard is closed, such as ``"128MB"``.
+    :param memory: memory for frames in flight and for encoding them, such as ``"512MB"``.
     :param threads: worker threads; one per core if not given.
     :param attributes: what is known of the whole dataset.
     :param settings: what is being written and how, by name, so that ``"resume"`` only takes up work that was done under the
@@ -80,8 +80,8 @@ class Writer:
         mode: Mode = "new",
         plan: Plan = None,
         quality: int | None = None,
-        shard_bytes: int = SHARD_BYTES,
-        memory_bytes: int = MEMORY_BYTES,
+        shard_size: int | str = SHARD_SIZE,
+        memory: int | str = MEMORY,
         threads: int | None = None,
         attributes: Mapping[str, Any] | None = None,
         settings: Mapping[str, str] | None = None,
@@ -90,8 +90,8 @@ class Writer:
             mode=mode,
             plan=plan,
             quality=quality,
-            shard_bytes=shard_bytes,
-            memory_bytes=memory_bytes,
+            shard_size=shard_size,
+            memory=memory,
             threads=threads,
             attributes=attributes,
             settings=settings,
@@ -259,8 +259,8 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
     mode: str,
     plan: Plan,
     quality: int | None,
-    shard_bytes: int,
-    memory_bytes: int,
+    shard_size: int | str,
+    memory: int | str,
     threads: int | None,
     attributes: Mapping[str, Any] | None,
     settings: Mapping[str, str] | None,
@@ -275,8 +275,8 @@ def to_options(  # noqa: PLR0913 (those of the constructor)
         "plan_toml": _read_plan(plan) if isinstance(plan, str | os.PathLike) else None,
         "plan_json": _to_json("the plan", plan) if isinstance(plan, Mapping) else None,
         "quality": quality,
-        "shard_bytes": to_whole("shard_bytes", shard_bytes, most=U64),
-        "memory_bytes": to_whole("memory_bytes", memory_bytes, most=U64),
+        "shard_bytes": to_bytes("shard_size", shard_size),
+        "memory_bytes": to_bytes("memory", memory),
         "threads": 0 if threads is None else to_whole("threads", threads),
         "attributes": _to_json("attributes of the dataset", attributes or {}),
         "settings": {str(name): str(value) for name, value in (settings or {}).items()},

@@ -146,7 +146,7 @@ file_case(
 )
 
 
-@case("hdf5", codes=LOST, says="bytes of text in the rows")
+@case("hdf5", codes=LOST, says="bytes in the rows")
 def one_text_40000_times(folder: Path) -> Path:
     with start(folder) as file:
         group = file["data"].create_group("demo_0")

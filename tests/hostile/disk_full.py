@@ -36,7 +36,7 @@ FORMATS = (
 PACKS, APPENDS, EXPORTS_PER_FORMAT = 15, 9, 3
 SKIPPED = 77
 #: Small shards, so that there is something to resume.
-PACK = ("--shard-size", "0", "--threads", "1")
+PACK = ("--shard-size", "0B", "--threads", "1")
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ CPU_S_PER_MIB = 0.25
 ADDRESS_SPACE = 20 << 30
 
 #: Packs the source that a case has built.
-PACK = ("pack", "{src}", "{out}", "--memory", str(BUDGET_MIB))
+PACK = ("pack", "{src}", "{out}", "--memory", f"{BUDGET_MIB}MB")
 
 
 @dataclass(frozen=True)

@@ -318,10 +318,10 @@ def test_chunks_larger_than_the_memory_allows_are_refused_by_name(tmp_path: path
         one.create_dataset("large", (FRAMES, 1 << 20), "f4", chunks=(FRAMES, 1 << 20))
         one["large"][0, 0] = 1
     with pytest.raises(kinograph.UnsupportedError) as refused:
-        kinograph.pack(source, tmp_path / "no.kino", memory_bytes=100_000_000)
+        kinograph.pack(source, tmp_path / "no.kino", memory=100_000_000)
     assert "/data/demo_0/large" in str(refused.value)
     assert f"{FRAMES << 22} bytes each; the limit is 25000000" in str(refused.value)
-    assert check(source, tmp_path / "yes.kino", memory_bytes=500_000_000) == 5
+    assert check(source, tmp_path / "yes.kino", memory=500_000_000) == 5
 
 
 def test_odd_storage_is_read_as_h5py_reads_it(tmp_path: pathlib.Path) -> None:

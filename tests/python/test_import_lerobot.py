@@ -294,7 +294,7 @@ def test_a_video_of_many_episodes_that_is_cut_is_lost_for_those_behind_the_cut(t
 def test_a_killed_import_is_taken_up_and_ends_the_same(tmp_path):
     """As for the formats without video in kill.rs; KINOGRAPH_KILLS says how many moments."""
     source, whole = FIXTURES / "v3.0", tmp_path / "whole.kino"
-    options = {"shard_bytes": 60_000, "threads": 2}
+    options = {"shard_size": 60_000, "threads": 2}
     calls = []
     kinograph.pack(source, whole, progress=lambda done, of: calls.append(done), **options)
 

@@ -32,7 +32,7 @@ def ds(tmp_path_factory):
     """Twelve episodes of different lengths in about four shards."""
     rng = np.random.default_rng(4)
     path = tmp_path_factory.mktemp("order") / "d.kino"
-    with kinograph.Writer(path, shard_bytes=25_000) as writer:
+    with kinograph.Writer(path, shard_size=25_000) as writer:
         for number, frames in enumerate(LENGTHS):
             writer.add_episode(
                 {"action": rng.normal(size=(frames, 4)), "noise": rng.normal(size=(frames, 40))},

@@ -217,10 +217,10 @@ def test_packing_ends_when_the_progress_callback_raises_and_can_be_resumed(tmp_p
             raise EnoughError
 
     with pytest.raises(EnoughError):
-        kinograph.pack(SAMPLE, tmp_path / "d.kino", shard_bytes=1, progress=stop)
+        kinograph.pack(SAMPLE, tmp_path / "d.kino", shard_size=1, progress=stop)
     with pytest.raises(kinograph.NotFoundError):
         kinograph.open(tmp_path / "d.kino")
-    packed = kinograph.pack(SAMPLE, tmp_path / "d.kino", mode="resume", shard_bytes=1)
+    packed = kinograph.pack(SAMPLE, tmp_path / "d.kino", mode="resume", shard_size=1)
     assert packed.version == 1
     assert check_robomimic(kinograph.open(tmp_path / "d.kino"), SAMPLE) == 51
 
@@ -265,8 +265,11 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(tmp_path):
 def test_a_mapping_that_the_format_does_not_read_is_refused(tmp_path):
     mapping = tmp_path / "mapping.toml"
     mapping.write_text('[[stream]]\nname = "joints"\nfield = "joints"\n')
+    replay = tmp_path / "replay.zarr"
+    (replay / "data").mkdir(parents=True)
+    (replay / ".zgroup").write_text('{"zarr_format": 2}')
     with pytest.raises(kinograph.InvalidArgumentError, match="does not take a mapping"):
-        kinograph.pack(SAMPLE, tmp_path / "a.kino", mapping=mapping)
+        kinograph.pack(replay, tmp_path / "a.kino", mapping=mapping)
     assert not (tmp_path / "a.kino").exists()
 
 

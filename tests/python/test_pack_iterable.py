@@ -109,7 +109,7 @@ def test_an_interrupted_pack_is_taken_up_without_its_finished_episodes(tmp_path)
             yield episode
 
     # Every episode closes its shard.
-    options = {"rate_hz": 20.0, "shard_bytes": 1}
+    options = {"rate_hz": 20.0, "shard_size": 1}
     with pytest.raises(KeyboardInterrupt):
         kinograph.pack(interrupted(4), tmp_path / "d.kino", **options)
     with pytest.raises(kinograph.NotFoundError):

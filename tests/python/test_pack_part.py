@@ -143,7 +143,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
         "--rate",
         "10",
         "--shard-size",
-        "0",
+        "0B",
     ]
     command = [sys.executable, "-m", "kinograph", *map(str, words), "--threads", "1"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

@@ -162,7 +162,7 @@ def test_an_interrupted_writer_is_resumed_after_its_last_shard(tmp_path):
     episodes = {
         f"demo_{number}": samples.numbers("float64", (500, 4), seed=number) for number in range(8)
     }
-    writer = kinograph.Writer(path, shard_bytes=1, memory_bytes=1, settings={"source": "demos"})
+    writer = kinograph.Writer(path, shard_size=1, memory=1, settings={"source": "demos"})
     for name, array in list(episodes.items())[:5]:
         writer.add_episode({"x": array}, rate_hz=20.0, id=name)
     writer.abandon()
@@ -170,7 +170,7 @@ def test_an_interrupted_writer_is_resumed_after_its_last_shard(tmp_path):
     with pytest.raises(kinograph.ConflictError, match="holds an interrupted pack"):
         kinograph.Writer(path)
     with kinograph.Writer(
-        path, mode="resume", shard_bytes=1, settings={"source": "demos"}
+        path, mode="resume", shard_size=1, settings={"source": "demos"}
     ) as writer:
         done = writer.resumed
         assert done < set(episodes)
@@ -252,8 +252,8 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
         ({"quality": 0}, "quality is 0; give a whole number from 1 to 100"),
         ({"quality": 300}, "quality is 300; give a whole number from 1 to 100"),
         ({"mode": "replace"}, 'mode "replace" is not "new", "append", "resume" or "overwrite"'),
-        ({"shard_bytes": -1}, "shard_bytes is -1"),
-        ({"memory_bytes": 1.5}, "memory_bytes is 1.5"),
+        ({"shard_size": -1}, "shard_size .bytes. is -1"),
+        ({"memory": 1.5}, "memory is 1.5"),
         ({"threads": True}, "threads is True"),
         ({"threads": "2"}, "threads is '2'"),
         ({"quality": True}, "quality is True"),
@@ -532,7 +532,7 @@ def test_an_append_tells_of_work_that_can_be_resumed_and_gc_lists_it(tmp_path):
     episode = {"x": np.zeros((4, 2))}
     with kinograph.Writer(path) as writer:
         writer.add_episode(episode, rate_hz=10.0)
-    options = {"shard_bytes": 1, "memory_bytes": 1}
+    options = {"shard_size": 1, "memory": 1}
     dead = kinograph.Writer(path, mode="append", **options)
     for number in range(4):
         dead.add_episode(episode, rate_hz=10.0, id=f"dead_{number}")
@@ -631,7 +631,7 @@ def test_a_dataset_that_is_moved_while_it_is_written_is_not_committed_to(
         with kinograph.Writer(path) as writer:
             writer.add_episode(VECTOR, rate_hz=20.0, id="old")
     # Every episode is a shard of its own, and some of them are written before the change.
-    writer = kinograph.Writer(path, mode=mode, shard_bytes=0, memory_bytes=0)
+    writer = kinograph.Writer(path, mode=mode, shard_size=0, memory=0)
     shards = len(list(path.glob("shards/*")))
     for place in range(5):
         writer.add_episode({"x": np.arange(10.0) * place}, rate_hz=20.0, id=f"early {place}")

@@ -27,7 +27,7 @@ fn pack(source: &Path, target: &Path, options: &[&str]) -> Command {
         .arg("pack")
         .arg(source)
         .arg(target)
-        .args(["--shard-size", "0", "--threads", "1"])
+        .args(["--shard-size", "0B", "--threads", "1"])
         .args(options);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command

@@ -54,8 +54,6 @@ fn the_exit_code_of_the_doctor_says_whether_the_target_is_met() {
     let slow = [
         "--step-ms",
         "10",
-        "--pool",
-        "none",
         "--memory",
         "100kB",
         "--window",

@@ -1,15 +1,52 @@
-//! Times that a recording brings along: what is wrong with them.
+//! Times that a recording brings along: as nanoseconds, and what is wrong with them.
 //!
 //! ```text
 //! 0  33  67  100  100  600  633      period 33 ms; a gap of 500 ms after frame 4
 //! 0  33  67   50  100                goes back after frame 2
 //! ```
 
+use std::sync::Arc;
+
+use kino_codec::Dtype;
+
+use crate::hdf5::number;
+
 /// A step is a gap if it is this many times the usual one.
 const GAP: i64 = 5;
 
 /// And only where this part of the steps lies within a half of the usual one: events come when they come.
 const STEADY: f64 = 0.8;
+
+/// How many nanoseconds a unit has.
+pub(crate) fn unit_ns(name: &str) -> Option<i64> {
+    match name {
+        "s" => Some(1_000_000_000),
+        "ms" => Some(1_000_000),
+        "us" => Some(1000),
+        "ns" => Some(1),
+        _ => None,
+    }
+}
+
+/// Packed little-endian values of a unit as nanoseconds; `None` if one is NaN or does not fit.
+pub(crate) fn to_times(dtype: Dtype, values: &[u8], unit_ns: i64) -> Option<Arc<[i64]>> {
+    let times = values.chunks_exact(dtype.size()).map(|bytes| {
+        let value = number(dtype, bytes);
+        match value.as_i64() {
+            Some(whole) if !dtype.is_float() => whole.checked_mul(unit_ns),
+            #[expect(clippy::cast_precision_loss, reason = "units are small")]
+            _ => nearest_ns(value.as_f64()? * unit_ns as f64),
+        }
+    });
+    times.collect()
+}
+
+/// The nearest whole number of nanoseconds.
+fn nearest_ns(ns: f64) -> Option<i64> {
+    // 2^63 is the first float that is too large.
+    #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+    (ns.abs() < 9.2e18).then(|| ns.round() as i64)
+}
 
 /// What is wrong with a list of times, in words that follow "stream `x`".
 pub(crate) fn faults(times: &[i64]) -> Vec<String> {

@@ -92,27 +92,14 @@ const MCAP: Format = Format {
 
 const HDF5: Format = Format {
     name: "hdf5",
-    looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT or ALOHA, or a folder of them",
-    takes_mapping: false,
+    looks_like: "`*.hdf5` or `*.h5` files of robomimic, LIBERO, ACT, ALOHA or any other layout, or a folder of them",
+    takes_mapping: true,
     recognise: |path| {
         starts_with(path, b"\x89HDF\r\n\x1a\n")
             || path.is_file() && has_ending(path, HDF5_ENDINGS)
             || !files_ending(path, HDF5_ENDINGS).is_empty()
     },
-    open: |path, options| {
-        let files = match path.is_dir() {
-            true => files_ending(path, HDF5_ENDINGS),
-            false => vec![path.to_owned()],
-        };
-        if files.is_empty() {
-            return Err(ImportError::NotFound {
-                path: path.to_owned(),
-                what: "the folder has no `*.hdf5` or `*.h5` file".to_owned(),
-                next: "give a file, or the folder that holds the files".to_owned(),
-            });
-        }
-        Ok(Box::new(Hdf5Source::open(&files, options)?))
-    },
+    open: |path, options| Ok(Box::new(Hdf5Source::open(&hdf5_files(path)?, options)?)),
 };
 
 /// The least particular: it takes any folder of arrays, tables or pictures.
@@ -125,6 +112,22 @@ const FOLDER: Format = Format {
 };
 
 const HDF5_ENDINGS: &[&str] = &["hdf5", "h5"];
+
+/// The HDF5 files at a path: itself, or those of the folder.
+pub(crate) fn hdf5_files(path: &Path) -> Result<Vec<PathBuf>> {
+    let files = match path.is_dir() {
+        true => files_ending(path, HDF5_ENDINGS),
+        false => vec![path.to_owned()],
+    };
+    match files.is_empty() {
+        false => Ok(files),
+        true => Err(ImportError::NotFound {
+            path: path.to_owned(),
+            what: "the folder has no `*.hdf5` or `*.h5` file".to_owned(),
+            next: "give a file, or the folder that holds the files".to_owned(),
+        }),
+    }
+}
 
 /// The format of that name, or else the one that recognises the path.
 pub(crate) fn find(path: &Path, name: Option<&str>) -> Result<&'static Format> {

@@ -14,6 +14,7 @@
 //! | layout | what it looks like | rate |
 //! |---|---|---|
 //! | robomimic, LIBERO | `/data/demo_<i>/{actions, obs/…}`, `/mask/<split>` | `env_args`' `control_freq`, or given |
+//! | any other HDF5 | groups, files or rows of arrays of one length, with a mapping where needed | given, an attribute, or times |
 //! | ACT, ALOHA | one file per episode: `/action`, `/observations/{qpos, images/…}` | given, `fps`, or 50 Hz |
 //! | LeRobot v2.0, v2.1, v3.0 | a folder with `meta/info.json`, `data/…/*.parquet`, `videos/…/*.mp4` | `fps` of `info.json`, or given |
 //! | RLDS | `features.json`, `<name>-<split>.tfrecord-00000-of-00001` | given, or an attribute of the episode |
@@ -41,6 +42,7 @@ mod hdf5;
 mod jpeg;
 mod lerobot;
 mod lineage;
+mod mapping;
 mod mcap;
 mod mds;
 mod npy;
@@ -57,6 +59,7 @@ mod rlds;
 mod shift;
 mod shuffle;
 mod source;
+mod suggest;
 mod survey;
 mod tar;
 mod video;
@@ -77,5 +80,6 @@ pub use shift::is_shift;
 pub use source::{
     ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan, block_frames,
 };
+pub use suggest::suggest_mapping;
 pub use survey::survey;
 pub use video::{NewVideo, Pixels, Video, VideoError, VideoInfo, VideoShape, Videos};

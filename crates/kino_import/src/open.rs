@@ -9,7 +9,7 @@ use kino_dataset::check_local;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
-use crate::formats;
+use crate::formats::{self, Format};
 use crate::part::{Part, Partial};
 use crate::plans::is_rate;
 use crate::source::Source;
@@ -70,6 +70,15 @@ impl ImportOptions {
 /// Reads metadata only. What is wrong with the source is in its [`describe`](Source::describe), and what to do
 /// about it is for [`pack`](crate::pack()) to decide.
 pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
+    let source = check(path, options)?.open(path, options)?;
+    if options.part.is_all() {
+        return Ok(source);
+    }
+    Ok(Box::new(Partial::new(source, &options.part)?))
+}
+
+/// The format of a path that can be opened with these options.
+pub(crate) fn check(path: &Path, options: &ImportOptions) -> Result<&'static Format> {
     if let Some(rate_hz) = options.rate_hz
         && !is_rate(&rate_hz)
     {
@@ -100,12 +109,8 @@ pub fn open(path: &Path, options: &ImportOptions) -> Result<Box<dyn Source>> {
             "{}: the format `{}` does not take a mapping; remove --mapping (in Python mapping=), which is for {}",
             path.display(),
             format.name,
-            takers.join(" and ")
+            takers.join(", ")
         )));
     }
-    let source = format.open(path, options)?;
-    match options.part.is_all() {
-        true => Ok(source),
-        false => Ok(Box::new(Partial::new(source, &options.part)?)),
-    }
+    Ok(format)
 }

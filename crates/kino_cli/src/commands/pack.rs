@@ -1,6 +1,7 @@
 //! `kinograph pack`: a recording into a dataset.
 
 mod dry_run;
+mod mapping;
 mod report;
 
 use std::fs;
@@ -11,7 +12,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use kino_dataset::{
-    Collect, Dataset, Interrupted, Plan, Start, WriterOptions, check_local, collect_garbage,
+    ByteSize, Collect, Dataset, Interrupted, Plan, Start, WriterOptions, check_local,
+    collect_garbage,
 };
 use kino_import::{
     Defect, FORMATS, ImportError, ImportOptions, OnDefect, PackOptions, Part, Source, Videos,
@@ -36,7 +38,12 @@ use report::Summary;
 pub(crate) struct Args {
     /// The recording: a file or a folder
     source: PathBuf,
-    /// The dataset's folder, whose name usually ends in `.kino`
+    /// The dataset's folder, whose name usually ends in `.kino`; with --suggest-mapping, the file to write the draft to
+    #[arg(
+        required = false,
+        required_unless_present = "suggest_mapping",
+        default_value_if("suggest_mapping", "true", "-")
+    )]
     target: PathBuf,
     /// The source's format, instead of the one it is recognised as
     #[arg(long, value_name = "NAME", value_parser = clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name)))]
@@ -44,6 +51,9 @@ pub(crate) struct Args {
     /// A TOML file that says which part of the source is which stream (docs/guide/import.md)
     #[arg(long, value_name = "FILE")]
     mapping: Option<PathBuf>,
+    /// Write a draft of a mapping for SOURCE to TARGET, or to stdout, and pack nothing
+    #[arg(long, conflicts_with_all = ["mapping", "append", "resume", "dry_run", "json"])]
+    suggest_mapping: bool,
     /// Frames per second, instead of what the source says
     #[arg(long, value_name = "HZ")]
     rate: Option<f64>,
@@ -87,11 +97,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     threads: usize,
     /// Memory for frames in flight and for encoding them
-    #[arg(long, value_name = "MB", default_value_t = 512)]
-    memory: usize,
+    #[arg(long, value_name = "BYTES", default_value = "512MB")]
+    memory: ByteSize,
     /// Size at which a shard is closed
-    #[arg(long, value_name = "MB", default_value_t = 128)]
-    shard_size: u64,
+    #[arg(long, value_name = "BYTES", default_value = "128MB")]
+    shard_size: ByteSize,
     /// What the ids of the new episodes begin with, such as `lab2/`
     #[arg(
         long,
@@ -112,6 +122,9 @@ pub(crate) fn run(args: &Args, videos: Option<Arc<dyn Videos>>) -> Result<Outcom
     check_local(&args.target)?;
     let plan = plan(args)?;
     let import = import_options(args, videos);
+    if args.suggest_mapping {
+        return mapping::suggest(&args.source, &args.target, &import);
+    }
     let source = kino_import::open(&args.source, &import)?;
     warn_of_unused_rules(&plan, &*source);
     if args.dry_run {
@@ -142,7 +155,7 @@ fn import_options(args: &Args, videos: Option<Arc<dyn Videos>>) -> ImportOptions
         format: args.format.clone(),
         rate_hz: args.rate,
         mapping: args.mapping.clone(),
-        memory_bytes: Some((args.memory as u64).saturating_mul(1_000_000)),
+        memory_bytes: Some(args.memory.bytes()),
         videos,
         follow_links: args.follow_links,
         part: Part {
@@ -254,8 +267,8 @@ fn writer_options(args: &Args, plan: Plan) -> WriterOptions {
     WriterOptions {
         plan,
         threads: args.threads,
-        memory_bytes: args.memory.saturating_mul(1_000_000),
-        shard_bytes: args.shard_size.saturating_mul(1_000_000),
+        memory_bytes: usize::try_from(args.memory.bytes()).unwrap_or(usize::MAX),
+        shard_bytes: args.shard_size.bytes(),
         ..WriterOptions::default()
     }
 }

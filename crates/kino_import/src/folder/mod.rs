@@ -7,7 +7,7 @@
 
 mod cell;
 mod fields;
-mod glob;
+pub(crate) mod glob;
 mod mapping;
 mod plan;
 mod read;

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::FrameType;
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
@@ -19,9 +19,9 @@ use crate::error::{ImportError, Result};
 use crate::folder::cell::Cell;
 use crate::folder::fields::{Field, Place};
 use crate::folder::glob;
-use crate::folder::mapping::{Mapping, Wish};
+use crate::folder::mapping::{Mapping, StreamRequest};
 use crate::folder::table::Table;
-use crate::hdf5::{kind_of, nest, number};
+use crate::hdf5::{is_kind, kind_of, nest, number};
 use crate::source::{EpisodePlan, StreamPlan};
 
 /// An array of at most this many elements can become an attribute.
@@ -63,13 +63,13 @@ impl<'a> Planner<'a> {
         };
         let (wanted, attributes) = match self.mapping.streams.is_empty() {
             true => self.all(&fields, &mut note)?,
-            false => (self.wished(&fields, &mut note)?, Map::new()),
+            false => (self.requested(&fields, &mut note)?, Map::new()),
         };
         let mut streams: Vec<(StreamPlan, Place)> = Vec::new();
         let mut clocks = Vec::new();
-        for (field, wish) in wanted {
+        for (field, request) in wanted {
             let frames = field.rows.unwrap_or(0);
-            let times = match self.known_clock((&field, wish), &fields, &mut clocks) {
+            let times = match self.known_clock((&field, request), &fields, &mut clocks) {
                 Ok(times) => times,
                 Err(ImportError::Corrupt { what, object, .. }) => {
                     note(&object, what, Action::Dropped);
@@ -84,16 +84,16 @@ impl<'a> Planner<'a> {
                     continue;
                 }
             };
-            let stream_name = wish.map_or(&field.name, |wish| &wish.name);
+            let stream_name = request.map_or(&field.name, |request| &request.name);
             let stream = StreamPlan {
                 name: stream_name.clone(),
-                kind: self.kind(stream_name, &frame, wish)?,
+                kind: self.kind(stream_name, &frame, request)?,
                 frame,
                 frames,
                 clock: times,
                 shift_of: None,
                 carried: field.is_carried(),
-                unit: wish.and_then(|wish| wish.unit.clone()),
+                unit: request.and_then(|request| request.unit.clone()),
                 attributes: Map::new(),
             };
             streams.push((stream, field.place));
@@ -124,7 +124,7 @@ impl<'a> Planner<'a> {
         &self,
         fields: &[Field],
         note: &mut dyn FnMut(&str, String, Action),
-    ) -> Result<(Vec<(Field, Option<&'a Wish>)>, Map<String, Value>)> {
+    ) -> Result<(Vec<(Field, Option<&'a StreamRequest>)>, Map<String, Value>)> {
         let rows = common_rows(fields);
         let (mut streams, mut attributes) = (Vec::new(), Map::new());
         for field in fields {
@@ -150,29 +150,32 @@ impl<'a> Planner<'a> {
     }
 
     /// The fields that the mapping names.
-    fn wished(
+    fn requested(
         &mut self,
         fields: &[Field],
         note: &mut dyn FnMut(&str, String, Action),
-    ) -> Result<Vec<(Field, Option<&'a Wish>)>> {
+    ) -> Result<Vec<(Field, Option<&'a StreamRequest>)>> {
         let mapping = self.mapping;
         let mut streams = Vec::new();
-        for (number, wish) in mapping.streams.iter().enumerate() {
+        for (number, request) in mapping.streams.iter().enumerate() {
             let found: Vec<_> = fields
                 .iter()
-                .filter(|field| glob::matches(&wish.from, &field.name))
+                .filter(|field| glob::matches(&request.from, &field.name))
                 .collect();
             let Some(first) = found.first() else {
                 note(
-                    &wish.from,
-                    format!("is not there; line {} of the mapping names it", wish.line),
+                    &request.from,
+                    format!(
+                        "is not there; line {} of the mapping names it",
+                        request.line
+                    ),
                     Action::Skipped,
                 );
                 continue;
             };
             self.found[number] = true;
             let is_vector =
-                wish.from.contains(['*', '?']) && matches!(first.place, Place::Columns { .. });
+                request.from.contains(['*', '?']) && matches!(first.place, Place::Columns { .. });
             let field = match (is_vector, found.as_slice()) {
                 (false, [one]) => (*one).clone(),
                 (true, many) => match joined(many) {
@@ -180,28 +183,28 @@ impl<'a> Planner<'a> {
                     None => {
                         let what = format!(
                             "names columns that are not all numbers of one table and type; see line {} of the mapping",
-                            wish.line
+                            request.line
                         );
-                        note(&wish.from, what, Action::Skipped);
+                        note(&request.from, what, Action::Skipped);
                         continue;
                     }
                 },
                 (false, many) => {
                     let what = format!(
                         "{:?} names {} arrays; only columns can be joined",
-                        wish.from,
+                        request.from,
                         many.len()
                     );
-                    return Err(mapping.wrong(wish, &what));
+                    return Err(mapping.wrong(request, &what));
                 }
             };
-            streams.push((field, Some(wish)));
+            streams.push((field, Some(request)));
         }
         let is_named = |field: &&Field| {
             mapping
                 .streams
                 .iter()
-                .any(|wish| glob::matches(&wish.from, &field.name))
+                .any(|request| glob::matches(&request.from, &field.name))
         };
         let others: Vec<_> = fields.iter().filter(|field| !is_named(field)).collect();
         if !others.is_empty() && !self.has_noted {
@@ -225,33 +228,28 @@ impl<'a> Planner<'a> {
         let missing = self.mapping.streams.iter().zip(&self.found);
         match missing.into_iter().find(|(_, found)| !**found) {
             None => Ok(()),
-            Some((wish, _)) => {
-                let what = format!("no episode has {:?}", wish.from);
-                Err(self.mapping.wrong(wish, &what))
+            Some((request, _)) => {
+                let what = format!("no episode has {:?}", request.from);
+                Err(self.mapping.wrong(request, &what))
             }
         }
     }
 
-    fn kind(&self, name: &str, frame: &FrameType, wish: Option<&Wish>) -> Result<Kind> {
+    fn kind(&self, name: &str, frame: &FrameType, request: Option<&StreamRequest>) -> Result<Kind> {
         let natural = kind_of(name, frame);
-        let Some((wish, wanted)) = wish.and_then(|wish| Some((wish, wish.kind?))) else {
+        let Some((request, wanted)) = request.and_then(|request| Some((request, request.kind?)))
+        else {
             return Ok(natural);
         };
-        let fits = match (wanted, frame.as_values()) {
-            (Kind::Text, ty) => ty.is_none(),
-            (_, None) => false,
-            (Kind::Image, Some(_)) => natural == Kind::Image,
-            (Kind::Depth, Some(ty)) => {
-                let is_plane = matches!(ty.shape(), [_, _] | [_, _, 1]);
-                is_plane && (ty.dtype() == Dtype::U16 || ty.dtype().is_float())
-            }
-            (_, Some(_)) => true,
-        };
-        match fits {
+        match is_kind(wanted, name, frame) {
             true => Ok(wanted),
             false => {
-                let what = format!("{:?} is {frame}, which is no {}", wish.from, wanted.name());
-                Err(self.mapping.wrong(wish, &what))
+                let what = format!(
+                    "{:?} is {frame}, which cannot be of kind {}",
+                    request.from,
+                    wanted.name()
+                );
+                Err(self.mapping.wrong(request, &what))
             }
         }
     }

@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 
-use crate::clock;
+use crate::clock::{self, unit_ns};
 use crate::error::{ImportError, Result, invalid};
 use crate::folder::fields::{Field, Place};
-use crate::folder::mapping::{Clock, Wish, unit_ns};
+use crate::folder::mapping::{Clock, StreamRequest};
 use crate::folder::plan::Planner;
-use crate::hdf5::number;
 use crate::source::ClockPlan;
 
 impl Planner<'_> {
     /// The times of a stream, which are read once for all streams that share them.
     pub(super) fn known_clock(
         &self,
-        (field, wish): (&Field, Option<&Wish>),
+        (field, request): (&Field, Option<&StreamRequest>),
         fields: &[Field],
         known: &mut Vec<(Option<Clock>, Option<u64>, ClockPlan)>,
     ) -> Result<ClockPlan> {
-        let own = wish.and_then(|wish| wish.clock.clone());
+        let own = request.and_then(|request| request.clock.clone());
         let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockPlan)| {
             *clock == own && *rows == field.rows
         };
@@ -91,20 +90,5 @@ fn read_times(field: &Field, unit_ns: i64) -> Option<Arc<[i64]>> {
         }
         place => place.read_whole().ok()?,
     };
-    let times = bytes.chunks_exact(ty.dtype().size()).map(|bytes| {
-        let value = number(ty.dtype(), bytes);
-        match value.as_i64() {
-            Some(whole) if !ty.dtype().is_float() => whole.checked_mul(unit_ns),
-            #[expect(clippy::cast_precision_loss, reason = "units are small")]
-            _ => to_ns(value.as_f64()? * unit_ns as f64),
-        }
-    });
-    times.collect()
-}
-
-/// The nearest whole number of nanoseconds.
-fn to_ns(ns: f64) -> Option<i64> {
-    // 2^63 is the first float that is too large.
-    #[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
-    (ns.abs() < 9.2e18).then(|| ns.round() as i64)
+    clock::to_times(ty.dtype(), &bytes, unit_ns)
 }

@@ -83,7 +83,7 @@ fn episode(
             return Err(ImportError::incomplete(file.path(), &object, what));
         }
         if stream.carried {
-            let what = "is carried as JPEG files, which decode to RGB; `cv2.imdecode` gives the same colours in reverse order";
+            let what = "is carried as JPEG files, which decode to RGB; `cv2.imdecode` gives the same channels in reverse order, BGR";
             contents.note(
                 file,
                 &format!("/{}", stream.name),
@@ -105,7 +105,7 @@ fn episode(
         object: "/".to_owned(),
         streams: planned.streams,
     };
-    contents.episodes.push((episode, planned.leaves));
+    contents.episodes.push((episode, planned.rows));
     Ok(())
 }
 

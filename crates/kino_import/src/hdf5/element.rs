@@ -16,6 +16,8 @@ pub(crate) enum Element {
     FixedText { width: u64, space_padded: bool },
     /// Strings of any length.
     Text,
+    /// Bytes of any length: most likely an image file.
+    Bytes,
     /// Something that no frame can be.
     Other(&'static str),
 }
@@ -47,7 +49,10 @@ impl Element {
             Datatype::VariableLength {
                 is_string: true, ..
             } => Self::Text,
-            Datatype::VariableLength { .. } => Self::Other("arrays of varying length"),
+            Datatype::VariableLength { base_type, .. } => match number(base_type) {
+                Some((Dtype::U8 | Dtype::I8, _)) => Self::Bytes,
+                _ => Self::Other("arrays of varying length"),
+            },
             Datatype::Compound { .. } => Self::Other("compound values"),
             Datatype::Reference { .. } => Self::Other("references"),
             Datatype::Opaque { .. } => Self::Other("opaque bytes"),
@@ -74,7 +79,7 @@ impl Element {
                 .iter()
                 .fold(dtype.size() as u64, |size, &dim| size.saturating_mul(dim)),
             Self::FixedText { width, .. } => *width,
-            Self::Text | Self::Other(_) => 16,
+            Self::Text | Self::Bytes | Self::Other(_) => 16,
         }
     }
 }

@@ -38,6 +38,12 @@ const SMALL_CHUNK_BYTES: u64 = 16 << 20;
 /// What may be in a file beyond what its bytes can hold: values that were never written read as the fill value.
 const UNWRITTEN_BYTES: u64 = 64 << 20;
 
+/// So many objects are never too many; beyond them, an object takes at least [`OBJECT_BYTES`] of a file.
+const FEW_OBJECTS: u64 = 4096;
+
+/// A link is not shorter.
+const OBJECT_BYTES: u64 = 16;
+
 /// Deflate makes at most this many bytes of one.
 const DEFLATE_RATIO: u64 = 1032;
 
@@ -51,6 +57,8 @@ pub(crate) struct H5File {
     memory_bytes: u64,
     /// Bytes of values that streams were planned with.
     planned_bytes: AtomicU64,
+    /// Bytes of times that are in memory.
+    times_bytes: AtomicU64,
     /// Held while a large chunk is decoded, so that only one is.
     large: Mutex<()>,
 }
@@ -109,6 +117,7 @@ impl H5File {
             datasets: Mutex::new(Vec::new()),
             memory_bytes: memory_bytes.unwrap_or(MEMORY_BYTES),
             planned_bytes: AtomicU64::new(0),
+            times_bytes: AtomicU64::new(0),
             large: Mutex::new(()),
         })
     }
@@ -196,6 +205,26 @@ impl H5File {
         let what = format!(
             "claims {bytes} bytes of values, with which a file of {len} bytes would hold more than {limit}: \
              they were never written, or many links lead to them"
+        );
+        Err(ImportError::corrupt(&self.path, object, what))
+    }
+
+    /// The most objects that files of this size can describe.
+    pub(crate) fn max_objects(&self) -> u64 {
+        FEW_OBJECTS + self.len() / OBJECT_BYTES
+    }
+
+    /// Takes note of so many times or indexes, which stay in memory, and refuses more than the memory allows.
+    pub(crate) fn plan_times(&self, object: &str, times: u64) -> Result<()> {
+        let bytes = times.saturating_mul(8);
+        let before = self.times_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= self.memory_bytes / 2 {
+            return Ok(());
+        }
+        self.times_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let what = format!(
+            "holds {times} numbers, with which the times and indexes of the file take more than half of the memory, {} bytes; raise `--memory`",
+            self.memory_bytes / 2
         );
         Err(ImportError::corrupt(&self.path, object, what))
     }

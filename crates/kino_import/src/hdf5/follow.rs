@@ -11,6 +11,7 @@ use crate::hdf5::file::H5File;
 use crate::hdf5::header::{self, Kind};
 use crate::hdf5::links::{self, Link, Named};
 use crate::hdf5::raw::Parsed;
+use crate::open::ImportOptions;
 
 /// How many soft and external links are followed to find one object, as in HDF5 itself.
 const MAX_HOPS: usize = 16;
@@ -35,6 +36,16 @@ pub(crate) struct Object {
 pub(crate) enum Reach {
     Folder,
     Anywhere,
+}
+
+impl Reach {
+    /// As the user says.
+    pub(crate) fn of(options: &ImportOptions) -> Self {
+        match options.follow_links {
+            true => Self::Anywhere,
+            false => Self::Folder,
+        }
+    }
 }
 
 /// Where a link leads, or why it leads nowhere.

@@ -1,8 +1,8 @@
-//! Frames: rows of a dataset as packed little-endian numbers, text, or JPEG files.
+//! Frames: rows of a dataset as packed little-endian numbers, text, or image files.
 
 use std::ops::Range;
 
-use kino_codec::{Dtype, FrameType, ValueType};
+use kino_codec::{Dtype, FrameType};
 use serde_json::Value;
 
 use crate::error::{ImportError, Result, invalid};
@@ -10,28 +10,34 @@ use crate::hdf5::attributes;
 use crate::hdf5::element::{ByteOrder, Element};
 use crate::hdf5::file::H5File;
 use crate::hdf5::heap::Heap;
+use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
-use crate::jpeg;
+use crate::picture::Encoded;
 use crate::source::{FrameBuf, StreamPlan};
+use crate::{jpeg, png};
 
 /// No more than this is read in one go.
 const MAX_READ_BYTES: u64 = 1 << 30;
 
-/// So much text is never too much to be read in one go; more is in the file.
-const FEW_TEXT_BYTES: u64 = 64 << 20;
+/// So many bytes of strings are never too many to be read in one go; more are in the file.
+const FEW_LONG_BYTES: u64 = 64 << 20;
 
 /// Reads frames of a stream, which has them.
 pub(crate) fn read(
     file: &H5File,
-    leaf: &Leaf,
+    rows: &Rows,
     stream: &StreamPlan,
     frames: Range<u64>,
     out: &mut FrameBuf,
 ) -> Result<()> {
-    *out = match (&stream.frame, stream.carried) {
-        (FrameType::Values(ty), true) => FrameBuf::Bytes(read_jpegs(file, leaf, ty, frames)?),
-        (FrameType::Values(_), false) => FrameBuf::Values(read_numbers(file, leaf, frames)?),
-        (FrameType::Text, _) => {
+    let leaf = &rows.leaf;
+    let frames = rows.first + frames.start..rows.first + frames.end;
+    *out = match (&rows.form, &stream.frame) {
+        (Form::Files(encoded), _) => read_images(file, leaf, encoded, frames)?,
+        (_, FrameType::Values(_)) => {
+            FrameBuf::Values(rows.arrange(read_numbers(file, leaf, frames)?))
+        }
+        (_, FrameType::Text) => {
             let texts = read_texts(file, leaf, frames)?;
             FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
         }
@@ -80,12 +86,13 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     Ok(read)
 }
 
-fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
+/// Reads rows of numbers, packed and little-endian.
+pub(crate) fn read_numbers(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<u8>> {
     let Element::Number { dtype, order, .. } = leaf.element else {
         return Err(ImportError::corrupt(
             file.path(),
             &leaf.path,
-            "is no numbers",
+            "does not hold numbers",
         ));
     };
     let mut bytes = read_rows(file, leaf, rows)?;
@@ -135,6 +142,21 @@ pub(crate) fn read_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result
 }
 
 fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<String>> {
+    let per_row = (leaf.row_bytes() / leaf.element.size()).max(1);
+    let texts = read_long(file, leaf, rows.clone())?.into_iter().zip(0..);
+    texts
+        .map(|(bytes, idx)| {
+            let row = rows.start + idx / per_row;
+            String::from_utf8(bytes).map_err(|error| {
+                let what = format!("row {row} is not UTF-8 text");
+                ImportError::corrupt(file.path(), &leaf.path, what).because(error.utf8_error())
+            })
+        })
+        .collect()
+}
+
+/// Reads rows of strings or bytes of any length.
+pub(crate) fn read_long(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
     let part = file.part(leaf.place.part);
     let mut heap = Heap::new(&part.raw);
     let per_row = leaf.row_bytes() / leaf.element.size();
@@ -147,56 +169,70 @@ fn read_long_texts(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<Vec<S
     let corrupt = |what: String| ImportError::corrupt(file.path(), &leaf.path, what);
     if references.len() as u64 != count.saturating_mul(per_row) * reference_len as u64 {
         return Err(corrupt(format!(
-            "does not have a text in each of the rows {rows:?}"
+            "does not have a value in each of the rows {rows:?}"
         )));
     }
-    // A small file can name one long text very often.
-    let limit = FEW_TEXT_BYTES.max(file.len());
-    let (mut texts, mut bytes) = (Vec::new(), 0);
-    for (reference, idx) in references.chunks_exact(reference_len).zip(0..) {
-        let row = rows.start + idx / per_row.max(1);
+    // A small file can name one long value very often.
+    let limit = FEW_LONG_BYTES.max(file.len());
+    let (mut values, mut bytes) = (Vec::new(), 0);
+    for reference in references.chunks_exact(reference_len) {
         let damaged = |fault| file.damaged(&leaf.path, fault);
         let found = heap.find(reference).map_err(damaged)?;
         bytes += found.1;
         if bytes > limit {
-            let what = format!("has more than {limit} bytes of text in the rows {rows:?}");
+            let what = format!("has more than {limit} bytes in the rows {rows:?}");
             return Err(corrupt(what));
         }
-        let text = String::from_utf8(heap.read(found).map_err(damaged)?);
-        texts.push(text.map_err(|error| {
-            corrupt(format!("row {row} is not UTF-8 text")).because(error.utf8_error())
-        })?);
+        values.push(heap.read(found).map_err(damaged)?);
     }
-    Ok(texts)
+    Ok(values)
 }
 
-/// One JPEG file per row, without the padding behind it.
-fn read_jpegs(
+/// One image file per row: JPEG files without the padding behind them, PNG files decoded.
+fn read_images(
     file: &H5File,
     leaf: &Leaf,
-    ty: &ValueType,
+    encoded: &Encoded,
     rows: Range<u64>,
-) -> Result<Vec<Vec<u8>>> {
-    let bytes = read_rows(file, leaf, rows.clone())?;
-    let width = usize::try_from(leaf.row_bytes())
-        .unwrap_or(usize::MAX)
-        .max(1);
-    let padded = bytes.chunks_exact(width).zip(rows.start..);
-    padded
-        .map(|(padded, row)| {
-            let wrong = |what: &str| {
-                ImportError::corrupt(file.path(), &leaf.path, format!("row {row} {what}"))
-            };
+) -> Result<FrameBuf> {
+    let stored = match leaf.element {
+        Element::Bytes => read_long(file, leaf, rows.clone())?,
+        _ => {
+            let width = usize::try_from(leaf.row_bytes()).unwrap_or(usize::MAX);
+            let bytes = read_rows(file, leaf, rows.clone())?;
+            bytes
+                .chunks_exact(width.max(1))
+                .map(<[u8]>::to_vec)
+                .collect()
+        }
+    };
+    let (mut files, mut pixels) = (Vec::new(), Vec::new());
+    for (stored, row) in stored.iter().zip(rows.start..) {
+        let wrong =
+            |what: &str| ImportError::corrupt(file.path(), &leaf.path, format!("row {row} {what}"));
+        if encoded.carried {
             let jpeg =
-                jpeg::without_padding(padded).ok_or_else(|| wrong("is not a whole JPEG file"))?;
+                jpeg::without_padding(stored).ok_or_else(|| wrong("is not a whole JPEG file"))?;
             let size =
                 jpeg::header(jpeg).map(|header| [header.height, header.width, header.components]);
-            if size.as_ref().map(<[usize; 3]>::as_slice) != Some(ty.shape()) {
+            if size.as_ref().map(<[usize; 3]>::as_slice) != Some(encoded.ty.shape()) {
                 return Err(wrong("is a JPEG file of another size than the first"));
             }
-            Ok(jpeg.to_vec())
-        })
-        .collect()
+            files.push(jpeg.to_vec());
+        } else {
+            let (ty, mut values) = png::decode(stored).map_err(|what| wrong(&what))?;
+            if ty != encoded.ty {
+                return Err(wrong(
+                    "is a PNG file of another size or type than the first",
+                ));
+            }
+            pixels.append(&mut values);
+        }
+    }
+    Ok(match encoded.carried {
+        true => FrameBuf::Bytes(files),
+        false => FrameBuf::Values(pixels),
+    })
 }
 
 /// Reads a small dataset as JSON: a value, or lists of lists of its shape.

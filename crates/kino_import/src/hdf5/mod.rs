@@ -1,9 +1,9 @@
 //! HDF5 recordings: one file or several of the same layout, as one [`Source`].
 //!
 //! ```text
-//! file.rs  walk.rs            robomimic.rs aloha.rs   plan.rs                  frames.rs
+//! file.rs  walk.rs            robomimic.rs aloha.rs    plan.rs                 frames.rs
 //! open  ─▶ groups, datasets ─▶ whose layout? episodes ─▶ dataset → stream  ─▶  rows → frames
-//!          follow.rs: links
+//!          follow.rs: links   generic.rs: any other, as mapping.rs says or guess.rs finds
 //! ```
 //!
 //! The library `hdf5-pure` reads datasets and attributes. What it does not show is read here: which links a group
@@ -11,21 +11,36 @@
 
 mod aloha;
 pub(crate) mod attributes;
+mod clocks;
 mod dense;
 mod element;
+mod episode_rows;
+mod episodes;
 pub(crate) mod export;
 mod file;
 mod follow;
+mod frame_type;
 pub(crate) mod frames;
+mod generic;
+mod guess;
 mod header;
 mod heap;
+mod labels;
 mod links;
+mod mapped;
+mod mapping;
+mod objects;
 pub(crate) mod plan;
 mod raw;
 mod robomimic;
+mod rows;
+mod setup;
+mod suggest;
+mod times;
 mod tree;
 mod walk;
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -38,9 +53,14 @@ use crate::plans;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
 use file::H5File;
 use follow::Reach;
+pub(crate) use frame_type::{is_kind, kind_of};
 pub(crate) use frames::{nest, number};
-pub(crate) use plan::kind_of;
-use tree::{Leaf, Node};
+use mapping::Mapping;
+use objects::ancestors;
+use rows::Rows;
+use setup::Setup;
+pub(crate) use suggest::suggest;
+use tree::Node;
 use walk::Lost;
 
 /// Episodes of HDF5 files.
@@ -48,8 +68,8 @@ use walk::Lost;
 pub(crate) struct Hdf5Source {
     info: SourceInfo,
     episodes: Vec<EpisodePlan>,
-    /// For each episode, which of the files it is in, and the dataset behind each stream.
-    leaves: Vec<(usize, Vec<Leaf>)>,
+    /// For each episode, which of the files it is in, and what each stream reads there.
+    rows: Vec<(usize, Vec<Rows>)>,
     files: Vec<H5File>,
 }
 
@@ -57,7 +77,7 @@ pub(crate) struct Hdf5Source {
 #[derive(Debug, Default)]
 struct Contents {
     attributes: Map<String, Value>,
-    episodes: Vec<(EpisodePlan, Vec<Leaf>)>,
+    episodes: Vec<(EpisodePlan, Vec<Rows>)>,
     defects: Vec<Defect>,
 }
 
@@ -102,6 +122,8 @@ impl Contents {
 enum Layout {
     Robomimic,
     Act,
+    /// Any other, or as a mapping says.
+    Generic,
 }
 
 impl Layout {
@@ -109,31 +131,24 @@ impl Layout {
         match self {
             Self::Robomimic => "robomimic-hdf5",
             Self::Act => "act-hdf5",
+            Self::Generic => "hdf5",
         }
     }
 
-    fn of(file: &H5File, root: &Node) -> Result<Self> {
-        if root.group("data").is_some() {
-            return Ok(Self::Robomimic);
-        }
-        if root.leaf("action").is_some() && root.group("observations").is_some() {
-            return Ok(Self::Act);
-        }
-        let names = |found: Vec<&str>| match found.as_slice() {
-            [] => "nothing".to_owned(),
-            found => format!("`{}`", found.join("`, `")),
+    /// The layout of a file, which a mapping describes if there is one.
+    fn of(root: &Node, mapping: Option<&Path>) -> Self {
+        let is_demo = |demo: &Node| demo.leaf("actions").is_some();
+        let is_robomimic = |data: &Node| {
+            data.attributes.contains_key("env_args") || data.groups.iter().any(is_demo)
         };
-        let found: Vec<_> = root.member_names().take(12).collect();
-        Err(ImportError::unsupported(
-            file.path(),
-            "/",
-            &format!(
-                "has no known layout: looked for a group `data` (robomimic, LIBERO) and for a dataset `action` \
-                 beside a group `observations` (ACT, ALOHA), found {}",
-                names(found)
-            ),
-            "bring it into one of these layouts, or write its episodes with kinograph's writer",
-        ))
+        match mapping {
+            Some(_) => Self::Generic,
+            None if root.group("data").is_some_and(is_robomimic) => Self::Robomimic,
+            None if root.leaf("action").is_some() && root.group("observations").is_some() => {
+                Self::Act
+            }
+            None => Self::Generic,
+        }
     }
 }
 
@@ -149,11 +164,13 @@ impl Hdf5Source {
                 defects: Vec::new(),
             },
             episodes: Vec::new(),
-            leaves: Vec::new(),
+            rows: Vec::new(),
             files: Vec::new(),
         };
+        let mapping = Mapping::read(options.mapping.as_deref())?;
+        let mut setup = Setup::new(options, &mapping);
         for path in &paths {
-            match source.add(path, paths.len(), options) {
+            match source.add(path, paths.len(), &mut setup) {
                 // One file of many that cannot be read is a defect of the source.
                 Err(ImportError::Corrupt { object, what, .. }) if paths.len() > 1 => {
                     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -164,6 +181,7 @@ impl Hdf5Source {
                 added => added?,
             }
         }
+        setup.check_all_found()?;
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
             let next = "check that this is the recording";
@@ -172,14 +190,11 @@ impl Hdf5Source {
         Ok(source)
     }
 
-    fn add(&mut self, path: &Path, files: usize, options: &ImportOptions) -> Result<()> {
+    fn add(&mut self, path: &Path, files: usize, setup: &mut Setup<'_>) -> Result<()> {
+        let options = setup.options;
         let file = H5File::open(path, options.memory_bytes)?;
-        let reach = match options.follow_links {
-            true => Reach::Anywhere,
-            false => Reach::Folder,
-        };
-        let (root, lost) = walk::walk(&file, reach)?;
-        let layout = Layout::of(&file, &root)?;
+        let (root, lost) = walk::walk(&file, Reach::of(options))?;
+        let layout = Layout::of(&root, options.mapping.as_deref());
         if !self.info.format.is_empty() && self.info.format != layout.name() {
             let what = format!(
                 "has the layout {}, the files before it have {}",
@@ -193,14 +208,26 @@ impl Hdf5Source {
         let mut contents = match layout {
             Layout::Robomimic => robomimic::plan(&file, root, options)?,
             Layout::Act => aloha::plan(&file, root, options)?,
+            Layout::Generic => generic::plan(&file, root, setup)?,
         };
         let stem = stem(path);
+        let groups = contents.episodes.iter();
+        let groups: HashMap<_, _> = groups
+            .map(|(episode, _)| (episode.object.clone(), episode.id.clone()))
+            .collect();
         contents.note_lost(&file, lost, |object| match layout {
             Layout::Robomimic => robomimic::demo_of(object),
             Layout::Act => Some(stem.clone()),
+            Layout::Generic => {
+                let object = object.split('@').next().unwrap_or(object);
+                let mut above = ancestors(object);
+                let group = above.find_map(|group| groups.get(group));
+                group.or_else(|| groups.get("/")).cloned()
+            }
         });
-        // Every file starts at `demo_0` again.
-        let is_prefixed = files > 1 && layout == Layout::Robomimic;
+        // Every file starts at `demo_0` again, unless it is one episode of its own name.
+        let is_file = groups.keys().all(|object| object == "/");
+        let is_prefixed = files > 1 && !is_file;
         if is_prefixed {
             let ids = contents.defects.iter_mut();
             for id in ids.filter_map(|defect| defect.episode.as_mut()) {
@@ -214,13 +241,13 @@ impl Hdf5Source {
             let attributes = Value::Object(contents.attributes);
             self.info.attributes.insert(stem.clone(), attributes);
         }
-        for (mut episode, leaves) in contents.episodes {
+        for (mut episode, rows) in contents.episodes {
             episode.file = self.info.files.len();
             if is_prefixed {
                 episode.id = format!("{stem}/{}", episode.id);
             }
             self.episodes.push(episode);
-            self.leaves.push((self.files.len(), leaves));
+            self.rows.push((self.files.len(), rows));
         }
         self.info.files.extend(file.to_source_files());
         self.files.push(file);
@@ -245,8 +272,8 @@ impl Source for Hdf5Source {
         out: &mut FrameBuf,
     ) -> Result<()> {
         let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
-        let (file, leaves) = &self.leaves[episode];
-        frames::read(&self.files[*file], &leaves[stream], plan, frames, out)
+        let (file, rows) = &self.rows[episode];
+        frames::read(&self.files[*file], &rows[stream], plan, frames, out)
     }
 }
 

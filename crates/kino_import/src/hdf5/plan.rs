@@ -9,7 +9,7 @@
 //! | first axis not N elsewhere, large | defect, skipped |
 //! | elements that no frame can be (compound values, references) | defect, skipped |
 
-use kino_codec::{Dtype, FrameType};
+use kino_codec::FrameType;
 use kino_dataset::{Kind, MAX_FRAMES, MAX_STREAMS};
 use serde_json::{Map, Value};
 
@@ -17,9 +17,11 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
+pub(crate) use crate::hdf5::frame_type::kind_of;
+use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
+use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, below};
-use crate::jpeg;
 use crate::source::{ClockPlan, StreamPlan};
 
 /// A dataset of at most this many numbers or strings can become an attribute.
@@ -30,9 +32,6 @@ const SMALL_BYTES: u64 = 1 << 20;
 
 /// A larger frame is not an image of any camera.
 const MAX_FRAME_BYTES: u64 = 64 << 20;
-
-/// A row of bytes shorter than this is no JPEG file.
-const MIN_JPEG_BYTES: u64 = 100;
 
 /// What an episode's datasets are measured against.
 #[derive(Debug, Clone, Copy)]
@@ -53,9 +52,34 @@ pub(crate) struct Frame<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     pub(crate) streams: Vec<StreamPlan>,
-    pub(crate) leaves: Vec<Leaf>,
+    pub(crate) rows: Vec<Rows>,
     pub(crate) attributes: Map<String, Value>,
     pub(crate) defects: Vec<Defect>,
+}
+
+/// A stream that a dataset is to become.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) name: String,
+    pub(crate) leaf: Leaf,
+    /// The row of the first frame.
+    pub(crate) first: u64,
+    pub(crate) frames: u64,
+    pub(crate) clock: ClockPlan,
+    /// Without one, from the shape and the name.
+    pub(crate) kind: Option<Kind>,
+    /// Without one, from the shape.
+    pub(crate) layout: Option<ImageLayout>,
+    /// Which entry of the second axis it is.
+    pub(crate) index: Option<u64>,
+    pub(crate) unit: Option<String>,
+}
+
+/// Where an image has its channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ImageLayout {
+    Hwc,
+    Chw,
 }
 
 /// Sorts an episode's datasets into streams, attributes and defects.
@@ -120,45 +144,71 @@ impl Frame<'_> {
 
 impl Streams {
     fn stream(&mut self, frame: &Frame<'_>, leaf: Leaf, name: String) -> Result<()> {
-        if leaf.row_bytes() > MAX_FRAME_BYTES {
-            let bytes = leaf.row_bytes();
-            let what = format!("has frames of {bytes} bytes, the limit is {MAX_FRAME_BYTES}");
-            self.skip(frame.file, &leaf, what);
-            return Ok(());
-        }
-        let bytes = leaf.row_bytes().saturating_mul(frame.frames);
-        frame.file.plan_bytes(&leaf.path, bytes)?;
-        let (frame_type, carried) = match carried_type(frame.file, &leaf)? {
-            Some(frame_type) => (frame_type, true),
-            None => match frame_type(&leaf) {
-                Ok(frame_type) => (frame_type, false),
-                Err(what) => {
-                    self.skip(frame.file, &leaf, what);
-                    return Ok(());
-                }
-            },
-        };
-        let mut attributes = leaf.attributes.clone();
-        let unit = ["unit", "units"].iter().find_map(|&key| {
-            let unit = attributes.get(key)?.as_str()?.to_owned();
-            attributes.remove(key);
-            Some(unit)
-        });
-        self.streams.push(StreamPlan {
-            kind: kind_of(&name, &frame_type),
+        let request = Request {
             name,
-            frame: frame_type,
+            leaf,
+            first: 0,
             frames: frame.frames,
             clock: ClockPlan::Regular {
                 rate_hz: frame.rate_hz,
             },
+            kind: None,
+            layout: None,
+            index: None,
+            unit: None,
+        };
+        self.add(frame.file, request)
+    }
+
+    /// Adds a stream, or the defect for which there is none.
+    pub(crate) fn add(&mut self, file: &H5File, request: Request) -> Result<()> {
+        let leaf = &request.leaf;
+        if leaf.row_bytes() > MAX_FRAME_BYTES {
+            let bytes = leaf.row_bytes();
+            let what = format!("has frames of {bytes} bytes, the limit is {MAX_FRAME_BYTES}");
+            self.skip(file, leaf, what);
+            return Ok(());
+        }
+        let bytes = leaf.row_bytes().saturating_mul(request.frames);
+        file.plan_bytes(&leaf.path, bytes)?;
+        match typed(file, &request)? {
+            Ok(typed) => self.push(file, request, typed),
+            Err(what) => self.skip(file, leaf, what),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, file: &H5File, request: Request, typed: Typed) {
+        let Typed { frame, kind, form } = typed;
+        if let Some(what) = advice(&request, &frame, &form) {
+            let place = file.place(&request.leaf.path);
+            self.defects.push(Defect::new(place, what, Action::Noted));
+        }
+        let mut attributes = request.leaf.attributes.clone();
+        let unit = request.unit.or_else(|| {
+            ["unit", "units"].iter().find_map(|&key| {
+                let unit = attributes.get(key)?.as_str()?.to_owned();
+                attributes.remove(key);
+                Some(unit)
+            })
+        });
+        self.streams.push(StreamPlan {
+            kind,
+            name: request.name,
+            frame,
+            frames: request.frames,
+            clock: request.clock,
             shift_of: None,
-            carried,
+            carried: matches!(&form, Form::Files(encoded) if encoded.carried),
             unit,
             attributes,
         });
-        self.leaves.push(leaf);
-        Ok(())
+        self.rows.push(Rows {
+            leaf: request.leaf,
+            first: request.first,
+            index: request.index,
+            form,
+        });
     }
 
     /// A dataset that is not frames: an attribute if it is small.
@@ -182,77 +232,6 @@ impl Streams {
     pub(crate) fn skip(&mut self, file: &H5File, leaf: &Leaf, what: String) {
         self.defects
             .push(Defect::new(file.place(&leaf.path), what, Action::Skipped));
-    }
-}
-
-/// The type of a dataset's frames, or why it has none.
-fn frame_type(leaf: &Leaf) -> Result<FrameType, String> {
-    let inner = leaf.shape.get(1..).unwrap_or_default();
-    match &leaf.element {
-        Element::Number { dtype, shape, .. } => {
-            let dims = inner.iter().chain(shape).map(|&dim| usize::try_from(dim));
-            let dims: Vec<_> = dims
-                .collect::<Result<_, _>>()
-                .map_err(|_| format!("has the shape {:?}", leaf.shape))?;
-            FrameType::values(*dtype, &dims).map_err(|error| error.to_string())
-        }
-        Element::FixedText { .. } | Element::Text if inner.iter().all(|&dim| dim == 1) => {
-            Ok(FrameType::Text)
-        }
-        Element::FixedText { .. } | Element::Text => {
-            Err(format!("has several texts per frame: {:?}", leaf.shape))
-        }
-        Element::Other(what) => Err(format!("holds {what}")),
-    }
-}
-
-/// The type of the pictures, if each row is a JPEG file in bytes or in a byte string.
-fn carried_type(file: &H5File, leaf: &Leaf) -> Result<Option<FrameType>> {
-    let is_bytes = match &leaf.element {
-        Element::Number { dtype, shape, .. } => {
-            *dtype == Dtype::U8 && leaf.shape.len() == 2 && shape.is_empty()
-        }
-        Element::FixedText { .. } => leaf.shape.len() == 1,
-        Element::Text | Element::Other(_) => false,
-    };
-    if !is_bytes || leaf.row_bytes() < MIN_JPEG_BYTES || leaf.shape.first() == Some(&0) {
-        return Ok(None);
-    }
-    let row = frames::read_rows(file, leaf, 0..1)?;
-    if !jpeg::is_jpeg(&row) {
-        return Ok(None);
-    }
-    let header = jpeg::header(&row)
-        .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or_else(|| {
-            let what = "starts with a JPEG file that is neither grey nor colour of 8 bits";
-            ImportError::corrupt(file.path(), &leaf.path, what)
-        })?;
-    let shape = [header.height, header.width, header.components];
-    FrameType::values(Dtype::U8, &shape)
-        .map(Some)
-        .map_err(|error| {
-            ImportError::corrupt(
-                file.path(),
-                &leaf.path,
-                "holds a JPEG file of an absurd size",
-            )
-            .because(error)
-        })
-}
-
-/// What a stream is, from its type and, for depth, its name.
-pub(crate) fn kind_of(name: &str, frame: &FrameType) -> Kind {
-    let FrameType::Values(ty) = frame else {
-        return Kind::Text;
-    };
-    let named_depth = name.to_ascii_lowercase().contains("depth");
-    match (ty.dtype(), ty.shape()) {
-        (Dtype::U8, [h, w, 1 | 3 | 4]) if *h > 0 && *w > 0 => Kind::Image,
-        (dtype, [_, _] | [_, _, 1]) if named_depth && (dtype == Dtype::U16 || dtype.is_float()) => {
-            Kind::Depth
-        }
-        _ => Kind::Vector,
     }
 }
 

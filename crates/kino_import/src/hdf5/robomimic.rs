@@ -19,7 +19,8 @@ use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
 use crate::hdf5::plan::{self, Frame, Streams};
-use crate::hdf5::tree::{Leaf, Node};
+use crate::hdf5::rows::Rows;
+use crate::hdf5::tree::Node;
 use crate::hdf5::{Contents, frames, number_order};
 use crate::open::ImportOptions;
 use crate::plans;
@@ -29,7 +30,7 @@ use crate::source::EpisodePlan;
 const MAX_NAMES: u64 = 1 << 20;
 
 /// Which splits each demo is in.
-type Splits = BTreeMap<String, Vec<String>>;
+pub(super) type Splits = BTreeMap<String, Vec<String>>;
 
 /// Plans the episodes of a file.
 pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Result<Contents> {
@@ -51,10 +52,10 @@ pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Re
         let splits = splits.remove(demo.name()).unwrap_or_default();
         let (id, known) = (demo.name().to_owned(), contents.defects.len());
         match episode(file, demo, rate_hz, &mut contents) {
-            Ok(Some((mut episode, leaves))) => {
+            Ok(Some((mut episode, rows))) => {
                 episode.splits = splits;
                 episode.task = episode.task.or_else(|| task.clone());
-                contents.episodes.push((episode, leaves));
+                contents.episodes.push((episode, rows));
             }
             Ok(None) => {}
             Err(ImportError::Corrupt { object, what, .. }) => {
@@ -83,10 +84,10 @@ fn episode(
     demo: Node,
     rate_hz: f64,
     contents: &mut Contents,
-) -> Result<Option<(EpisodePlan, Vec<Leaf>)>> {
+) -> Result<Option<(EpisodePlan, Vec<Rows>)>> {
     let (object, id) = (demo.path.clone(), demo.name().to_owned());
     let Some(actions) = demo.leaf("actions") else {
-        let what = "has no dataset `actions`: the recording stopped early, or this is no demo";
+        let what = "has no dataset `actions`: the recording stopped early, or this is not a demo";
         return Err(ImportError::incomplete(file.path(), &object, what));
     };
     let says = demo.attributes.get("num_samples").and_then(Value::as_u64);
@@ -122,7 +123,7 @@ fn episode(
         object,
         streams: planned.streams,
     };
-    Ok(Some((episode, planned.leaves)))
+    Ok(Some((episode, planned.rows)))
 }
 
 /// Where robomimic keeps one row per frame.
@@ -160,7 +161,7 @@ pub(super) fn task_of(attributes: &Map<String, Value>) -> Option<String> {
 }
 
 /// Turns `/mask/<split>`, lists of demos, into lists of splits.
-fn read_splits(file: &H5File, mask: Node, contents: &mut Contents) -> Result<Splits> {
+pub(super) fn read_splits(file: &H5File, mask: Node, contents: &mut Contents) -> Result<Splits> {
     let mut splits = Splits::new();
     let base = mask.path.clone();
     let (leaves, attributes) = mask.into_parts();
@@ -185,7 +186,7 @@ fn read_splits(file: &H5File, mask: Node, contents: &mut Contents) -> Result<Spl
 }
 
 /// Lists the demos that splits name and the file does not have, by split.
-fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents) {
+pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents) {
     let mut absent = BTreeMap::<String, Vec<String>>::new();
     for (demo, splits) in splits {
         for split in splits {
@@ -211,7 +212,7 @@ fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents) {
 
 /// Notes when `total` is not the number of frames: a demo was lost after the recording.
 fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents) {
-    let frames = |(episode, _): &(EpisodePlan, Vec<Leaf>)| {
+    let frames = |(episode, _): &(EpisodePlan, Vec<Rows>)| {
         episode.streams.first().map_or(0, |stream| stream.frames)
     };
     let found: u64 = contents.episodes.iter().map(frames).sum();

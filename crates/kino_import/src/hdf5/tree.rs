@@ -18,6 +18,9 @@ pub(crate) struct Node {
     pub(crate) place: Place,
 }
 
+/// The path of a group, and its attributes.
+pub(crate) type GroupAttributes = (String, Map<String, Value>);
+
 /// A dataset.
 #[derive(Debug, Clone)]
 pub(crate) struct Leaf {
@@ -53,9 +56,32 @@ impl Node {
         Some(self.groups.remove(idx))
     }
 
-    pub(crate) fn member_names(&self) -> impl Iterator<Item = &str> {
-        let groups = self.groups.iter().map(Self::name);
-        groups.chain(self.leaves.iter().map(Leaf::name))
+    /// Every dataset at or below this group, by path.
+    pub(crate) fn all_leaves(&self) -> Vec<&Leaf> {
+        let mut leaves = Vec::new();
+        let mut nodes = vec![self];
+        while let Some(node) = nodes.pop() {
+            leaves.extend(&node.leaves);
+            nodes.extend(&node.groups);
+        }
+        leaves.sort_by(|a, b| a.path.cmp(&b.path));
+        leaves
+    }
+
+    /// Every dataset at or below this group, by path, and the groups that have attributes.
+    pub(crate) fn flatten(self) -> (Vec<Leaf>, Vec<GroupAttributes>) {
+        let (mut leaves, mut groups) = (Vec::new(), Vec::new());
+        let mut nodes = vec![self];
+        while let Some(node) = nodes.pop() {
+            leaves.extend(node.leaves);
+            nodes.extend(node.groups);
+            if !node.attributes.is_empty() {
+                groups.push((node.path, node.attributes));
+            }
+        }
+        leaves.sort_by(|a, b| a.path.cmp(&b.path));
+        groups.sort_by(|(a, _), (b, _)| a.cmp(b));
+        (leaves, groups)
     }
 
     /// Where this group and everything below it is.
@@ -103,6 +129,11 @@ impl Leaf {
     /// The last part of the path.
     pub(crate) fn name(&self) -> &str {
         last_part(&self.path)
+    }
+
+    /// How many rows there are; a scalar has none.
+    pub(crate) fn rows(&self) -> Option<u64> {
+        self.shape.first().copied()
     }
 
     /// How many numbers or strings there are.

@@ -24,12 +24,6 @@ use crate::hdf5::tree::{Leaf, Node};
 /// Deeper groups are not looked into.
 const MAX_DEPTH: usize = 16;
 
-/// So many objects are never too many; beyond them, an object takes at least [`OBJECT_BYTES`] of a file.
-const FEW_OBJECTS: u64 = 4096;
-
-/// A link is not shorter.
-const OBJECT_BYTES: u64 = 16;
-
 /// So many bytes of attributes are never too many; beyond them, each is in the file.
 const FEW_BYTES: u64 = 16 << 20;
 
@@ -168,7 +162,7 @@ impl Walk<'_> {
             );
             Err(ImportError::corrupt(self.file.path(), path, what))
         };
-        let (objects, bytes) = (FEW_OBJECTS + len / OBJECT_BYTES, FEW_BYTES + len);
+        let (objects, bytes) = (self.file.max_objects(), FEW_BYTES + len);
         if self.objects > objects {
             return too_many("objects", objects);
         }

@@ -13,6 +13,7 @@ mod export_camps;
 mod export_lerobot;
 mod fit;
 mod folder;
+mod hdf5_layouts;
 mod layouts;
 mod lerobot;
 mod mcap;

@@ -1,0 +1,205 @@
+//! What the frames of a dataset are: their type, their kind, and how a row becomes one.
+//!
+//! | rows | frames |
+//! |---|---|
+//! | JPEG files, padded or of any length | carried |
+//! | PNG files | decoded |
+//! | uint8 of `[C, H, W]` | `[H, W, C]`, with a note |
+//! | float of `[H, W, C]` or `[C, H, W]` | vectors, with a note |
+
+use kino_codec::{Dtype, FrameType, ValueType};
+use kino_dataset::Kind;
+
+use crate::error::{ImportError, Result};
+use crate::hdf5::element::Element;
+use crate::hdf5::file::H5File;
+use crate::hdf5::frames;
+use crate::hdf5::plan::{ImageLayout, Request};
+use crate::hdf5::rows::Form;
+use crate::hdf5::tree::Leaf;
+use crate::picture::Encoded;
+use crate::{jpeg, png};
+
+/// A shorter row of bytes is not an image file.
+const MIN_IMAGE_FILE_BYTES: u64 = 60;
+
+/// An array whose last axes are smaller than this is not an image by its shape alone.
+const MIN_IMAGE_SIDE: usize = 8;
+
+/// The same for floats, which are more often something else.
+const MIN_FLOAT_IMAGE_SIDE: usize = 16;
+
+/// What the frames of a stream are.
+#[derive(Debug)]
+pub(crate) struct Typed {
+    pub(crate) frame: FrameType,
+    pub(crate) kind: Kind,
+    /// How a row becomes one.
+    pub(crate) form: Form,
+}
+
+/// What the frames of a stream are, or why there are none.
+pub(crate) fn typed(file: &H5File, request: &Request) -> Result<Result<Typed, String>> {
+    let encoded = encoded(file, &request.leaf, request.first)?;
+    let found = match encoded {
+        Some(encoded) => Ok((encoded.frame(), Form::Files(encoded))),
+        None => frame_type(request),
+    };
+    Ok(found.and_then(|(frame, form)| {
+        let natural = kind_of(&request.name, &frame);
+        let kind = request.kind.unwrap_or(natural);
+        match is_kind(kind, &request.name, &frame) {
+            true => Ok(Typed { frame, kind, form }),
+            false => Err(format!(
+                "has frames of {frame}, which cannot be of kind {}",
+                kind.name()
+            )),
+        }
+    }))
+}
+
+/// The type of a dataset's frames as its shape has it, or why it has none.
+fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
+    let leaf = &request.leaf;
+    let mut inner = leaf.shape.get(1..).unwrap_or_default();
+    if let Some(index) = request.index {
+        let (entries, rest) = inner
+            .split_first()
+            .filter(|(entries, _)| index < **entries)
+            .ok_or_else(|| format!("has no entry {index} on its second axis: {:?}", leaf.shape))?;
+        debug_assert!(index < *entries, "the index was checked");
+        inner = rest;
+    }
+    match &leaf.element {
+        Element::Number { dtype, shape, .. } => {
+            let dims = inner.iter().chain(shape).map(|&dim| usize::try_from(dim));
+            let mut dims: Vec<_> = dims
+                .collect::<Result<_, _>>()
+                .map_err(|_| format!("has the shape {:?}", leaf.shape))?;
+            let form = match request.layout {
+                Some(ImageLayout::Hwc) => Form::Stored,
+                Some(ImageLayout::Chw) => match (dtype, dims.as_slice()) {
+                    (Dtype::U8, &[channels, _, _]) => Form::ChannelsFirst(channels),
+                    _ => {
+                        return Err(format!(
+                            "has the shape {:?}; layout = \"chw\" needs uint8 images of three axes",
+                            leaf.shape
+                        ));
+                    }
+                },
+                None if *dtype == Dtype::U8 && is_chw(&dims, MIN_IMAGE_SIDE) => {
+                    Form::ChannelsFirst(dims[0])
+                }
+                None => Form::Stored,
+            };
+            if let Form::ChannelsFirst(_) = form {
+                dims.rotate_left(1);
+            }
+            let frame = FrameType::values(*dtype, &dims).map_err(|error| error.to_string())?;
+            Ok((frame, form))
+        }
+        Element::FixedText { .. } | Element::Text if inner.iter().all(|&dim| dim == 1) => {
+            Ok((FrameType::Text, Form::Stored))
+        }
+        Element::FixedText { .. } | Element::Text => {
+            Err(format!("has several texts per frame: {:?}", leaf.shape))
+        }
+        Element::Bytes => Err("holds bytes that are neither JPEG nor PNG files".to_owned()),
+        Element::Other(what) => Err(format!("holds {what}")),
+    }
+}
+
+/// Whether these are the axes of an image with its channels first.
+fn is_chw(dims: &[usize], side: usize) -> bool {
+    matches!(dims, [1 | 3 | 4, height, width] if *height >= side && *width >= side)
+}
+
+/// Whether these are the axes of a color image with its channels last.
+fn is_hwc(dims: &[usize], side: usize) -> bool {
+    matches!(dims, [height, width, 3 | 4] if *height >= side && *width >= side)
+}
+
+/// What is worth knowing about how frames are stored.
+pub(crate) fn advice(request: &Request, frame: &FrameType, form: &Form) -> Option<String> {
+    if let (Form::ChannelsFirst(_), None) = (form, request.layout) {
+        let shape = request.leaf.shape.get(1..).unwrap_or_default();
+        return Some(format!(
+            "holds images with the channels first, {shape:?}; they are stored as HWC, {frame}"
+        ));
+    }
+    let ty = frame.as_values().filter(|ty| ty.dtype().is_float())?;
+    let is_image = is_chw(ty.shape(), MIN_FLOAT_IMAGE_SIDE) && ty.shape()[0] > 1
+        || is_hwc(ty.shape(), MIN_FLOAT_IMAGE_SIDE);
+    (is_image && request.kind.is_none()).then(|| {
+        format!(
+            "looks like float images, {ty}: stored as vectors, which are large and not decoded as images; \
+             convert them to uint8 HWC if they are images"
+        )
+    })
+}
+
+/// What the image files are, if each row is one in bytes or in a byte string.
+fn encoded(file: &H5File, leaf: &Leaf, row: u64) -> Result<Option<Encoded>> {
+    let is_bytes = match &leaf.element {
+        Element::Number { dtype, shape, .. } => {
+            let is_row = *dtype == Dtype::U8 && leaf.shape.len() == 2 && shape.is_empty();
+            is_row && leaf.row_bytes() >= MIN_IMAGE_FILE_BYTES
+        }
+        Element::FixedText { .. } => {
+            leaf.shape.len() == 1 && leaf.row_bytes() >= MIN_IMAGE_FILE_BYTES
+        }
+        Element::Bytes => leaf.shape.len() == 1,
+        Element::Text | Element::Other(_) => false,
+    };
+    if !is_bytes || leaf.rows().is_none_or(|rows| row >= rows) {
+        return Ok(None);
+    }
+    let first = match leaf.element {
+        Element::Bytes => frames::read_long(file, leaf, row..row + 1)?.concat(),
+        _ => frames::read_rows(file, leaf, row..row + 1)?,
+    };
+    let corrupt = |what: &str| ImportError::corrupt(file.path(), &leaf.path, what);
+    if png::is_png(&first) {
+        let ty = png::header(&first).map_err(|what| corrupt(&format!("row {row} {what}")))?;
+        return Ok(Some(Encoded { ty, carried: false }));
+    }
+    if !jpeg::is_jpeg(&first) {
+        return Ok(None);
+    }
+    let header = jpeg::header(&first)
+        .filter(|header| matches!(header.components, 1 | 3))
+        .ok_or_else(|| corrupt("starts with a JPEG file that is neither grey nor RGB of 8 bits"))?;
+    let shape = [header.height, header.width, header.components];
+    let ty = ValueType::new(Dtype::U8, &shape)
+        .map_err(|error| corrupt("holds a JPEG file of an absurd size").because(error))?;
+    Ok(Some(Encoded { ty, carried: true }))
+}
+
+/// What a stream is, from its type and, for depth, its name.
+pub(crate) fn kind_of(name: &str, frame: &FrameType) -> Kind {
+    let FrameType::Values(ty) = frame else {
+        return Kind::Text;
+    };
+    let named_depth = name.to_ascii_lowercase().contains("depth");
+    match (ty.dtype(), ty.shape()) {
+        (Dtype::U8, [h, w, 1 | 3 | 4]) if *h > 0 && *w > 0 => Kind::Image,
+        (dtype, [_, _] | [_, _, 1]) if named_depth && (dtype == Dtype::U16 || dtype.is_float()) => {
+            Kind::Depth
+        }
+        _ => Kind::Vector,
+    }
+}
+
+/// Whether frames of this type can be a stream of this kind.
+pub(crate) fn is_kind(kind: Kind, name: &str, frame: &FrameType) -> bool {
+    match (kind, frame.as_values()) {
+        (Kind::Text, ty) => ty.is_none(),
+        (_, None) => false,
+        (Kind::Image, Some(_)) => kind_of(name, frame) == Kind::Image,
+        (Kind::Depth, Some(ty)) => {
+            let is_plane = matches!(ty.shape(), [_, _] | [_, _, 1]);
+            is_plane && (ty.dtype() == Dtype::U16 || ty.dtype().is_float())
+        }
+        (_, Some(_)) => true,
+    }
+}

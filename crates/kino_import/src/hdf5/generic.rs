@@ -1,0 +1,374 @@
+//! Any other layout: episodes, streams and clocks as a mapping says, or as names and lengths show.
+//!
+//! ```text
+//! episodes.rs: where are episodes? ─▶ guess.rs, or the mapping's [[stream]]s ─▶ clocks ─▶ plan.rs: streams
+//! ```
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::defect::{Action, Defect};
+use crate::error::{ImportError, Result};
+use crate::hdf5::element::Element;
+use crate::hdf5::episodes::{self, Episode, Found, summary};
+use crate::hdf5::file::H5File;
+use crate::hdf5::guess::{self, Clocks, Guess, is_small};
+use crate::hdf5::labels::Labels;
+use crate::hdf5::mapping::Episodes;
+use crate::hdf5::objects::Objects;
+use crate::hdf5::plan::{Request, Streams, find_shifts};
+use crate::hdf5::robomimic::{self, Splits};
+use crate::hdf5::rows::Rows;
+use crate::hdf5::setup::Setup;
+use crate::hdf5::tree::{Leaf, Node, below};
+use crate::hdf5::{Contents, frames, stem, times};
+use crate::source::{ClockPlan, EpisodePlan};
+
+/// Plans the episodes of a file.
+pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Result<Contents> {
+    let found = episodes::find(file, &root, setup.mapping)?;
+    let mut contents = Contents::default();
+    let mut splits = match take_mask(&mut root, &found) {
+        Some(mask) => robomimic::read_splits(file, mask, &mut contents)?,
+        None => Splits::new(),
+    };
+    let shown = summary(&root);
+    let mut planner = Planner {
+        file,
+        setup,
+        objects: Objects::new(root),
+        by: &found.by,
+        shown,
+        read: HashMap::new(),
+        used: HashSet::new(),
+        unnamed: BTreeSet::new(),
+        whole: None,
+    };
+    for episode in &found.list {
+        let id = planner.id(episode);
+        let known = contents.defects.len();
+        match planner.episode(episode, &mut contents) {
+            Ok(Some((mut plan, rows))) => {
+                plan.splits
+                    .extend(splits.remove(&episode.id).unwrap_or_default());
+                contents.episodes.push((plan, rows));
+            }
+            Ok(None) => {}
+            Err(ImportError::Corrupt { object, what, .. }) => {
+                contents.note(file, &object, what, Action::Skipped);
+            }
+            Err(error) => return Err(error),
+        }
+        contents.blame(known, &id);
+    }
+    robomimic::note_absent(file, splits, &mut contents);
+    planner.keep_the_rest(&found, &mut contents)?;
+    planner.note_unnamed(&mut contents);
+    Ok(contents)
+}
+
+/// The lists of episodes in splits, which robomimic's tools write.
+fn take_mask(root: &mut Node, found: &Found) -> Option<Node> {
+    let is_text = |leaf: &&Leaf| matches!(leaf.element, Element::FixedText { .. } | Element::Text);
+    let is_lists = root.group("mask")?.all_leaves().iter().all(is_text);
+    (is_lists && found.by != Episodes::File).then(|| root.take_group("mask"))?
+}
+
+/// A dataset, the nanoseconds of its unit, and which rows; `u64::MAX` for all of them.
+pub(super) type TimesKey = (String, i64, u64, u64);
+
+/// Plans one episode of a file after another.
+pub(super) struct Planner<'a, 's> {
+    pub(super) file: &'a H5File,
+    pub(super) setup: &'a mut Setup<'s>,
+    pub(super) objects: Objects,
+    by: &'a Episodes,
+    /// What is in the file, for people.
+    shown: String,
+    /// Times that were read: those of a dataset, and parts of them.
+    pub(super) read: HashMap<TimesKey, Arc<[i64]>>,
+    /// Datasets that are streams or times.
+    pub(super) used: HashSet<String>,
+    /// Datasets of episodes that the mapping does not name.
+    pub(super) unnamed: BTreeSet<String>,
+    /// What the arrays are that hold the rows of all episodes.
+    whole: Option<Guess>,
+}
+
+impl Planner<'_, '_> {
+    pub(super) fn id(&self, episode: &Episode) -> String {
+        match episode.id.as_str() {
+            "" => stem(self.file.path()),
+            id => id.to_owned(),
+        }
+    }
+
+    /// One episode, or `None` if there is no frame in it.
+    fn episode(
+        &mut self,
+        episode: &Episode,
+        contents: &mut Contents,
+    ) -> Result<Option<(EpisodePlan, Vec<Rows>)>> {
+        let mapping = self.setup.mapping;
+        let mut planned = Streams::default();
+        let requests = match mapping.streams.is_empty() {
+            true => self.guessed(episode, &mut planned)?,
+            false => self.mapped(episode, &mut planned)?,
+        };
+        for request in requests {
+            self.used.insert(request.leaf.path.clone());
+            planned.add(self.file, request)?;
+        }
+        // Those of all rows serve the next episode too.
+        let is_shared = episode.rows.is_some();
+        self.read
+            .retain(|(.., end), _| is_shared && *end == u64::MAX);
+        planned
+            .defects
+            .retain(|defect| self.is_news(&episode.base, defect));
+        contents.defects.append(&mut planned.defects);
+        if planned.streams.is_empty() {
+            let object = if episode.base.is_empty() {
+                "/"
+            } else {
+                &episode.base
+            };
+            contents.note(
+                self.file,
+                object,
+                "has no frames".to_owned(),
+                Action::Skipped,
+            );
+            return Ok(None);
+        }
+        find_shifts(&mut planned.streams);
+        let mut attributes = self.objects.attributes_below(&episode.base);
+        if episode.rows.is_some() {
+            attributes.clear();
+        }
+        attributes.append(&mut planned.attributes);
+        let said = Labels {
+            attributes: &attributes,
+            root: self.objects.attributes_of(""),
+        };
+        let froms = mapping.labels();
+        let froms = froms.filter(|(_, from)| said.find(from).is_some());
+        self.setup.labelled.extend(froms.map(|(key, _)| key));
+        let plan = EpisodePlan {
+            id: self.id(episode),
+            splits: said.splits(mapping.split.as_ref()),
+            task: said.task(mapping.task.as_ref()),
+            success: said.success(mapping.success.as_ref()),
+            licence: mapping.licence.clone(),
+            object: match (&episode.rows, episode.base.as_str()) {
+                (Some(rows), _) => format!("/[{}:{}]", rows.start, rows.end),
+                (None, "") => "/".to_owned(),
+                (None, base) => base.to_owned(),
+            },
+            attributes,
+            file: 0,
+            streams: planned.streams,
+        };
+        Ok(Some((plan, planned.rows)))
+    }
+
+    /// Streams as names and lengths show them.
+    fn guessed(&mut self, episode: &Episode, planned: &mut Streams) -> Result<Vec<Request>> {
+        let guess = self.guess(episode)?;
+        let mut requests = Vec::new();
+        for stream in &guess.streams {
+            let rows = match (&episode.rows, stream.leaf.rows()) {
+                (Some(rows), own) if own == guess.rows => rows.clone(),
+                (Some(_), _) => continue,
+                (None, own) => 0..own.unwrap_or(0),
+            };
+            let clock = match stream.times {
+                Some(idx) => {
+                    let times = &guess.times[idx];
+                    self.part(&times.leaf, times.unit_ns, &times.values, &rows)?
+                }
+                None => self.usual_clock(episode, &stream.leaf, &rows)?,
+            };
+            requests.push(request(stream.name.clone(), &stream.leaf, rows, clock));
+            if let Some(last) = requests.last_mut() {
+                last.index = stream.index;
+            }
+        }
+        self.note_units(&guess, planned);
+        match episode.rows {
+            Some(_) => self.whole = Some(guess),
+            None => self.set_aside(&episode.base, guess, planned)?,
+        }
+        Ok(requests)
+    }
+
+    fn guess(&mut self, episode: &Episode) -> Result<Guess> {
+        if let Some(whole) = self.whole.take() {
+            return Ok(whole);
+        }
+        let is_given = self.setup.options.rate_hz.is_some() || self.setup.mapping.clock.is_some();
+        let clocks = match is_given {
+            true => Clocks::Given,
+            false => Clocks::Find,
+        };
+        let mut leaves = self.objects.below(&episode.base).to_vec();
+        if let Episodes::Rows(_, marker) = self.by {
+            leaves.retain(|leaf| leaf.path != *marker);
+        }
+        let mut guess = guess::guess(self.file, &episode.base, &leaves, clocks)?;
+        if episode.rows.is_some() {
+            let total = guess
+                .rows
+                .or(guess.streams.first().and_then(|one| one.leaf.rows()));
+            guess.rows = total;
+        }
+        self.check_fit(&leaves, &guess)?;
+        Ok(guess)
+    }
+
+    /// Refuses a file that is not one episode, though nothing else in it is.
+    fn check_fit(&self, leaves: &[Leaf], guess: &Guess) -> Result<()> {
+        let left = guess.rest.iter().filter(|leaf| !is_small(leaf)).count();
+        let has_rows = leaves
+            .iter()
+            .any(|leaf| leaf.rows().is_some_and(|rows| rows > 1));
+        if *self.by != Episodes::File || has_rows && guess.streams.len() >= left {
+            return Ok(());
+        }
+        let what = format!(
+            "has no layout that is understood: looked for episodes in groups with numbers (`demo_0/action`), in rows \
+             (`episode_ends`), and for one episode of datasets of one length; found {}",
+            self.shown
+        );
+        Err(ImportError::unsupported(
+            self.file.path(),
+            "/",
+            &what,
+            "describe the layout in a mapping, of which `kinograph pack --suggest-mapping` writes a draft, or write \
+             the episodes from Python with `kinograph.pack(episodes(), target)` (docs/import.md#anything-else)",
+        ))
+    }
+
+    /// What is not a stream: an attribute if it is small, else a defect.
+    fn set_aside(&mut self, base: &str, guess: Guess, planned: &mut Streams) -> Result<()> {
+        for leaf in guess.rest {
+            let name = below(base, &leaf.path).to_owned();
+            if is_small(&leaf) || leaf.rows() == Some(1) {
+                planned.aside(self.file, leaf, name)?;
+            } else {
+                let what = self.left_over(&leaf, guess.rows);
+                planned.skip(self.file, &leaf, what);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes which unit was guessed, once for all episodes.
+    fn note_units(&mut self, guess: &Guess, planned: &mut Streams) {
+        for times in guess.times.iter().filter(|times| times.is_guess) {
+            let name = times.leaf.name();
+            if self.setup.noted.insert(format!("{name} {}", times.unit_ns)) {
+                let what = format!(
+                    "is taken as times in {}, as its values suggest, and so are others of this name; a mapping can name \
+                     another unit, `--rate` another clock",
+                    times::unit_name(times.unit_ns)
+                );
+                let place = self.file.place(&times.leaf.path);
+                planned
+                    .defects
+                    .push(Defect::new(place, what, Action::Noted));
+            }
+        }
+    }
+
+    /// Why a large dataset is not a stream.
+    fn left_over(&self, leaf: &Leaf, rows: Option<u64>) -> String {
+        let start = match leaf.element {
+            Element::Number { .. } if leaf.shape.len() == 1 && leaf.row_bytes() == 1 => {
+                frames::read_rows(self.file, leaf, 0..12).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        };
+        if start.get(4..8) == Some(b"ftyp") {
+            return "holds an MP4 file as bytes, which is not decoded; decode it and write the episodes from Python \
+                    with `kinograph.pack(episodes(), target)`"
+                .to_owned();
+        }
+        match (&leaf.element, leaf.rows(), rows) {
+            (Element::Other(what), ..) => format!("holds {what}"),
+            (_, Some(own), Some(rows)) => format!(
+                "has {own} rows, most datasets have {rows}; name it in a mapping with a rate_hz or timestamps of its own \
+                 (`kinograph pack --suggest-mapping` writes a draft)"
+            ),
+            _ => format!("is not one row per frame, its shape is {:?}", leaf.shape),
+        }
+    }
+
+    /// What lies beside the episodes.
+    fn keep_the_rest(&mut self, found: &Found, contents: &mut Contents) -> Result<()> {
+        if found.by == Episodes::File {
+            return Ok(());
+        }
+        // Arrays that hold the rows of all episodes are the file's.
+        let inside = match found.by {
+            Episodes::Rows(..) => &[],
+            _ => found.list.as_slice(),
+        };
+        contents
+            .attributes
+            .append(&mut self.objects.attributes_outside(inside));
+        let rows = self.whole.take().and_then(|guess| guess.rows);
+        let rest: Vec<Leaf> = match found.by {
+            Episodes::Rows(..) => self.objects.leaves().to_vec(),
+            _ => self
+                .objects
+                .outside(&found.list)
+                .into_iter()
+                .cloned()
+                .collect(),
+        };
+        let mut aside = Streams::default();
+        for leaf in rest {
+            let is_marker = matches!(&found.by, Episodes::Rows(_, marker) if *marker == leaf.path);
+            if self.used.contains(&leaf.path) || is_marker {
+                continue;
+            }
+            let path = leaf.path.clone();
+            match is_small(&leaf) || leaf.rows() == Some(1) {
+                true => aside.aside(self.file, leaf, path)?,
+                false if self.setup.mapping.streams.is_empty() => {
+                    let what = self.left_over(&leaf, rows);
+                    aside.skip(self.file, &leaf, what);
+                }
+                false => drop(self.unnamed.insert(path)),
+            }
+        }
+        contents.attributes.append(&mut aside.attributes);
+        contents.defects.append(&mut aside.defects);
+        Ok(())
+    }
+
+    /// Keeps a note of the first episode only, if the others have the same.
+    fn is_news(&mut self, base: &str, defect: &Defect) -> bool {
+        let place = defect.place.replacen(base, "", 1);
+        let place = place.rsplit(':').next().unwrap_or_default();
+        let key = format!("{place}: {}", defect.what);
+        defect.is_fault() || self.setup.noted.insert(key)
+    }
+}
+
+/// A stream of a dataset, as the dataset has it.
+pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockPlan) -> Request {
+    Request {
+        name,
+        leaf: leaf.clone(),
+        first: rows.start,
+        frames: rows.end - rows.start,
+        clock,
+        kind: None,
+        layout: None,
+        index: None,
+        unit: None,
+    }
+}

@@ -1,0 +1,125 @@
+//! The datasets and attributes of a file, by path.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use crate::folder::glob;
+use crate::hdf5::episodes::Episode;
+use crate::hdf5::follow::Place;
+use crate::hdf5::tree::{GroupAttributes, Leaf, Node, below};
+
+/// What a walk found, without the tree.
+#[derive(Debug)]
+pub(crate) struct Objects {
+    /// Sorted by path.
+    leaves: Vec<Leaf>,
+    /// The attributes of groups, sorted by the path of the group.
+    groups: Vec<GroupAttributes>,
+}
+
+impl Objects {
+    pub(crate) fn new(root: Node) -> Self {
+        let (leaves, groups) = root.flatten();
+        Self { leaves, groups }
+    }
+
+    /// The dataset at a path.
+    pub(crate) fn leaf(&self, path: &str) -> Option<&Leaf> {
+        let found = self
+            .leaves
+            .binary_search_by(|leaf| leaf.path.as_str().cmp(path));
+        found.ok().map(|idx| &self.leaves[idx])
+    }
+
+    /// The datasets of a path with `*` and `?`.
+    pub(crate) fn matching<'a>(&'a self, path: &'a str) -> Box<dyn Iterator<Item = &'a Leaf> + 'a> {
+        let Some(star) = path.find(['*', '?']) else {
+            return Box::new(self.leaf(path).into_iter());
+        };
+        let group = path[..star].rsplit_once('/').map_or("", |(group, _)| group);
+        let leaves = self.below(group).iter();
+        Box::new(leaves.filter(move |leaf| glob::matches(path, &leaf.path)))
+    }
+
+    /// The datasets below a group, sorted by path.
+    pub(crate) fn below(&self, base: &str) -> &[Leaf] {
+        let prefix = format!("{base}/");
+        let start = self.leaves.partition_point(|leaf| leaf.path < prefix);
+        let rest = &self.leaves[start..];
+        let end = rest.partition_point(|leaf| leaf.path.starts_with(&prefix));
+        &rest[..end]
+    }
+
+    /// The attributes of a group.
+    pub(crate) fn attributes_of(&self, group: &str) -> Option<&Map<String, Value>> {
+        let found = self
+            .groups
+            .binary_search_by(|(path, _)| path.as_str().cmp(group));
+        found.ok().map(|idx| &self.groups[idx].1)
+    }
+
+    /// The attributes of a group by their names, and of those below it by `<path>@<name>`.
+    pub(crate) fn attributes_below(&self, base: &str) -> Map<String, Value> {
+        let mut all = Map::new();
+        let is_inside = |path: &str| {
+            let rest = path.strip_prefix(base);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        for (path, attributes) in self.groups.iter().filter(|(path, _)| is_inside(path)) {
+            for (name, value) in attributes {
+                let key = match below(base, path) {
+                    "" => name.clone(),
+                    inside => format!("{inside}@{name}"),
+                };
+                all.insert(key, value.clone());
+            }
+        }
+        all
+    }
+
+    /// The attributes of a dataset, and of every group that it is in, the nearest first.
+    pub(crate) fn attributes_above<'a>(&'a self, leaf: &'a Leaf) -> Vec<&'a Map<String, Value>> {
+        let mut all = vec![&leaf.attributes];
+        let groups = ancestors(&leaf.path).skip(1);
+        all.extend(groups.filter_map(|group| self.attributes_of(group)));
+        all
+    }
+
+    /// Every dataset, sorted by path.
+    pub(crate) fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// The datasets that are in no episode, nor linked from one.
+    pub(crate) fn outside(&self, episodes: &[Episode]) -> Vec<&Leaf> {
+        let mut inside = HashSet::<Place>::new();
+        for episode in episodes {
+            inside.extend(self.leaf(&episode.base).map(|leaf| leaf.place));
+            inside.extend(self.below(&episode.base).iter().map(|leaf| leaf.place));
+        }
+        let leaves = self.leaves.iter();
+        leaves
+            .filter(|leaf| !inside.contains(&leaf.place))
+            .collect()
+    }
+
+    /// The attributes of groups that are in no episode, by `<path>@<name>`.
+    pub(crate) fn attributes_outside(&self, episodes: &[Episode]) -> Map<String, Value> {
+        let bases: HashSet<&str> = episodes.iter().map(|episode| &*episode.base).collect();
+        let is_inside = |path: &str| ancestors(path).any(|group| bases.contains(group));
+        let mut all = Map::new();
+        for (path, attributes) in self.groups.iter().filter(|(path, _)| !is_inside(path)) {
+            let path = if path.is_empty() { "/" } else { path };
+            for (name, value) in attributes {
+                all.insert(format!("{path}@{name}"), value.clone());
+            }
+        }
+        all
+    }
+}
+
+/// A path, the group that it is in, the group that this is in, up to the root.
+pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| Some(path.rsplit_once('/')?.0))
+}
