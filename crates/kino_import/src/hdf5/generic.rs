@@ -15,58 +15,15 @@ use crate::hdf5::episodes::{self, Episode, Found, summary};
 use crate::hdf5::file::H5File;
 use crate::hdf5::guess::{self, Clocks, Guess, is_small};
 use crate::hdf5::labels::Labels;
-use crate::hdf5::mapping::{Episodes, Mapping};
+use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
 use crate::hdf5::plan::{Request, Streams, find_shifts};
 use crate::hdf5::robomimic::{self, Splits};
 use crate::hdf5::rows::Rows;
+use crate::hdf5::setup::Setup;
 use crate::hdf5::tree::{Leaf, Node, below};
 use crate::hdf5::{Contents, frames, stem, times};
-use crate::open::ImportOptions;
 use crate::source::{ClockPlan, EpisodePlan};
-
-/// What is the same for all files of a source.
-#[derive(Debug)]
-pub(crate) struct Setup<'a> {
-    pub(crate) options: &'a ImportOptions,
-    pub(crate) mapping: &'a Mapping,
-    /// Whether any episode has the dataset of each `[[stream]]`.
-    pub(super) found: Vec<bool>,
-    /// What was noted already: it is the same in the next episode.
-    pub(super) noted: HashSet<String>,
-    /// Which of task, split and success an episode has where the mapping says.
-    labelled: HashSet<&'static str>,
-}
-
-impl<'a> Setup<'a> {
-    pub(crate) fn new(options: &'a ImportOptions, mapping: &'a Mapping) -> Self {
-        Self {
-            options,
-            mapping,
-            found: vec![false; mapping.streams.len()],
-            noted: HashSet::new(),
-            labelled: HashSet::new(),
-        }
-    }
-
-    /// Refuses a mapping that names what no episode has.
-    pub(crate) fn check_all_found(&self) -> Result<()> {
-        let mut labels = self.mapping.labels();
-        if let Some((key, from)) = labels.find(|(key, _)| !self.labelled.contains(key)) {
-            let from = &from.from;
-            let what = format!("{key} = {{ from = {from:?} }}: no episode has this attribute");
-            return Err(self.mapping.unfit(&what));
-        }
-        let missing = self.mapping.streams.iter().zip(&self.found);
-        match missing.into_iter().find(|(_, found)| !**found) {
-            None => Ok(()),
-            Some((request, _)) => {
-                let what = format!("no episode has {:?}", request.from);
-                Err(self.mapping.wrong(request, &what))
-            }
-        }
-    }
-}
 
 /// Plans the episodes of a file.
 pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Result<Contents> {
