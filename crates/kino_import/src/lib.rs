@@ -57,6 +57,7 @@ mod rlds;
 mod shift;
 mod shuffle;
 mod source;
+mod stream_order;
 mod survey;
 mod tar;
 mod video;

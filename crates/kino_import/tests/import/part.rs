@@ -75,7 +75,10 @@ fn an_hdf5_file_without_its_images_is_the_rest_bit_for_bit() {
 #[test]
 fn a_shift_is_stored_once_beside_its_base_and_whole_without_it() {
     for (streams, shifts) in [
-        (&["obs/front_image", "obs/u1", "next_obs/front_image"][..], 1),
+        (
+            &["obs/front_image", "obs/u1", "next_obs/front_image"][..],
+            1,
+        ),
         (&["obs/u1", "next_obs/front_image"], 0),
     ] {
         let some = open_part(
