@@ -70,7 +70,7 @@ impl Replacement {
         let error = || io_at("replace", self.target.display().to_string());
         let replaced = match self.target.exists() {
             true => exchange(&folder, &self.target),
-            false => fs::rename(&folder, &self.target).map(|()| None),
+            false => move_folder(&folder, &self.target).map(|()| None),
         };
         let old = replaced.map_err(|source| {
             let failed = error()(source);
@@ -101,6 +101,14 @@ fn parent_of(path: &Path) -> &Path {
     parent.unwrap_or(Path::new("."))
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a folder takes the place of an empty folder at most: a rival's dataset is an error, not lost"
+)]
+fn move_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::rename(from, to)
+}
+
 /// Puts `new` in the place of `target`; gives where the old one is now.
 fn exchange(new: &Path, target: &Path) -> std::io::Result<Option<PathBuf>> {
     #[cfg(target_os = "linux")]
@@ -114,11 +122,11 @@ fn exchange(new: &Path, target: &Path) -> std::io::Result<Option<PathBuf>> {
     let mut old = new.as_os_str().to_owned();
     old.push("-old");
     let old = PathBuf::from(old);
-    fs::rename(target, &old)?;
-    match fs::rename(new, target) {
+    move_folder(target, &old)?;
+    match move_folder(new, target) {
         Ok(()) => Ok(Some(old)),
         Err(error) => {
-            let _ = fs::rename(&old, target);
+            let _ = move_folder(&old, target);
             Err(error)
         }
     }

@@ -59,6 +59,7 @@ mod rlds;
 mod shift;
 mod shuffle;
 mod source;
+mod stream_order;
 mod suggest;
 mod survey;
 mod tar;

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::thread;
 
 use kino_dataset::{
-    Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, Kind, SharedFrames, Start,
-    StreamInfo, Times, WriterOptions, check_local,
+    Committed, Dataset, DatasetWriter, EpisodeInfo, EpisodeWriter, SharedFrames, Start, StreamInfo,
+    WriterOptions, check_local,
 };
 use serde_json::{Map, Value};
 
@@ -29,7 +29,8 @@ use crate::lineage::{names, settings, to_record};
 use crate::preview::{arrival, check_quality, disk_bytes};
 use crate::read_ahead::{Limits, Piece, ReadAhead, lost_thread};
 use crate::shuffle::shuffled;
-use crate::source::{ClockPlan, EpisodePlan, FrameBuf, Source, SourceFile, StreamPlan};
+use crate::source::{FrameBuf, Source, SourceFile};
+use crate::stream_order::{episode_bytes, frame_bytes, stream_attributes, stream_order, times};
 use crate::survey::{cores, look, place};
 
 /// How to pack.
@@ -114,17 +115,7 @@ pub fn pack(
     };
     let fitted = fit(source, &Target::new(&prefix, known.as_ref()))?;
     let threads = cores(writer.threads);
-    let begun = Progress {
-        episodes: fitted.episodes().len() as u64,
-        bytes: fitted
-            .episodes()
-            .iter()
-            .map(episode_bytes)
-            .fold(0, u64::saturating_add),
-        ..Progress::default()
-    };
-    let found = look(&fitted, threads, &mut || progress(begun));
-    let defects = judge(found?, on_defect)?;
+    let defects = find_defects(&fitted, threads, on_defect, progress)?;
     let wanted = wanted(&fitted, &defects, seed);
     if wanted.is_empty() {
         return Err(ImportError::NothingLeft { defects });
@@ -190,6 +181,22 @@ pub fn pack(
         remove_if_empty(target);
     }
     packed
+}
+
+/// Looks through the source and judges what is found; the caller may stop it.
+fn find_defects(
+    fitted: &Fitted<'_>,
+    threads: usize,
+    on_defect: OnDefect,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<Vec<Defect>> {
+    let bytes = fitted.episodes().iter().map(episode_bytes);
+    let begun = Progress {
+        episodes: fitted.episodes().len() as u64,
+        bytes: bytes.fold(0, u64::saturating_add),
+        ..Progress::default()
+    };
+    judge(look(fitted, threads, &mut || progress(begun))?, on_defect)
 }
 
 /// The episodes to import, in the order in which they are laid down.
@@ -414,47 +421,4 @@ impl<'a> Packing<'a> {
             ControlFlow::Break(()) => Err(ImportError::Stopped),
         }
     }
-}
-
-fn times(clock: &ClockPlan) -> Times {
-    match clock {
-        ClockPlan::Regular { rate_hz } => Times::Rate {
-            rate_hz: *rate_hz,
-            start_ns: 0,
-        },
-        ClockPlan::Explicit(times) => Times::Explicit(times.to_vec()),
-    }
-}
-
-/// Small streams, then pictures; a stream behind the one it may be shifted from.
-fn stream_order(streams: &[StreamPlan]) -> Vec<usize> {
-    let mut order: Vec<_> = (0..streams.len()).collect();
-    order.sort_by_key(|&idx| {
-        let is_picture = matches!(streams[idx].kind, Kind::Image | Kind::Depth);
-        let base = streams[idx].shift_of;
-        (is_picture, base.unwrap_or(idx), base.is_some())
-    });
-    order
-}
-
-fn stream_attributes(stream: &StreamPlan) -> Option<(String, Value)> {
-    let mut attributes = stream.attributes.clone();
-    if let Some(unit) = &stream.unit {
-        attributes.insert("unit".to_owned(), Value::from(unit.as_str()));
-    }
-    (!attributes.is_empty()).then(|| (stream.name.clone(), Value::Object(attributes)))
-}
-
-/// The bytes of one frame; none of text.
-pub(crate) fn frame_bytes(stream: &StreamPlan) -> u64 {
-    stream
-        .frame
-        .as_values()
-        .map_or(0, |ty| ty.frame_bytes() as u64)
-}
-
-fn episode_bytes(episode: &EpisodePlan) -> u64 {
-    let bytes = |stream: &StreamPlan| stream.frames.saturating_mul(frame_bytes(stream));
-    let streams = episode.streams.iter();
-    streams.map(bytes).fold(0, u64::saturating_add)
 }

@@ -9,8 +9,9 @@ use kino_dataset::{Arrival, Choice, Plan};
 use crate::defect::{Defect, OnDefect};
 use crate::error::{ImportError, Result, invalid};
 use crate::fit::{Fitted, Target, fit};
-use crate::pack::{frame_bytes, judge, wanted};
+use crate::pack::{judge, wanted};
 use crate::source::{FrameBuf, Source, SourceInfo, StreamPlan};
+use crate::stream_order::frame_bytes;
 use crate::survey::look;
 
 /// A stream is estimated from no more bytes of frames than this, and from one frame at least.
