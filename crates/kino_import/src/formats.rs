@@ -102,10 +102,10 @@ const HDF5: Format = Format {
     open: |path, options| Ok(Box::new(Hdf5Source::open(&hdf5_files(path)?, options)?)),
 };
 
-/// The least particular: it takes any folder of arrays, tables or pictures.
+/// The least particular: it takes any folder of arrays, tables or images.
 const FOLDER: Format = Format {
     name: "folder",
-    looks_like: "npz or csv files, or folders of npy, csv and pictures, one per episode",
+    looks_like: "npz or csv files, or folders of npy, csv and images, one per episode",
     takes_mapping: true,
     recognise: folder::is_folder,
     open: |path, options| Ok(Box::new(FolderSource::open(path, options)?)),

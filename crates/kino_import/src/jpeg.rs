@@ -10,7 +10,7 @@
 pub(crate) struct Header {
     pub(crate) height: usize,
     pub(crate) width: usize,
-    /// 1 grey, 3 colour.
+    /// 1 grey, 3 channel.
     pub(crate) components: usize,
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn without_padding(bytes: &[u8]) -> Option<&[u8]> {
     (is_jpeg(file) && file.ends_with(&[0xff, 0xd9])).then_some(file)
 }
 
-/// The frame header of a JPEG file, or `None` if there is none before the picture starts.
+/// The frame header of a JPEG file, or `None` if there is none before the image starts.
 pub(crate) fn header(file: &[u8]) -> Option<Header> {
     let mut rest = file.strip_prefix(&[0xff, 0xd8])?;
     loop {

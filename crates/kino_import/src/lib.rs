@@ -23,7 +23,7 @@
 //! | MDS | `index.json` and `shard.00000.mds`, a sample per step or per episode | given, or a column of the episode |
 //! | MCAP | `*.mcap` of ROS 2, protobuf or JSON messages | none: every frame has its own time |
 //! | diffusion_policy, UMI | zarr folder or zip: `data/<key>`, `meta/episode_ends` | given, or 60 Hz for UMI |
-//! | plain folders | npz, npy, csv and pictures, with a mapping | given, or times of a field |
+//! | plain folders | npz, npy, csv and images, with a mapping | given, or times of a field |
 //!
 //! Files are untrusted: a wrong byte is an error, never a panic, and memory follows what is asked for, not
 //! what a file claims.
@@ -39,6 +39,7 @@ mod folder;
 mod formats;
 mod group;
 mod hdf5;
+mod image;
 mod jpeg;
 mod lerobot;
 mod lineage;
@@ -49,7 +50,6 @@ mod npy;
 mod open;
 mod pack;
 mod part;
-mod picture;
 mod plans;
 mod png;
 mod preview;

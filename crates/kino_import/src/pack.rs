@@ -3,7 +3,7 @@
 //! ```text
 //! Source ─▶ fit, survey ─▶ order of episodes ─▶ order of streams ─▶ blocks of frames ─▶ DatasetWriter ─▶ commit
 //!           defects        seeded, random       small, then          read ahead; a shift
-//!                                               pictures             stores its last frame only
+//!                                               images             stores its last frame only
 //! ```
 //!
 //! Episodes are laid down in a seeded random order, because a loader that reads neighbouring episodes then

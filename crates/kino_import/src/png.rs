@@ -1,17 +1,17 @@
 //! PNG files to pixels, and back. PNG is lossless: the pixels are stored again, exactly, in a codec that reads faster.
 //!
 //! ```text
-//! 89 PNG …  IHDR width height depth colours  …  IDAT …  IEND ◀─▶ u8 or u16 [height, width, 1 to 4]
+//! 89 PNG …  IHDR width height depth channels  …  IDAT …  IEND ◀─▶ u8 or u16 [height, width, 1 to 4]
 //! ```
 //!
-//! A palette becomes the colours it stands for, and grey of fewer than 8 bits becomes 8.
+//! A palette becomes the channels it stands for, and grey of fewer than 8 bits becomes 8.
 
 use std::io::Cursor;
 
 use kino_codec::{Dtype, MAX_FRAME_BYTES, ValueType};
 use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Reader, Transformations};
 
-/// The pixels of a picture: their type, of the shape `[height, width, colours]`, and the values.
+/// The pixels of an image: their type, of the shape `[height, width, channels]`, and the values.
 pub(crate) type Pixels = (ValueType, Vec<u8>);
 
 /// Whether the bytes start as a PNG file does.
@@ -24,13 +24,13 @@ pub(crate) fn header(bytes: &[u8]) -> Result<ValueType, String> {
     value_type(&reader(bytes)?)
 }
 
-/// Decodes a file. Refuses pictures of more than [`MAX_FRAME_BYTES`] before it allocates them.
+/// Decodes a file. Refuses images of more than [`MAX_FRAME_BYTES`] before it allocates them.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Pixels, String> {
     let mut reader = reader(bytes)?;
     let ty = value_type(&reader)?;
     let mut values = vec![0; ty.frame_bytes()];
     if reader.output_buffer_size() != Some(values.len()) {
-        return Err("is a PNG file of a size that no picture has".to_owned());
+        return Err("is a PNG file of a size that no image has".to_owned());
     }
     let damaged = |error| format!("is a damaged PNG file: {error}");
     reader.next_frame(&mut values).map_err(damaged)?;
@@ -43,7 +43,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Pixels, String> {
     Ok((ty, values))
 }
 
-/// Encodes frames of one type on all processors.
+/// Encodes frames of one type on all CPUs.
 pub(crate) fn encode_all(ty: &ValueType, frames: &[&[u8]]) -> Result<Vec<Vec<u8>>, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let share = frames.len().div_ceil(threads).max(1);
@@ -82,8 +82,8 @@ fn reader(bytes: &[u8]) -> Result<Reader<Cursor<&[u8]>>, String> {
 }
 
 fn value_type(reader: &Reader<Cursor<&[u8]>>) -> Result<ValueType, String> {
-    let (colour, depth) = reader.output_color_type();
-    let colours = match colour {
+    let (channel, depth) = reader.output_color_type();
+    let channels = match channel {
         ColorType::Grayscale => 1,
         ColorType::GrayscaleAlpha => 2,
         ColorType::Rgb | ColorType::Indexed => 3,
@@ -95,18 +95,18 @@ fn value_type(reader: &Reader<Cursor<&[u8]>>) -> Result<ValueType, String> {
     };
     let dim = |len| usize::try_from(len).unwrap_or(usize::MAX);
     let info = reader.info();
-    let shape = [dim(info.height), dim(info.width), colours];
+    let shape = [dim(info.height), dim(info.width), channels];
     ValueType::new(dtype, &shape).map_err(|error| format!("is a PNG file with {error}"))
 }
 
-/// The form of a picture in a file; none if no PNG file can hold such frames. `[height, width]` is grey.
+/// The form of an image in a file; none if no PNG file can hold such frames. `[height, width]` is grey.
 fn form(ty: &ValueType) -> Option<(u32, u32, ColorType, BitDepth)> {
-    let (height, width, colours) = match *ty.shape() {
+    let (height, width, channels) = match *ty.shape() {
         [height, width] => (height, width, 1),
-        [height, width, colours] => (height, width, colours),
+        [height, width, channels] => (height, width, channels),
         _ => return None,
     };
-    let colour = match colours {
+    let channel = match channels {
         1 => ColorType::Grayscale,
         2 => ColorType::GrayscaleAlpha,
         3 => ColorType::Rgb,
@@ -119,7 +119,7 @@ fn form(ty: &ValueType) -> Option<(u32, u32, ColorType, BitDepth)> {
         _ => return None,
     };
     let side = |len: usize| u32::try_from(len).ok().filter(|&len| len > 0);
-    Some((side(width)?, side(height)?, colour, depth))
+    Some((side(width)?, side(height)?, channel, depth))
 }
 
 /// Whether a PNG file can hold frames of this type.
@@ -129,7 +129,7 @@ pub(crate) fn holds(ty: &ValueType) -> bool {
 
 /// Encodes a frame. The same frame always gives the same bytes.
 pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
-    let (width, height, colour, depth) = form(ty).ok_or("is no picture that PNG can hold")?;
+    let (width, height, channel, depth) = form(ty).ok_or("is no image that PNG can hold")?;
     let swapped: Vec<u8>;
     let values = match depth {
         BitDepth::Sixteen => {
@@ -144,7 +144,7 @@ pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
     };
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, width, height);
-    encoder.set_color(colour);
+    encoder.set_color(channel);
     encoder.set_depth(depth);
     encoder.set_compression(Compression::Fast);
     let written = encoder.write_header().and_then(|mut writer| {
@@ -159,12 +159,12 @@ pub(crate) fn encode(ty: &ValueType, values: &[u8]) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    fn encode(colour: ColorType, depth: BitDepth, size: (u32, u32), values: &[u8]) -> Vec<u8> {
+    fn encode(channel: ColorType, depth: BitDepth, size: (u32, u32), values: &[u8]) -> Vec<u8> {
         let mut file = Vec::new();
         let mut encoder = Encoder::new(&mut file, size.0, size.1);
-        encoder.set_color(colour);
+        encoder.set_color(channel);
         encoder.set_depth(depth);
-        if colour == ColorType::Indexed {
+        if channel == ColorType::Indexed {
             encoder.set_palette(vec![1, 2, 3, 4, 5, 6]);
         }
         let mut writer = encoder.write_header().unwrap();

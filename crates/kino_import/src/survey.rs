@@ -1,6 +1,6 @@
 //! The survey: every number and every time of a recording is looked at before anything is written.
 //!
-//! Pictures are left to the pack, which decodes and compares each of them anyway. Everything else is small beside
+//! Images are left to the pack, which decodes and compares each of them anyway. Everything else is small beside
 //! them and is read twice, so that a recording of a day is refused in its first minute and not in its last.
 
 use std::ops::ControlFlow;

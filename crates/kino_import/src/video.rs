@@ -30,9 +30,9 @@ pub trait Videos: Debug + Send + Sync {
 /// What a video file is to show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VideoShape {
-    /// Rows of a picture, an even number.
+    /// Rows of an image, an even number.
     pub height: usize,
-    /// Columns of a picture, an even number.
+    /// Columns of an image, an even number.
     pub width: usize,
     /// Frames per second.
     pub rate_hz: f64,
@@ -61,9 +61,9 @@ pub trait Video: Send {
 /// What a video file holds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VideoInfo {
-    /// Rows of a picture.
+    /// Rows of an image.
     pub height: usize,
-    /// Columns of a picture.
+    /// Columns of an image.
     pub width: usize,
     /// What a pixel is.
     pub pixels: Pixels,

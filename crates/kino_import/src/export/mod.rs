@@ -30,7 +30,7 @@ use crate::rlds::export as rlds;
 use crate::video::Videos;
 use crate::webdataset::export as webdataset;
 pub(crate) use outline::{EpisodeOutline, Outline, StreamOutline, after};
-pub(crate) use pen::{Pen, PictureForm};
+pub(crate) use pen::{ImageForm, Pen};
 use publish::Unpublished;
 
 /// A format that can be exported to.
@@ -124,7 +124,7 @@ pub struct ExportOptions {
 /// How an export writes cameras.
 #[derive(Debug, Clone, Default)]
 pub enum Cameras {
-    /// Pictures that are equal to those of the dataset.
+    /// Images that are equal to those of the dataset.
     #[default]
     Images,
     /// Video files, where the format has them; pixels change.

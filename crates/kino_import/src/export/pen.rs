@@ -82,7 +82,7 @@ impl<'a> Pen<'a> {
         Ok(stream.read_text(0..stream.len())?)
     }
 
-    /// All pictures of a stream as JPEG files, where the stream has one for every frame.
+    /// All images of a stream as JPEG files, where the stream has one for every frame.
     pub(crate) fn jpegs(
         &mut self,
         stream: &StreamOutline,
@@ -100,21 +100,21 @@ impl<'a> Pen<'a> {
         Ok(Some(files))
     }
 
-    /// All pictures of a stream as files, in order: `take` gets the number of each and the file.
-    pub(crate) fn each_picture(
+    /// All images of a stream as files, in order: `take` gets the number of each and the file.
+    pub(crate) fn each_image(
         &mut self,
-        (source, form): (&Stream, &PictureForm),
+        (source, form): (&Stream, &ImageForm),
         mut take: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let name = &source.schema().name;
         match form {
-            PictureForm::Jpeg(ty) => {
+            ImageForm::Jpeg(ty) => {
                 for frame in 0..source.len() {
                     take(frame, &self.jpeg((source, ty), frame)?)?;
                 }
                 Ok(())
             }
-            PictureForm::Png(ty) => self.each_block(source, |frames, block| {
+            ImageForm::Png(ty) => self.each_block(source, |frames, block| {
                 for (frame, values) in frames.zip(block.chunks_exact(ty.frame_bytes())) {
                     let file = png::encode(ty, values).map_err(|what| {
                         invalid(format!("frame {frame} of stream `{name}` {what}"))
@@ -140,16 +140,16 @@ impl<'a> Pen<'a> {
     }
 }
 
-/// How the pictures of a stream become files.
+/// How the images of a stream become files.
 #[derive(Debug)]
-pub(crate) enum PictureForm {
+pub(crate) enum ImageForm {
     /// The files that the dataset stores.
     Jpeg(ValueType),
     /// Pixels, encoded without loss.
     Png(ValueType),
 }
 
-impl PictureForm {
+impl ImageForm {
     /// The ending of the files.
     pub(crate) fn ending(&self) -> &'static str {
         match self {
@@ -160,14 +160,14 @@ impl PictureForm {
 }
 
 impl StreamOutline {
-    /// How its pictures become files; none if it has no pictures, or such that no file can hold.
-    pub(crate) fn picture_form(&self) -> Option<PictureForm> {
+    /// How its images become files; none if it has no images, or such that no file can hold.
+    pub(crate) fn image_form(&self) -> Option<ImageForm> {
         let ty = self.frame.as_values()?.clone();
-        let is_picture = matches!(self.kind, Kind::Image | Kind::Depth) && png::holds(&ty);
+        let is_image = matches!(self.kind, Kind::Image | Kind::Depth) && png::holds(&ty);
         match self.is_jpeg {
-            _ if !is_picture => None,
-            true => Some(PictureForm::Jpeg(ty)),
-            false => Some(PictureForm::Png(ty)),
+            _ if !is_image => None,
+            true => Some(ImageForm::Jpeg(ty)),
+            false => Some(ImageForm::Png(ty)),
         }
     }
 

@@ -16,13 +16,13 @@ use crate::defect::Action;
 use crate::error::Result;
 use crate::folder::cell::Cell;
 use crate::folder::glob;
-use crate::folder::read::{Ending, read_picture, read_range};
+use crate::folder::read::{Ending, read_image, read_range};
 use crate::folder::table::{Column, Table};
+use crate::image::{self, Encoded};
 use crate::npy::Header;
-use crate::picture::{self, Encoded};
 use crate::zip::{Member, Zip};
 
-/// One array, column or folder of pictures.
+/// One array, column or folder of images.
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
     pub(crate) name: String,
@@ -48,8 +48,8 @@ pub(crate) enum Place {
         cell: Cell,
         is_vector: bool,
     },
-    /// Picture files, one per frame.
-    Pictures {
+    /// Image files, one per frame.
+    Images {
         folder: PathBuf,
         files: Vec<String>,
         encoded: Encoded,
@@ -87,7 +87,7 @@ pub(crate) fn find(path: &Path, is_wanted: &dyn Fn(&str) -> bool) -> Result<Foun
     for name in glob::find(path, "*") {
         let inside = path.join(&name);
         if inside.is_dir() && is_wanted(&name) {
-            found.pictures(&inside, name);
+            found.images(&inside, name);
         } else if inside.is_dir() {
             found.not_opened.push(name);
         } else if let Some(stem) = name.strip_suffix(".npy") {
@@ -131,7 +131,7 @@ impl Found {
                 Ok(())
             }
             _ => {
-                let what = "is neither npz, npy, csv nor a folder of PNG or JPEG pictures";
+                let what = "is neither npz, npy, csv nor a folder of PNG or JPEG images";
                 self.lose(prefix.trim_end_matches('/'), what.to_owned());
                 Ok(())
             }
@@ -252,12 +252,12 @@ impl Found {
         (fields, self.faults)
     }
 
-    fn pictures(&mut self, folder: &Path, name: String) {
-        match pictures(folder) {
+    fn images(&mut self, folder: &Path, name: String) {
+        match images(folder) {
             Ok((files, encoded)) => self.parts.push(Part::Field(Field {
                 name,
                 rows: Some(files.len() as u64),
-                place: Place::Pictures {
+                place: Place::Images {
                     folder: folder.to_owned(),
                     files,
                     encoded,
@@ -283,7 +283,7 @@ fn whole_header(start: &[u8], len: u64) -> Result<Header, String> {
     }
 }
 
-fn pictures(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
+fn images(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
     let ending = |name: &str| {
         let (_, ending) = name.rsplit_once('.')?;
         match ending.to_ascii_lowercase().as_str() {
@@ -294,13 +294,13 @@ fn pictures(folder: &Path) -> Result<(Vec<String>, Encoded), String> {
     };
     let files = glob::find(folder, "*");
     let Some(is_jpeg) = files.first().and_then(|name| ending(name)) else {
-        return Err("is a folder without PNG or JPEG pictures".to_owned());
+        return Err("is a folder without PNG or JPEG images".to_owned());
     };
     if let Some(other) = files.iter().find(|name| ending(name) != Some(is_jpeg)) {
-        return Err(format!("is a folder of pictures that also has `{other}`"));
+        return Err(format!("is a folder of images that also has `{other}`"));
     }
-    let first = read_picture(folder, &files[0]).map_err(|error| error.to_string())?;
-    let encoded = picture::look(&first).map_err(|what| format!("`{}` {what}", files[0]))?;
+    let first = read_image(folder, &files[0]).map_err(|error| error.to_string())?;
+    let encoded = image::look(&first).map_err(|what| format!("`{}` {what}", files[0]))?;
     Ok((files, encoded))
 }
 
@@ -311,7 +311,7 @@ impl Field {
             FrameType::values(dtype, shape).map_err(|error| error.to_string())
         };
         match &self.place {
-            Place::Pictures { encoded, .. } => match (encoded.ty.dtype(), encoded.ty.shape()) {
+            Place::Images { encoded, .. } => match (encoded.ty.dtype(), encoded.ty.shape()) {
                 // Depth has one value per pixel, and no axis for it.
                 (Dtype::U16, &[height, width, 1]) => values(Dtype::U16, &[height, width]),
                 (dtype, shape) => values(dtype, shape),
@@ -352,6 +352,6 @@ impl Field {
 
     /// Whether its frames come as JPEG files.
     pub(crate) fn is_carried(&self) -> bool {
-        matches!(&self.place, Place::Pictures { encoded, .. } if encoded.carried)
+        matches!(&self.place, Place::Images { encoded, .. } if encoded.carried)
     }
 }

@@ -160,7 +160,7 @@ mod tests {
                 "line 2: episodes \"../x\" leads out of the folder",
             ),
             ("rate_hz = 0", "line 1: rate_hz must be a number above zero"),
-            ("colour = 1", "colour"),
+            ("channel = 1", "channel"),
             (
                 "[[stream]]\nfrom = \"/etc/passwd\"",
                 "line 1: from \"/etc/passwd\" leads out",

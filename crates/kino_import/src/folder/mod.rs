@@ -1,8 +1,8 @@
-//! Plain folders: npz, npy and csv files and pictures, with a small mapping where names do not say enough.
+//! Plain folders: npz, npy and csv files and images, with a small mapping where names do not say enough.
 //!
 //! ```text
 //! mapping.rs  glob.rs              fields.rs                             plan.rs                         read.rs table.rs
-//! what is what? which episodes? ─▶ arrays, columns, pictures of one ─▶ streams, clocks, attributes ─▶ frames
+//! what is what? which episodes? ─▶ arrays, columns, images of one ─▶ streams, clocks, attributes ─▶ frames
 //! ```
 
 mod cell;
@@ -64,17 +64,17 @@ pub(crate) fn is_folder(path: &Path) -> bool {
     !files_ending(path, FILES).is_empty() || !folders_of_frames(path).is_empty()
 }
 
-/// The folders below `path` that hold arrays, tables or folders of pictures.
+/// The folders below `path` that hold arrays, tables or folders of images.
 fn folders_of_frames(path: &Path) -> Vec<String> {
     const ENDINGS: &[&str] = &["npy", "npz", "csv"];
-    const PICTURES: &[&str] = &["png", "jpg", "jpeg"];
+    const IMAGES: &[&str] = &["png", "jpg", "jpeg"];
     let mut folders = glob::find(path, "*");
     folders.retain(|name| {
         let folder = path.join(name);
-        let has_pictures = |inner: &String| !files_ending(&folder.join(inner), PICTURES).is_empty();
+        let has_images = |inner: &String| !files_ending(&folder.join(inner), IMAGES).is_empty();
         folder.is_dir()
             && (!files_ending(&folder, ENDINGS).is_empty()
-                || glob::find(&folder, "*").iter().any(has_pictures))
+                || glob::find(&folder, "*").iter().any(has_images))
     });
     folders
 }
@@ -99,7 +99,7 @@ fn list(path: &Path, mapping: &Mapping) -> (PathBuf, Vec<String>) {
 }
 
 impl FolderSource {
-    /// Lists the episodes and reads the headers of their arrays, the first of their pictures, and their tables.
+    /// Lists the episodes and reads the headers of their arrays, the first of their images, and their tables.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let mapping = options.mapping.as_deref().map(Mapping::read).transpose()?;
         let mapping = mapping.unwrap_or_default();
@@ -262,11 +262,11 @@ impl Source for FolderSource {
     ) -> Result<()> {
         let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
         let place = &self.places[episode][stream];
-        if matches!(place, Place::Pictures { .. }) {
-            let pictures = place.read_pictures(frames)?;
+        if matches!(place, Place::Images { .. }) {
+            let images = place.read_images(frames)?;
             *out = match plan.carried {
-                true => FrameBuf::Bytes(pictures),
-                false => FrameBuf::Values(pictures.concat()),
+                true => FrameBuf::Bytes(images),
+                false => FrameBuf::Values(images.concat()),
             };
             return Ok(());
         }

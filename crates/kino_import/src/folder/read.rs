@@ -1,4 +1,4 @@
-//! Reading: what is behind a field, whole, by rows or by pictures.
+//! Reading: what is behind a field, whole, by rows or by images.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use crate::files;
 use crate::folder::fields::{Place, Reading};
 use crate::npy::{self, Header};
 use crate::zip::{Forward, Zip};
-use crate::{picture, png};
+use crate::{image, png};
 
 /// No more than this is read in one go.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -18,15 +18,15 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 /// An array that must be read whole has no more than this.
 const MAX_WHOLE_BYTES: u64 = 128 << 20;
 
-/// A picture file larger than this is none.
-const MAX_PICTURE_BYTES: u64 = 256 << 20;
+/// An image file larger than this is none.
+const MAX_IMAGE_BYTES: u64 = 256 << 20;
 
 impl Place {
     /// How its rows are read.
     pub(crate) fn reading(&self) -> Reading {
         match self {
             Self::Array { reading, .. } => *reading,
-            Self::Columns { .. } | Self::Pictures { .. } => Reading::Rows,
+            Self::Columns { .. } | Self::Images { .. } => Reading::Rows,
         }
     }
 
@@ -45,7 +45,7 @@ impl Place {
     /// All numbers, or all padded texts, of an array, little-endian and in C order.
     pub(crate) fn read_whole(&self) -> Result<Vec<u8>> {
         match self {
-            Self::Columns { .. } | Self::Pictures { .. } => Ok(Vec::new()),
+            Self::Columns { .. } | Self::Images { .. } => Ok(Vec::new()),
             Self::Array {
                 path,
                 member,
@@ -130,9 +130,9 @@ impl Place {
         Ok(values)
     }
 
-    /// Pictures: JPEG files as they are, or the pixels of PNG files.
-    pub(crate) fn read_pictures(&self, frames: Range<u64>) -> Result<Vec<Vec<u8>>> {
-        let Self::Pictures {
+    /// Images: JPEG files as they are, or the pixels of PNG files.
+    pub(crate) fn read_images(&self, frames: Range<u64>) -> Result<Vec<Vec<u8>>> {
+        let Self::Images {
             folder,
             files,
             encoded,
@@ -144,11 +144,11 @@ impl Place {
         let files = files
             .get(as_idx(frames.start)..as_idx(frames.end))
             .unwrap_or_default();
-        let picture = |name: &String| {
-            let file = read_picture(folder, name)?;
+        let image = |name: &String| {
+            let file = read_image(folder, name)?;
             let wrong = |what: String| ImportError::corrupt(folder, name, what);
-            if picture::look(&file).map_err(wrong)? != *encoded {
-                let what = "is a picture of another size than the first";
+            if image::look(&file).map_err(wrong)? != *encoded {
+                let what = "is an image of another size than the first";
                 return Err(wrong(what.to_owned()));
             }
             match encoded.carried {
@@ -156,14 +156,14 @@ impl Place {
                 false => png::decode(&file).map(|(_, pixels)| pixels).map_err(wrong),
             }
         };
-        files.iter().map(picture).collect()
+        files.iter().map(image).collect()
     }
 }
 
-/// Reads one file of a folder of pictures.
-pub(crate) fn read_picture(folder: &Path, name: &str) -> Result<Vec<u8>> {
+/// Reads one file of a folder of images.
+pub(crate) fn read_image(folder: &Path, name: &str) -> Result<Vec<u8>> {
     let path = folder.join(name);
-    files::read_limited(&path, MAX_PICTURE_BYTES)
+    files::read_limited(&path, MAX_IMAGE_BYTES)
 }
 
 /// What is to be said where a file ends before a range does.

@@ -17,7 +17,7 @@ use crate::hdf5::frames;
 use crate::hdf5::plan::{ImageLayout, Request};
 use crate::hdf5::rows::Form;
 use crate::hdf5::tree::Leaf;
-use crate::picture::Encoded;
+use crate::image::Encoded;
 use crate::{jpeg, png};
 
 /// A shorter row of bytes is not an image file.

@@ -12,7 +12,7 @@ use crate::hdf5::file::H5File;
 use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
-use crate::picture::Encoded;
+use crate::image::Encoded;
 use crate::source::{FrameBuf, StreamPlan};
 use crate::{jpeg, png};
 

@@ -6,7 +6,7 @@
 //! ```
 
 use crate::hdf5::tree::Leaf;
-use crate::picture::Encoded;
+use crate::image::Encoded;
 
 /// Rows of a dataset that are the frames of a stream.
 #[derive(Debug, Clone)]

@@ -1,4 +1,4 @@
-//! Frames: rows of a column as packed numbers, texts, or picture files.
+//! Frames: rows of a column as packed numbers, texts, or image files.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -9,8 +9,8 @@ use kino_codec::FrameType;
 use serde_json::Value;
 
 use super::cursor::Cursor;
-use super::pictures::{self, Picture};
-use super::plan::read_picture;
+use super::images::{self, Image};
+use super::plan::read_image;
 use super::rows;
 use super::table::{Column, Form, Table};
 use crate::error::{ImportError, Result};
@@ -40,7 +40,7 @@ struct Reading {
     next: u64,
     /// How many frames can come at most: at the end it is not kept.
     left: u64,
-    /// How many bytes of texts and picture files can come at most.
+    /// How many bytes of texts and image files can come at most.
     bytes_left: u64,
     /// Texts that are decoded and not handed on yet.
     texts: VecDeque<Vec<u8>>,
@@ -139,7 +139,7 @@ impl Reading {
             }
             (Form::Text, FrameType::Text) => FrameBuf::Bytes(self.texts(column, rows)?),
             (Form::Json, FrameType::Text) => FrameBuf::Bytes(self.json_texts(column, rows)?),
-            (Form::Picture, FrameType::Values(_)) => self.pictures(root, column, rows, plan)?,
+            (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, plan)?,
             _ => {
                 return Err(ImportError::corrupt(
                     table.path(),
@@ -162,14 +162,14 @@ impl Reading {
         texts.collect()
     }
 
-    fn pictures(
+    fn images(
         &mut self,
         root: &Path,
         column: &Column,
         rows: Range<u64>,
         plan: &StreamPlan,
     ) -> Result<FrameBuf> {
-        let expected = Picture {
+        let expected = Image {
             kind: plan.kind,
             frame: plan.frame.clone(),
             carried: plan.carried,
@@ -187,11 +187,11 @@ impl Reading {
             let file = found.pop_front().flatten();
             let file = match file {
                 Some(file) => file,
-                None => read_picture(root, &self.table, column, row)?,
+                None => read_image(root, &self.table, column, row)?,
             };
             if plan.carried {
                 let whole = jpeg::without_padding(&file)
-                    .filter(|file| pictures::look(file).is_ok_and(|found| found == expected));
+                    .filter(|file| images::look(file).is_ok_and(|found| found == expected));
                 let whole = whole.ok_or_else(|| {
                     self.wrong(
                         column,
@@ -201,7 +201,7 @@ impl Reading {
                 })?;
                 files.push(whole.to_vec());
             } else {
-                let mut decoded = pictures::decode(&file, &expected)
+                let mut decoded = images::decode(&file, &expected)
                     .map_err(|what| self.wrong(column, row, &what))?;
                 pixels.append(&mut decoded);
             }

@@ -5,7 +5,7 @@
 //! info, episodes     ─▶  rows of each episode  ─▶  column, camera → stream  ─▶  rows, video → frames
 //! ```
 //!
-//! Numbers, texts and pictures are in parquet files, cameras mostly in video files, of which v3.0 puts many
+//! Numbers, texts and images are in parquet files, cameras mostly in video files, of which v3.0 puts many
 //! episodes into one. Frames are found by number, never by a float time.
 
 mod cameras;
@@ -14,12 +14,12 @@ mod cursor;
 pub(crate) mod export;
 mod frames;
 mod headers;
+mod images;
 mod json;
 mod listing;
 mod meta;
 mod pages;
 mod paths;
-mod pictures;
 mod plan;
 mod rows;
 mod table;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | numbers, in lists of one shape | vector of that type and shape, named as the column |
 //! | text | text |
-//! | picture files | image (JPEG carried, PNG decoded), or depth (PNG of 16 bits) |
+//! | image files | image (JPEG carried, PNG decoded), or depth (PNG of 16 bits) |
 //! | anything else (`language_events`) | text: one JSON value per frame |
 //! | video | image, or depth if its pixels are one number of more than 8 bits |
 //! | `task_index` that changes inside the episode | also a text stream `task` |
@@ -19,9 +19,9 @@ use serde_json::{Map, Value};
 
 use super::cameras::Cameras;
 use super::cursor::Cursor;
+use super::images::{self, Image};
 use super::meta::{EpisodeRow, Meta, Version};
 use super::paths::{self, Fields};
-use super::pictures::{self, Picture};
 use super::table::{Column, Form, Table};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
@@ -44,7 +44,7 @@ pub(super) enum Origin {
 /// A task whose text is longer does not become the text of every frame.
 const MAX_TASK_BYTES: usize = 1 << 14;
 
-/// What a column becomes: kind, type, and whether its pictures are carried.
+/// What a column becomes: kind, type, and whether its images are carried.
 type Columned = (Kind, FrameType, bool);
 
 /// An episode that is being planned.
@@ -109,14 +109,14 @@ impl Planning<'_> {
 
     /// Kind, type and whether it is carried, or why there is no stream.
     fn column(&self, column: &Column) -> Result<Result<Columned, String>> {
-        let is_plain = column.form != Form::Picture && column.form != Form::Json;
+        let is_plain = column.form != Form::Image && column.form != Form::Json;
         if is_plain && self.table.has_nulls(column, &self.rows) {
             return Ok(Err("has nulls, which no frame can be".to_owned()));
         }
         Ok(match &column.form {
             Form::Text | Form::Json => Ok((Kind::Text, FrameType::Text, false)),
-            Form::Picture => self
-                .picture(column)?
+            Form::Image => self
+                .image(column)?
                 .map(|found| (found.kind, found.frame, found.carried)),
             Form::Numbers { dtype, depth } => self.numbers(column, *dtype, *depth)?,
             Form::Other(what) => Err(format!("holds {what}")),
@@ -151,9 +151,9 @@ impl Planning<'_> {
         Ok(frame.map(|frame| (kind, frame, false)))
     }
 
-    fn picture(&self, column: &Column) -> Result<Result<Picture, String>> {
-        let file = read_picture(self.root, self.table, column, self.rows.start)?;
-        Ok(pictures::look(&file))
+    fn image(&self, column: &Column) -> Result<Result<Image, String>> {
+        let file = read_image(self.root, self.table, column, self.rows.start)?;
+        Ok(images::look(&file))
     }
 
     /// Adds a stream for each camera that is in video files.
@@ -217,7 +217,7 @@ impl Planning<'_> {
             Pixels::Grey16 => (Kind::Depth, Dtype::U16, vec![info.height, info.width]),
         };
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
-        match frame.and_then(pictures::check_size) {
+        match frame.and_then(images::check_size) {
             Ok(frame) => {
                 let mut plan = self.stream(key, kind, frame);
                 if kind == Kind::Depth {
@@ -344,8 +344,8 @@ pub(super) fn bad_template(root: &Path, name: &str, what: &str) -> ImportError {
     ImportError::corrupt(&root.join("meta/info.json"), name, what)
 }
 
-/// The bytes of a picture: in the table itself, or in a file of the source that it names.
-pub(super) fn read_picture(
+/// The bytes of an image: in the table itself, or in a file of the source that it names.
+pub(super) fn read_image(
     root: &Path,
     table: &Arc<Table>,
     column: &Column,
@@ -363,14 +363,14 @@ pub(super) fn read_picture(
         true => None,
         false => one(column.leaf + 1)?,
     };
-    let path = path.ok_or_else(|| corrupt(format!("has no picture in row {row}")))?;
+    let path = path.ok_or_else(|| corrupt(format!("has no image in row {row}")))?;
     let path = String::from_utf8_lossy(&path).into_owned();
     let inside =
-        paths::check(&path).map_err(|what| corrupt(format!("names a picture that {what}")))?;
+        paths::check(&path).map_err(|what| corrupt(format!("names an image that {what}")))?;
     let file = root.join(inside);
     let limit = kino_codec::MAX_FRAME_BYTES as u64;
     let bytes = files::read_limited_if_there(&file, limit)?;
-    bytes.ok_or_else(|| corrupt(format!("names the picture {path}, which is not there")))
+    bytes.ok_or_else(|| corrupt(format!("names the image {path}, which is not there")))
 }
 
 /// Whether a video's own times differ from the rate, in words.

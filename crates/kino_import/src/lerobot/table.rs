@@ -4,7 +4,7 @@
 //! field of the schema                      form
 //! float | list<float> | list<list<float>>  Numbers, of depth 0, 1, 2
 //! binary (String)                          Text
-//! { bytes: binary, path: binary }, binary  Picture
+//! { bytes: binary, path: binary }, binary  Image
 //! list<{role, content, …}>, list<string>   Json: one JSON text per row
 //! ```
 //!
@@ -60,8 +60,8 @@ pub(super) enum Form {
     Numbers { dtype: Dtype, depth: usize },
     /// A text.
     Text,
-    /// A picture file.
-    Picture,
+    /// An image file.
+    Image,
     /// Anything else that JSON can say.
     Json,
     /// Something that has no place in a frame.
@@ -262,7 +262,7 @@ fn form(field: &Type) -> Form {
         return match (number(inner), depth) {
             (Some(dtype), _) => Form::Numbers { dtype, depth },
             (None, 0) if is_text(inner) => Form::Text,
-            (None, 0) if inner.get_physical_type() == Physical::BYTE_ARRAY => Form::Picture,
+            (None, 0) if inner.get_physical_type() == Physical::BYTE_ARRAY => Form::Image,
             (None, 0) => Form::Other("values of a type that no frame can be"),
             (None, _) => Form::Json,
         };
@@ -276,7 +276,7 @@ fn form(field: &Type) -> Form {
                 && is_binary(bytes)
                 && is_binary(path) =>
         {
-            Form::Picture
+            Form::Image
         }
         _ => Form::Json,
     }

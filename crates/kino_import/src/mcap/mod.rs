@@ -321,11 +321,11 @@ impl Part {
             .and_then(|rest| rest.get(..usize(place.len)));
         let message = self.decoder.decode(data.ok_or("ends behind its block")?)?;
         let paths = match (&self.pick, &self.look) {
-            (Pick::Picture(inside), Some(look)) => {
-                let inside = message.get(inside).ok_or("has no picture")?;
+            (Pick::Image(inside), Some(look)) => {
+                let inside = message.get(inside).ok_or("has no image")?;
                 return pixels::read(inside, look, out);
             }
-            (Pick::Picture(_), None) => return Err("has no picture".to_owned()),
+            (Pick::Image(_), None) => return Err("has no image".to_owned()),
             (Pick::Fields(paths), _) => paths,
         };
         match out {

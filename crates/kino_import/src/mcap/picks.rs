@@ -2,7 +2,7 @@
 //!
 //! | message | stream |
 //! |---|---|
-//! | Image, RawImage, CompressedImage | the picture |
+//! | Image, RawImage, CompressedImage | the image |
 //! | Pose, Transform | position and orientation, 7 numbers |
 //! | Wrench, Twist, Accel | 6 numbers |
 //! | Imu | orientation, angular velocity, linear acceleration |
@@ -13,8 +13,8 @@
 /// What a stream takes of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The picture in the message at this path.
-    Picture(String),
+    /// The image in the message at this path.
+    Image(String),
     /// These fields, one behind the other.
     Fields(Vec<String>),
 }
@@ -98,7 +98,7 @@ const KNOWN: &[Known] = &[
     ("foxglove.FrameTransform", "", "", TRANSFORM),
 ];
 
-const PICTURES: [&str; 4] = [
+const IMAGES: [&str; 4] = [
     "sensor_msgs/Image",
     "sensor_msgs/CompressedImage",
     "foxglove.RawImage",
@@ -107,8 +107,8 @@ const PICTURES: [&str; 4] = [
 
 /// The streams of a message that is known, each with the end of its name; none if it is not known.
 pub(super) fn known(schema: &str) -> Vec<(&'static str, Pick)> {
-    if PICTURES.contains(&schema) {
-        return vec![("", Pick::Picture(String::new()))];
+    if IMAGES.contains(&schema) {
+        return vec![("", Pick::Image(String::new()))];
     }
     if schema.starts_with("std_msgs/")
         && !matches!(

@@ -1,4 +1,4 @@
-//! Pictures in messages: raw pixels in rows that may be padded, or JPEG and PNG files.
+//! Images in messages: raw pixels in rows that may be padded, or JPEG and PNG files.
 //!
 //! ```text
 //! { height, width, encoding: "bgr8", is_bigendian, step, data }    raw: a row is `step` bytes, its pixels fewer
@@ -12,7 +12,7 @@ use super::message::Value;
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// What the pictures of a stream are.
+/// What the images of a stream are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Look {
     pub(super) kind: Kind,
@@ -21,7 +21,7 @@ pub(super) struct Look {
     pub(super) carried: bool,
 }
 
-/// What a picture is, from its sizes and the header of its file, or what is wrong with it.
+/// What an image is, from its sizes and the header of its file, or what is wrong with it.
 pub(super) fn look(message: &Value<'_>) -> Result<Look, String> {
     if message.get("encoding").is_some() {
         return Raw::of(message).map(|raw| raw.look);
@@ -47,7 +47,7 @@ fn look_file(file: &[u8]) -> Result<Look, String> {
     let jpeg = jpeg::without_padding(file).ok_or("is neither a whole JPEG file nor a PNG file")?;
     let header = jpeg::header(jpeg)
         .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or("is a JPEG file that is neither grey nor colour of 8 bits")?;
+        .ok_or("is a JPEG file that is neither grey nor channel of 8 bits")?;
     let shape = [header.height, header.width, header.components];
     let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
     Ok(Look {
@@ -57,13 +57,13 @@ fn look_file(file: &[u8]) -> Result<Look, String> {
     })
 }
 
-/// Adds a picture to the frames.
+/// Adds an image to the frames.
 pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Result<(), String> {
     if message.get("encoding").is_some() {
         let raw = Raw::of(message)?;
         if raw.look != *look {
             return Err(format!(
-                "is a picture of {}, the first is of {}",
+                "is an image of {}, the first is of {}",
                 raw.look.ty, look.ty
             ));
         }
@@ -76,7 +76,7 @@ pub(super) fn read(message: &Value<'_>, look: &Look, out: &mut FrameBuf) -> Resu
     let found = look_file(file)?;
     if found != *look {
         return Err(format!(
-            "is a picture of {}, the first is of {}",
+            "is an image of {}, the first is of {}",
             found.ty, look.ty
         ));
     }
@@ -113,7 +113,7 @@ fn file<'v>(message: &'v Value<'_>) -> Result<&'v [u8], String> {
     }
 }
 
-/// A raw picture.
+/// A raw image.
 struct Raw<'v> {
     look: Look,
     data: &'v [u8],
@@ -129,23 +129,23 @@ impl<'v> Raw<'v> {
         let size = |name: &str| {
             let size = message.get(name).and_then(Value::to_i64);
             let size = size.and_then(|size| usize::try_from(size).ok());
-            size.ok_or_else(|| format!("is a picture without `{name}`"))
+            size.ok_or_else(|| format!("is an image without `{name}`"))
         };
         let Some(Value::Text(encoding)) = message.get("encoding") else {
-            return Err("is a picture without `encoding`".to_owned());
+            return Err("is an image without `encoding`".to_owned());
         };
         let (height, width) = (size("height")?, size("width")?);
-        let (dtype, colours) = layout(encoding)?;
-        let shape = match colours {
-            Some(colours) => vec![height, width, colours],
+        let (dtype, channels) = layout(encoding)?;
+        let shape = match channels {
+            Some(channels) => vec![height, width, channels],
             None => vec![height, width],
         };
         let ty =
-            ValueType::new(dtype, &shape).map_err(|error| format!("is a picture with {error}"))?;
+            ValueType::new(dtype, &shape).map_err(|error| format!("is an image with {error}"))?;
         if ty.elements() == 0 {
-            return Err("is a picture without pixels".to_owned());
+            return Err("is an image without pixels".to_owned());
         }
-        let kind = if colours.is_some() {
+        let kind = if channels.is_some() {
             Kind::Image
         } else {
             Kind::Depth
@@ -161,7 +161,7 @@ impl<'v> Raw<'v> {
         );
         if step < row_bytes || data.len() < wanted {
             return Err(format!(
-                "is a picture of {ty} in {} bytes with rows of {step}, which does not fit",
+                "is an image of {ty} in {} bytes with rows of {step}, which does not fit",
                 data.len()
             ));
         }
@@ -193,15 +193,15 @@ impl<'v> Raw<'v> {
             pixels.chunks_exact_mut(size).for_each(<[u8]>::reverse);
         }
         if self.is_blue_first {
-            let colours = self.look.ty.shape().last().copied().unwrap_or(3);
+            let channels = self.look.ty.shape().last().copied().unwrap_or(3);
             pixels
-                .chunks_exact_mut(colours)
+                .chunks_exact_mut(channels)
                 .for_each(|pixel| pixel.swap(0, 2));
         }
     }
 }
 
-/// The numbers of an encoding and how many colours it has; none for depth.
+/// The numbers of an encoding and how many channels it has; none for depth.
 fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
     Ok(match encoding {
         "rgb8" | "bgr8" | "8UC3" => (Dtype::U8, Some(3)),
@@ -213,7 +213,7 @@ fn layout(encoding: &str) -> Result<(Dtype, Option<usize>), String> {
         "32FC1" => (Dtype::F32, None),
         other => {
             return Err(format!(
-                "is a picture in {other:?}; known are rgb8, bgr8, rgba8, bgra8, mono8, bayer_*8, mono16, 16UC1, 32FC1"
+                "is an image in {other:?}; known are rgb8, bgr8, rgba8, bgra8, mono8, bayer_*8, mono16, 16UC1, 32FC1"
             ));
         }
     })

@@ -79,7 +79,7 @@ impl Topic {
                 .map(|(_, pick)| pick)
                 .next()
         };
-        let pick = match as_picture(wanted) {
+        let pick = match as_image(wanted) {
             Some(pick) => Some(pick),
             None if fields.is_empty() => main(),
             None => Some(Pick::Fields(fields)),
@@ -207,16 +207,13 @@ impl Topic {
             return Err(format!("{name:?} cannot be the name of a stream"));
         }
         let (kind, frame, look) = match &pick {
-            Pick::Picture(inside) => {
-                let picture = self
-                    .pictures
-                    .iter()
-                    .find(|picture| picture.inside == *inside);
-                let picture = picture.ok_or("has no picture")?;
-                if let Some(wrong) = &picture.wrong {
+            Pick::Image(inside) => {
+                let image = self.images.iter().find(|image| image.inside == *inside);
+                let image = image.ok_or("has no image")?;
+                if let Some(wrong) = &image.wrong {
                     return Err(wrong.clone());
                 }
-                let look = picture.look.clone().ok_or("has no picture")?;
+                let look = image.look.clone().ok_or("has no image")?;
                 (look.kind, FrameType::Values(look.ty.clone()), Some(look))
             }
             Pick::Fields(paths) => {
@@ -318,24 +315,24 @@ impl Pick {
     /// Lists the fields that are in the stream.
     fn use_up(&self, used: &mut Vec<String>) {
         match self {
-            Self::Picture(inside) => used.push(join(inside, "data", '.')),
+            Self::Image(inside) => used.push(join(inside, "data", '.')),
             Self::Fields(paths) => used.extend(paths.iter().cloned()),
         }
     }
 }
 
-/// The picture that a mapping names by its kind.
-pub(super) fn as_picture(stream: &mapping::Stream) -> Option<Pick> {
-    let is_picture = matches!(
+/// The image that a mapping names by its kind.
+pub(super) fn as_image(stream: &mapping::Stream) -> Option<Pick> {
+    let is_image = matches!(
         stream.kind,
         Some(mapping::Kind::Image | mapping::Kind::Depth)
     );
     let fields = stream.fields();
     match fields.as_slice() {
-        _ if !is_picture => None,
-        [] => Some(Pick::Picture(String::new())),
-        [data] if data == "data" => Some(Pick::Picture(String::new())),
-        [field] => Some(Pick::Picture(
+        _ if !is_image => None,
+        [] => Some(Pick::Image(String::new())),
+        [data] if data == "data" => Some(Pick::Image(String::new())),
+        [field] => Some(Pick::Image(
             field.strip_suffix(".data").unwrap_or(field).to_owned(),
         )),
         _ => None,

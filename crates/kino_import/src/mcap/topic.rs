@@ -17,7 +17,7 @@ use super::message::{Value, stamp};
 use super::picks::{Pick, known};
 use super::pixels::{self, Look};
 use super::ros2::short;
-use super::streams::as_picture;
+use super::streams::as_image;
 
 /// A message: when, and where.
 #[derive(Debug, Clone, Copy)]
@@ -43,16 +43,16 @@ pub(super) struct Topic {
     stamps: usize,
     pub(super) has_time: bool,
     pub(super) leaves: BTreeMap<String, Leaf>,
-    pub(super) pictures: Vec<Picture>,
+    pub(super) images: Vec<Image>,
 }
 
-/// The pictures of a topic.
+/// The images of a topic.
 #[derive(Debug)]
-pub(super) struct Picture {
+pub(super) struct Image {
     /// The message that it is in.
     pub(super) inside: String,
     pub(super) look: Option<Look>,
-    /// Why the pictures are not one stream.
+    /// Why the images are not one stream.
     pub(super) wrong: Option<String>,
 }
 
@@ -63,20 +63,20 @@ impl Topic {
         schema: &Schema,
         wanted: &[&mapping::Stream],
     ) -> Self {
-        let pictures = known(&short(&schema.name))
+        let images = known(&short(&schema.name))
             .into_iter()
             .map(|(_, pick)| pick);
-        let wanted = wanted.iter().filter_map(|stream| as_picture(stream));
-        let mut pictures: Vec<_> = pictures
+        let wanted = wanted.iter().filter_map(|stream| as_image(stream));
+        let mut images: Vec<_> = images
             .chain(wanted)
             .filter_map(|pick| match pick {
-                Pick::Picture(inside) => Some(inside),
+                Pick::Image(inside) => Some(inside),
                 Pick::Fields(_) => None,
             })
             .collect();
-        pictures.sort();
-        pictures.dedup();
-        let pictures = pictures.into_iter();
+        images.sort();
+        images.dedup();
+        let images = images.into_iter();
         Self {
             name: name.to_owned(),
             schema: schema.clone(),
@@ -88,8 +88,8 @@ impl Topic {
             stamps: 0,
             has_time: false,
             leaves: BTreeMap::new(),
-            pictures: pictures
-                .map(|inside| Picture {
+            images: images
+                .map(|inside| Image {
                     inside,
                     look: None,
                     wrong: None,
@@ -107,8 +107,8 @@ impl Topic {
         let decoder = Arc::clone(decoder);
         let value = decoder.decode(data).and_then(|value| {
             let mut looks = Vec::new();
-            for picture in &self.pictures {
-                let inside = value.get(&picture.inside).ok_or("has no picture")?;
+            for image in &self.images {
+                let inside = value.get(&image.inside).ok_or("has no image")?;
                 looks.push(pixels::look(inside)?);
             }
             Ok((value, looks))
@@ -122,16 +122,16 @@ impl Topic {
             }
         };
         let number = self.entries.len();
-        for (picture, look) in self.pictures.iter_mut().zip(looks) {
-            match &picture.look {
-                None => picture.look = Some(look),
+        for (image, look) in self.images.iter_mut().zip(looks) {
+            match &image.look {
+                None => image.look = Some(look),
                 Some(first) if *first == look => {}
                 Some(first) => {
                     let what = format!(
-                        "message {number} is a picture of {}, the first is of {}",
+                        "message {number} is an image of {}, the first is of {}",
                         look.ty, first.ty
                     );
-                    picture.wrong.get_or_insert(what);
+                    image.wrong.get_or_insert(what);
                 }
             }
         }

@@ -34,7 +34,7 @@ pub(super) struct Contents {
     pub(super) marks: Vec<Vec<Mark>>,
 }
 
-/// Walks files, as many at a time as there are processors; the answers are in the order of the files.
+/// Walks files, as many at a time as there are CPUs; the answers are in the order of the files.
 pub(super) fn walk_all(paths: &[PathBuf], mapping: &Mapping) -> Vec<Result<Contents>> {
     let next = AtomicUsize::new(0);
     let walked = Mutex::new(Vec::new());

@@ -27,7 +27,7 @@ pub(crate) enum Encoding {
         shape: Option<Vec<usize>>,
     },
     Pil,
-    Picture,
+    Image,
     JpegArray,
     ListOf(Box<Encoding>),
     /// One that is not read, by its name.
@@ -39,7 +39,7 @@ pub(crate) enum Encoding {
 pub(crate) enum Cell<'a> {
     Numbers(Dtype, Vec<usize>, Cow<'a, [u8]>),
     Text(&'a str),
-    Picture(&'a [u8]),
+    Image(&'a [u8]),
     List(Vec<Cell<'a>>),
 }
 
@@ -52,10 +52,10 @@ impl Encoding {
             "str_int" => Self::Digits,
             "str_float" => Self::FloatDigits,
             "pil" => Self::Pil,
-            "jpeg" | "png" => Self::Picture,
+            "jpeg" | "png" => Self::Image,
             "jpeg_array" | "jpegarray" => Self::JpegArray,
             "list[pil]" => Self::ListOf(Box::new(Self::Pil)),
-            "list[jpeg]" | "list[png]" => Self::ListOf(Box::new(Self::Picture)),
+            "list[jpeg]" | "list[png]" => Self::ListOf(Box::new(Self::Image)),
             _ => array(name)
                 .or_else(|| name.parse().ok().map(Self::Scalar))
                 .unwrap_or_else(|| Self::Other(name.to_owned())),
@@ -66,9 +66,9 @@ impl Encoding {
     pub(crate) fn decode<'a>(&self, data: &'a [u8]) -> Result<Cell<'a>, String> {
         let text = || std::str::from_utf8(data).map_err(|_| "is not UTF-8 text");
         match self {
-            Self::Bytes if crate::picture::is_picture(data) => Ok(Cell::Picture(data)),
-            Self::Bytes => Err("holds bytes that are no picture".to_owned()),
-            Self::Picture => Ok(Cell::Picture(data)),
+            Self::Bytes if crate::image::is_image(data) => Ok(Cell::Image(data)),
+            Self::Bytes => Err("holds bytes that are no image".to_owned()),
+            Self::Image => Ok(Cell::Image(data)),
             Self::Text => Ok(Cell::Text(text()?)),
             Self::Scalar(dtype) => numbers(*dtype, Vec::new(), data),
             Self::Digits => {
@@ -83,7 +83,7 @@ impl Encoding {
             }
             Self::Array { dtype, shape } => decode_array(*dtype, shape.clone(), data),
             Self::Pil => decode_pil(data),
-            Self::JpegArray => decode_list(&Self::Picture, data),
+            Self::JpegArray => decode_list(&Self::Image, data),
             Self::ListOf(inner) => decode_list(inner, data.get(4..).ok_or("is cut short")?),
             Self::Other(name) if name == "pkl" => {
                 Err("is a pickle, which is a program and is not run; write it as `ndarray`, `str` or `json`".to_owned())
@@ -187,7 +187,7 @@ fn decode_pil(data: &[u8]) -> Result<Cell<'_>, String> {
     let header = u32_at(data, 0).zip(u32_at(data, 4)).zip(u32_at(data, 8));
     let ((width, height), len) = header.ok_or("is cut short")?;
     let (mode, pixels) = data[12..].split_at_checked(len).ok_or("is cut short")?;
-    let (dtype, colours) = match mode {
+    let (dtype, channels) = match mode {
         b"L" => (Dtype::U8, 1),
         b"RGB" => (Dtype::U8, 3),
         b"RGBA" => (Dtype::U8, 4),
@@ -195,11 +195,11 @@ fn decode_pil(data: &[u8]) -> Result<Cell<'_>, String> {
         _ => {
             let mode = String::from_utf8_lossy(mode);
             return Err(format!(
-                "is a picture of the mode {mode:?}; L, RGB, RGBA and I;16 are read"
+                "is an image of the mode {mode:?}; L, RGB, RGBA and I;16 are read"
             ));
         }
     };
-    numbers(dtype, vec![height, width, colours], pixels)
+    numbers(dtype, vec![height, width, channels], pixels)
 }
 
 fn decode_list<'a>(inner: &Encoding, data: &'a [u8]) -> Result<Cell<'a>, String> {

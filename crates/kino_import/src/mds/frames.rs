@@ -1,12 +1,12 @@
-//! Frames: values of samples as packed numbers, pictures, or text.
+//! Frames: values of samples as packed numbers, images, or text.
 
 use std::ops::Range;
 
 use kino_codec::FrameType;
 
+use crate::image;
 use crate::mds::column::Cell;
 use crate::mds::plan::{self, Form, Part, Reading};
-use crate::picture;
 use crate::plans::places;
 use crate::source::{FrameBuf, StreamPlan};
 
@@ -86,7 +86,7 @@ impl<'a> Frames<'a> {
                 self.strings.push(plan::json(cell).to_string().into_bytes());
             }
             (Form::Text, Cell::Text(text)) => self.strings.push(text.as_bytes().to_vec()),
-            (Form::Picture(_), Cell::Picture(file)) => self.strings.push(file.to_vec()),
+            (Form::Image(_), Cell::Image(file)) => self.strings.push(file.to_vec()),
             _ => return Err("has changed since it was opened".to_owned()),
         }
         Ok(())
@@ -94,9 +94,9 @@ impl<'a> Frames<'a> {
 
     /// The frames.
     pub(crate) fn finish(self) -> Result<FrameBuf, String> {
-        if let Form::Picture(encoded) = &self.part.form {
+        if let Form::Image(encoded) = &self.part.form {
             let files = self.strings.iter().map(Vec::as_slice);
-            return picture::read(files, encoded, self.first);
+            return image::read(files, encoded, self.first);
         }
         Ok(match self.plan.frame {
             FrameType::Values(_) => FrameBuf::Values(self.values),

@@ -5,12 +5,12 @@
 //! | numbers of one shape | stream of numbers |
 //! | numbers of a shape of their own in every step | stream of text: each frame is JSON |
 //! | text | stream of text |
-//! | a picture | stream of pictures |
-//! | a list of pictures, as many in every step | a stream for each: `pair/0`, `pair/1` |
+//! | an image | stream of images |
+//! | a list of images, as many in every step | a stream for each: `pair/0`, `pair/1` |
 //!
 //! | column of an episode of T frames | becomes |
 //! |---|---|
-//! | a list of T pictures, an array with a first axis of T | stream |
+//! | a list of T images, an array with a first axis of T | stream |
 //! | text, any other numbers that are small | attribute |
 
 use kino_codec::{Dtype, FrameType};
@@ -19,8 +19,8 @@ use serde_json::{Map, Value};
 use crate::hdf5::attributes;
 use crate::hdf5::frames::{nest, number};
 use crate::hdf5::plan::kind_of;
+use crate::image::{self, Encoded};
 use crate::mds::column::Cell;
-use crate::picture::{self, Encoded};
 use crate::source::{ClockPlan, StreamPlan};
 
 /// A larger array is no attribute.
@@ -33,8 +33,8 @@ pub(crate) enum Form {
     /// Numbers of many shapes.
     Lists(Dtype),
     Text,
-    Picture(Encoded),
-    Pictures(Vec<Form>),
+    Image(Encoded),
+    Images(Vec<Form>),
 }
 
 /// How the frames of a stream are read.
@@ -67,9 +67,9 @@ impl Form {
                 Self::Numbers(frame.map_err(|error| error.to_string())?)
             }
             Cell::Text(_) => Self::Text,
-            Cell::Picture(file) => Self::Picture(picture::look(file)?),
+            Cell::Image(file) => Self::Image(image::look(file)?),
             Cell::List(items) => {
-                Self::Pictures(items.iter().map(Self::of).collect::<Result<_, _>>()?)
+                Self::Images(items.iter().map(Self::of).collect::<Result<_, _>>()?)
             }
         })
     }
@@ -93,8 +93,8 @@ impl Form {
     pub(crate) fn frame(&self) -> FrameType {
         match self {
             Self::Numbers(frame) => frame.clone(),
-            Self::Picture(encoded) => encoded.frame(),
-            Self::Lists(_) | Self::Text | Self::Pictures(_) => FrameType::Text,
+            Self::Image(encoded) => encoded.frame(),
+            Self::Lists(_) | Self::Text | Self::Images(_) => FrameType::Text,
         }
     }
 }
@@ -107,7 +107,7 @@ pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
     }
     StreamPlan {
         kind: match form {
-            Form::Picture(encoded) => encoded.kind(),
+            Form::Image(encoded) => encoded.kind(),
             _ => kind_of(name, &frame),
         },
         name: name.to_owned(),
@@ -115,7 +115,7 @@ pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
         frames: frames as u64,
         clock: ClockPlan::Regular { rate_hz: 0.0 },
         shift_of: None,
-        carried: matches!(form, Form::Picture(encoded) if encoded.carried),
+        carried: matches!(form, Form::Image(encoded) if encoded.carried),
         unit: None,
         attributes: about,
     }
@@ -134,7 +134,7 @@ pub(crate) fn steps(
         reading,
     };
     match form {
-        Form::Pictures(items) => {
+        Form::Images(items) => {
             let items = items.iter().enumerate();
             let items = items.map(|(item, form)| {
                 let name = format!("{name}/{item}");
@@ -158,7 +158,7 @@ pub(crate) fn frames_of(cell: &Cell<'_>) -> Option<usize> {
     match cell {
         Cell::Numbers(_, shape, _) => shape.first().copied(),
         Cell::List(items) => Some(items.len()),
-        Cell::Text(_) | Cell::Picture(_) => None,
+        Cell::Text(_) | Cell::Image(_) => None,
     }
 }
 
@@ -193,7 +193,7 @@ pub(crate) fn episode(
                 .unwrap_or_else(|| Err("is an empty list".to_owned()))?;
             let form = forms.try_fold(first, |form, next| form.and(next?))?;
             match form {
-                Form::Lists(_) => Err("has pictures of many sizes".to_owned()),
+                Form::Lists(_) => Err("has images of many sizes".to_owned()),
                 form => stream(form, Reading::Items),
             }
         }
@@ -204,7 +204,7 @@ pub(crate) fn episode(
         Cell::Numbers(..) | Cell::List(_) => Err(format!(
             "is not over the {frames} frames of the episode, and no attribute"
         )),
-        Cell::Picture(_) => Err("is one picture of an episode, not one per frame".to_owned()),
+        Cell::Image(_) => Err("is one image of an episode, not one per frame".to_owned()),
     }
 }
 
@@ -219,6 +219,6 @@ pub(crate) fn json(cell: &Cell<'_>) -> Value {
             nest(values.collect(), &shape)
         }
         Cell::Text(text) => Value::from(*text),
-        Cell::Picture(_) | Cell::List(_) => Value::Null,
+        Cell::Image(_) | Cell::List(_) => Value::Null,
     }
 }

@@ -5,7 +5,7 @@
 //!                                                     └── each { 1: values }, numbers packed or one by one
 //! ```
 //!
-//! Byte strings, the pictures, stay where they are and are known by their place. Numbers are copied. Nothing is
+//! Byte strings, the images, stay where they are and are known by their place. Numbers are copied. Nothing is
 //! allocated on the word of a length: all of it together is at most sixteen times the bytes that are there.
 
 use std::collections::HashMap;

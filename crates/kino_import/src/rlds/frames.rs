@@ -1,4 +1,4 @@
-//! Frames: values of an episode as packed little-endian numbers, pictures, or text.
+//! Frames: values of an episode as packed little-endian numbers, images, or text.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::hdf5::attributes::float;
 use crate::hdf5::frames::nest;
-use crate::picture;
+use crate::image;
 use crate::plans::places;
 use crate::rlds::example::{Example, List};
 use crate::rlds::plan::{FLAT, ROWS, Reading};
@@ -62,7 +62,7 @@ pub(crate) fn read(
             }
             Ok(FrameBuf::Values(values))
         }
-        Reading::Pictures(encoded) => picture::read(strings(), encoded, frames.start),
+        Reading::Images(encoded) => image::read(strings(), encoded, frames.start),
         Reading::Texts => Ok(FrameBuf::Bytes(strings().map(<[u8]>::to_vec).collect())),
         Reading::Several(per_step) => {
             let texts = at.map(|frame| {

@@ -3,7 +3,7 @@
 //! | name | becomes |
 //! |---|---|
 //! | `steps/…`, numbers of one shape | stream of numbers |
-//! | `steps/…`, pictures of one size | stream of pictures |
+//! | `steps/…`, images of one size | stream of images |
 //! | `steps/…`, one text per step | stream of text |
 //! | `steps/…`, a list of a length of its own in every step, or several texts | stream of text: each frame is JSON |
 //! | anything else that is small | attribute of the episode |
@@ -14,7 +14,7 @@ use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
 use crate::hdf5::plan::kind_of;
-use crate::picture::{self, Encoded};
+use crate::image::{self, Encoded};
 use crate::plans::INSTRUCTIONS;
 use crate::rlds::example::{Example, List};
 use crate::rlds::frames;
@@ -45,7 +45,7 @@ pub(crate) enum Reading {
     Numbers,
     /// One byte string per frame, in this encoding.
     Raw(Encoding),
-    Pictures(Encoded),
+    Images(Encoded),
     Texts,
     /// JSON of so many values per frame.
     Several(usize),
@@ -161,12 +161,12 @@ impl Planned {
             1 => lists_per_step(leaf, example, steps)?,
             lists => return Err(lost(format!("has lists in lists, {lists} deep"))),
         };
-        let carried = matches!(&reading, Reading::Pictures(encoded) if encoded.carried);
+        let carried = matches!(&reading, Reading::Images(encoded) if encoded.carried);
         let mut attributes = leaf.attributes.clone();
         let kind = match (&reading, &leaf.ty) {
-            // TFDS has floats in pictures for depth alone.
-            (Reading::Pictures(_), LeafType::Picture { is_float: true }) => Kind::Depth,
-            (Reading::Pictures(encoded), _) => encoded.kind(),
+            // TFDS has floats in images for depth alone.
+            (Reading::Images(_), LeafType::Image { is_float: true }) => Kind::Depth,
+            (Reading::Images(encoded), _) => encoded.kind(),
             _ => kind_of(&leaf.name, &frame),
         };
         if matches!(reading, Reading::Lists | Reading::Several(_)) {
@@ -304,12 +304,12 @@ fn one_per_step(
             count(list.len(), 1)?;
             Ok((frame, Reading::Raw(*encoding)))
         }
-        LeafType::Picture { is_float } => {
+        LeafType::Image { is_float } => {
             if !matches!(list, List::Bytes(_)) {
-                return Err(wrong_list("pictures"));
+                return Err(wrong_list("images"));
             }
             count(list.len(), 1)?;
-            pictures(list, body, *is_float).map_err(lost)
+            images(list, body, *is_float).map_err(lost)
         }
         LeafType::Text { shape } => {
             if !matches!(list, List::Bytes(_)) {
@@ -318,12 +318,12 @@ fn one_per_step(
             let per_step = elements(shape).ok_or_else(|| lost("has an unknown shape"))?;
             count(list.len(), per_step)?;
             let first = frames::bytes_at(list, body, 0).unwrap_or_default();
-            if per_step == 1 && picture::is_picture(first) {
-                return pictures(list, body, false).map_err(lost);
+            if per_step == 1 && image::is_image(first) {
+                return images(list, body, false).map_err(lost);
             }
             let mut texts = (0..list.len()).filter_map(|at| frames::bytes_at(list, body, at));
             if !texts.all(|text| std::str::from_utf8(text).is_ok()) {
-                return Err(lost("holds bytes that are neither text nor pictures"));
+                return Err(lost("holds bytes that are neither text nor images"));
             }
             Ok(match shape.is_empty() {
                 true => (FrameType::Text, Reading::Texts),
@@ -336,18 +336,18 @@ fn one_per_step(
     }
 }
 
-fn pictures(list: &List, body: &[u8], is_float: bool) -> Result<(FrameType, Reading), String> {
+fn images(list: &List, body: &[u8], is_float: bool) -> Result<(FrameType, Reading), String> {
     let files = (0..list.len()).filter_map(|at| frames::bytes_at(list, body, at));
-    let encoded = picture::look_all(files)?;
+    let encoded = image::look_all(files)?;
     let frame = match (is_float, encoded.ty.dtype(), encoded.ty.shape()) {
         (false, ..) => encoded.frame(),
         (true, Dtype::U8, &[height, width, 4]) if !encoded.carried => {
             let frame = FrameType::values(Dtype::F32, &[height, width, 1]);
             frame.map_err(|error| error.to_string())?
         }
-        _ => return Err(format!("holds pictures of {}, not of floats", encoded.ty)),
+        _ => return Err(format!("holds images of {}, not of floats", encoded.ty)),
     };
-    Ok((frame, Reading::Pictures(encoded)))
+    Ok((frame, Reading::Images(encoded)))
 }
 
 /// A leaf with a list per step.

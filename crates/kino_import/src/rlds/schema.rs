@@ -36,8 +36,8 @@ pub(crate) type Shape = Vec<Option<usize>>;
 /// What a value is.
 #[derive(Debug, PartialEq)]
 pub(crate) enum LeafType {
-    /// An encoded picture.
-    Picture {
+    /// An encoded image.
+    Image {
         /// Whether four bytes of a pixel are one float, as TFDS stores depth.
         is_float: bool,
     },
@@ -132,7 +132,7 @@ fn leaf_type(node: &Value) -> LeafType {
     }
     if let Some(image) = node.get("image") {
         let is_float = image["dtype"] == "float32";
-        return LeafType::Picture { is_float };
+        return LeafType::Image { is_float };
     }
     if node.get("text").is_some() {
         return LeafType::Text { shape: Vec::new() };

@@ -11,7 +11,7 @@ use crate::hdf5::frames::{nest, number};
 use crate::npy::{self, Array, Npy};
 use crate::source::{FrameBuf, SourceFile};
 use crate::webdataset::names::Ending;
-use crate::{picture, zip};
+use crate::{image, zip};
 
 /// No array of an npz is larger than this when it is unpacked (1 GiB), whatever its zip says.
 const MAX_MEMBER_BYTES: u64 = 128 << 20;
@@ -33,7 +33,7 @@ pub(crate) struct Place {
 pub(crate) enum Cell {
     Array(Npy),
     Text(String),
-    Picture(Vec<u8>),
+    Image(Vec<u8>),
 }
 
 /// Reads the bytes of members, and keeps the file of the last one open.
@@ -82,7 +82,7 @@ pub(crate) fn decode(ending: Ending, bytes: &[u8], array: Option<&str>) -> Resul
             npy::parse(&file).map(Cell::Array)
         }
         Ending::Json | Ending::Text => text(bytes).map(Cell::Text),
-        Ending::Picture => Ok(Cell::Picture(bytes.to_vec())),
+        Ending::Image => Ok(Cell::Image(bytes.to_vec())),
         Ending::Class => {
             let text = text(bytes)?;
             let value: i64 = text
@@ -120,7 +120,7 @@ fn array_name(member: &str) -> &str {
 }
 
 /// The type of a stream with such a cell per frame.
-pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<picture::Encoded>), String> {
+pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<image::Encoded>), String> {
     match cell {
         Cell::Array(Npy::Numbers(array)) => {
             let frame = FrameType::values(array.dtype, &array.shape);
@@ -131,8 +131,8 @@ pub(crate) fn frame_type(cell: &Cell) -> Result<(FrameType, Option<picture::Enco
         }
         Cell::Array(Npy::Texts(_, shape)) => Err(format!("has several texts per frame: {shape:?}")),
         Cell::Text(_) => Ok((FrameType::Text, None)),
-        Cell::Picture(file) => {
-            let encoded = picture::look(file)?;
+        Cell::Image(file) => {
+            let encoded = image::look(file)?;
             Ok((encoded.frame(), Some(encoded)))
         }
     }

@@ -71,7 +71,7 @@ fn read(files: &[SourceFile], place: Place) -> Result<Vec<(String, Vec<Value>)>,
                 return Err(format!("`{name}` is larger than any list of episodes"));
             }
             Cell::Array(npy) => cell::to_json(&npy),
-            Cell::Text(_) | Cell::Picture(_) => continue,
+            Cell::Text(_) | Cell::Image(_) => continue,
         };
         let members = match array {
             Value::Array(members) => members,

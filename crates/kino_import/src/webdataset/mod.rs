@@ -26,9 +26,9 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::formats::files_ending;
+use crate::image;
 use crate::npy::Npy;
 use crate::open::ImportOptions;
-use crate::picture;
 use crate::plans::{self, RATES, places};
 use crate::recent::Recent;
 use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
@@ -300,7 +300,7 @@ impl Source for TarSource {
                 .map(|place| read(*place))
                 .collect::<Result<_>>()?;
             let files = files.iter().map(Vec::as_slice);
-            *out = picture::read(files, encoded, frames.start).map_err(wrong)?;
+            *out = image::read(files, encoded, frames.start).map_err(wrong)?;
             return Ok(());
         }
         *out = match plan.frame.as_values() {

@@ -15,7 +15,7 @@ pub(crate) enum Ending {
     Npz,
     Json,
     Text,
-    Picture,
+    Image,
     /// An integer in digits.
     Class,
 }
@@ -35,7 +35,7 @@ pub(crate) fn ending(field: &str) -> Option<Ending> {
         "npz" => Ending::Npz,
         "json" => Ending::Json,
         "txt" | "text" => Ending::Text,
-        "jpg" | "jpeg" | "png" => Ending::Picture,
+        "jpg" | "jpeg" | "png" => Ending::Image,
         "cls" | "cls2" | "class" | "count" | "index" | "inx" | "id" => Ending::Class,
         _ => return None,
     })

@@ -3,7 +3,7 @@
 //! | one sample per step | becomes |
 //! |---|---|
 //! | `.npy`, `.cls`, an array of an `.npz` | stream of numbers |
-//! | `.jpg`, `.png` | stream of pictures |
+//! | `.jpg`, `.png` | stream of images |
 //! | `.txt`, `.json` | stream of text |
 //!
 //! | one sample per episode of T frames | becomes |
@@ -20,8 +20,8 @@ use serde_json::{Map, Value};
 
 use crate::about::About;
 use crate::hdf5::plan::kind_of;
+use crate::image::Encoded;
 use crate::npy::Npy;
-use crate::picture::Encoded;
 use crate::plans::INSTRUCTIONS;
 use crate::source::{ClockPlan, SourceFile, StreamPlan};
 use crate::webdataset::ABOUT;
@@ -156,26 +156,26 @@ pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, 
         let about = About::parse(&String::from_utf8_lossy(&read(place)?));
         out.about = Some(about.map_err(|what| format!("`{ABOUT}` {what}"))?);
     }
-    let mut pictures: BTreeMap<&str, BTreeMap<u64, Place>> = BTreeMap::new();
+    let mut images: BTreeMap<&str, BTreeMap<u64, Place>> = BTreeMap::new();
     let mut arrays = Vec::new();
     for (field, &place) in fields.iter().filter(|(field, _)| *field != ABOUT) {
         match (place.ending, names::numbered(field)) {
-            (Ending::Picture, Some((stream, number))) => {
-                pictures.entry(stream).or_default().insert(number, place);
+            (Ending::Image, Some((stream, number))) => {
+                images.entry(stream).or_default().insert(number, place);
             }
             _ => arrays.extend(out.look(fields, field, &read(place)?)?),
         }
     }
-    let most = frame_count(&arrays, &pictures)?;
-    for (stream, places) in pictures {
+    let most = frame_count(&arrays, &images)?;
+    for (stream, places) in images {
         let frames = out.frames(stream, most);
         if places.len() != frames {
             return Err(format!(
-                "`{stream}` has {} pictures in an episode of {frames} frames",
+                "`{stream}` has {} images in an episode of {frames} frames",
                 places.len()
             ));
         }
-        out.pictures(stream, places.into_values().collect(), &mut read)?;
+        out.images(stream, places.into_values().collect(), &mut read)?;
     }
     for array in arrays {
         let frames = out.frames(&array.name, most);
@@ -209,16 +209,16 @@ fn is_small(npy: &Npy) -> bool {
     }
 }
 
-/// How many frames an episode has: as its actions, or its pictures, or the longest of its arrays.
+/// How many frames an episode has: as its actions, or its images, or the longest of its arrays.
 fn frame_count(
     arrays: &[Found],
-    pictures: &BTreeMap<&str, BTreeMap<u64, Place>>,
+    images: &BTreeMap<&str, BTreeMap<u64, Place>>,
 ) -> Result<usize, String> {
     let is_action = |array: &&Found| matches!(&*array.name, "action" | "actions");
     let actions = arrays.iter().find(is_action).and_then(|array| array.rows);
-    let pictures = || pictures.values().map(BTreeMap::len).max();
+    let images = || images.values().map(BTreeMap::len).max();
     let longest = || arrays.iter().filter_map(|array| array.rows).max();
-    match actions.or_else(pictures).or_else(longest) {
+    match actions.or_else(images).or_else(longest) {
         None | Some(0) => Err("has no frames".to_owned()),
         Some(frames) => Ok(frames),
     }
@@ -278,8 +278,8 @@ impl Planned {
                     self.look_for_task(&name, &Cell::Text(text));
                     self.attributes.insert(name, value);
                 }
-                Ok(Cell::Picture(_)) => {
-                    let what = "is one picture of an episode, not one per frame";
+                Ok(Cell::Image(_)) => {
+                    let what = "is one image of an episode, not one per frame";
                     self.lost.push((field.to_owned(), what.to_owned()));
                 }
                 Err(what) => self.lost.push((field.to_owned(), what)),
@@ -338,7 +338,7 @@ impl Planned {
         self.parts.push(part);
     }
 
-    fn pictures(
+    fn images(
         &mut self,
         stream: &str,
         places: Vec<Place>,
@@ -347,7 +347,7 @@ impl Planned {
         let Some(first) = places.first() else {
             return Ok(());
         };
-        match cell::frame_type(&Cell::Picture(read(*first)?)) {
+        match cell::frame_type(&Cell::Image(read(*first)?)) {
             Ok((frame, encoded)) => {
                 let (frames, part) = (
                     places.len(),

@@ -21,9 +21,9 @@ pub(crate) enum Compressor {
     Lz4,
     /// Blosc with any of its codecs but snappy.
     Blosc,
-    /// JPEG XL, one picture per frame.
+    /// JPEG XL, one image per frame.
     JpegXl,
-    /// JPEG, one picture per frame.
+    /// JPEG, one image per frame.
     Jpeg,
 }
 
@@ -110,9 +110,9 @@ fn gzip(stored: &[u8], len: usize) -> Option<Vec<u8>> {
     (crc32fast::hash(&out) == crc).then_some(out)
 }
 
-/// The pictures of a JPEG XL codestream, one after another.
+/// The images of a JPEG XL codestream, one after another.
 fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, String> {
-    let wrong = |error| format!("is no sound JPEG XL picture ({error})");
+    let wrong = |error| format!("is not a valid JPEG XL image ({error})");
     // Decoding works on floats and copies: some ten times the pixels, and a little for the tables.
     let tracker = AllocTracker::with_limit(len.saturating_mul(64).saturating_add(64 << 20));
     let image = JxlImage::builder()
@@ -121,11 +121,11 @@ fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, S
         .map_err(wrong)?;
     let size = dtype.map_or(1, Dtype::size);
     let area = u64::from(image.width()) * u64::from(image.height());
-    let picture = area.saturating_mul((image.pixel_format().channels() * size) as u64);
-    let pictures = image.num_loaded_keyframes() as u64;
-    if picture.saturating_mul(pictures) != len as u64 {
+    let image_bytes = area.saturating_mul((image.pixel_format().channels() * size) as u64);
+    let images = image.num_loaded_keyframes() as u64;
+    if image_bytes.saturating_mul(images) != len as u64 {
         return Err(format!(
-            "is {pictures} JPEG XL pictures of {} by {} pixels, its array says {len} bytes",
+            "is {images} JPEG XL images of {} by {} pixels, its array says {len} bytes",
             image.width(),
             image.height()
         ));
@@ -148,10 +148,10 @@ fn jpeg_xl(stored: &[u8], len: usize, dtype: Option<Dtype>) -> Result<Vec<u8>, S
                 out.extend(pixels.into_iter().flat_map(u16::to_le_bytes));
                 written
             }
-            _ => return Err("is JPEG XL pictures of neither u8 nor u16".to_owned()),
+            _ => return Err("is JPEG XL images of neither u8 nor u16".to_owned()),
         };
         if written != values {
-            return Err("is a JPEG XL picture of fewer pixels than it says".to_owned());
+            return Err("is a JPEG XL image of fewer pixels than it says".to_owned());
         }
     }
     Ok(out)
@@ -166,23 +166,23 @@ mod tests {
 
     /// Straight to the decoder: in a zip the checksum would stop these before it.
     #[test]
-    fn flipped_bits_and_prefixes_of_a_jpeg_xl_picture_are_an_answer_never_a_panic() {
+    fn flipped_bits_and_prefixes_of_a_jpeg_xl_image_are_an_answer_never_a_panic() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/zarr/umi.zarr.zip");
         let len = 32 * 32 * 3;
         for camera in ["camera0_rgb", "camera1_rgb"] {
             let key = format!("data/{camera}/0.0.0.0");
-            let picture = Zip::open(&path).and_then(|zip| zip.read(&key, 1 << 20));
-            let picture = picture.ok().flatten().unwrap_or_default();
-            assert!(jpeg_xl(&picture, len, Some(Dtype::U8)).is_ok(), "{key}");
-            for bit in (0..picture.len() * 8).step_by(5) {
-                let mut damaged = picture.clone();
+            let image = Zip::open(&path).and_then(|zip| zip.read(&key, 1 << 20));
+            let image = image.ok().flatten().unwrap_or_default();
+            assert!(jpeg_xl(&image, len, Some(Dtype::U8)).is_ok(), "{key}");
+            for bit in (0..image.len() * 8).step_by(5) {
+                let mut damaged = image.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
                 if let Ok(pixels) = jpeg_xl(&damaged, len, Some(Dtype::U8)) {
                     assert_eq!(pixels.len(), len);
                 }
             }
-            for end in (0..picture.len()).step_by(3) {
-                let _ = jpeg_xl(&picture[..end], len, Some(Dtype::U8));
+            for end in (0..image.len()).step_by(3) {
+                let _ = jpeg_xl(&image[..end], len, Some(Dtype::U8));
             }
         }
     }

@@ -309,7 +309,7 @@ pub(crate) fn stream(
             || size.as_ref().map(<[_; 3]>::as_slice) != frame.as_values().map(|ty| ty.shape())
         {
             return Ok(Err(
-                "is JPEG files that are not one picture of its shape per frame".to_owned(),
+                "is JPEG files that are not one image of its shape per frame".to_owned(),
             ));
         }
     }

@@ -175,8 +175,8 @@ fn keep_keeps_what_can_be_read_and_drop_leaves_every_defect_out() {
 }
 
 #[test]
-fn a_picture_that_cannot_be_read_is_found_while_packing() {
-    // The survey leaves pictures to the pack, and NaN in a depth picture is a hole, no defect.
+fn an_image_that_cannot_be_read_is_found_while_packing() {
+    // The survey leaves images to the pack, and NaN in a depth image is a hole, no defect.
     let source = Faulty::new(Kind::Depth);
     assert_eq!(survey(&source, 1).unwrap().len(), 2);
     let folder = tempfile::tempdir().unwrap();

@@ -74,7 +74,7 @@ fn compare_stream(name: &str, plan: &kino_import::StreamPlan, found: &FrameBuf, 
     }
 }
 
-/// Our shape, without the colours of a grey picture where the expected one has no such axis.
+/// Our shape, without the channels of a grey image where the expected one has no such axis.
 fn shape(ours: &[usize], expected: &Value) -> Value {
     let rank = expected["shape"].as_array().map_or(0, Vec::len);
     match ours {
@@ -132,7 +132,7 @@ fn compare_lists(name: &str, texts: &[Vec<u8>], expected: &Value) {
     assert_eq!(items["blake3"], digest(&bytes), "{name}");
 }
 
-/// Compares the pixels of carried pictures, as a dataset decodes them, with those of Pillow. Returns how many streams.
+/// Compares the pixels of carried images, as a dataset decodes them, with those of Pillow. Returns how many streams.
 pub(crate) fn compare_pixels(
     dataset: &Dataset,
     expected: &Value,

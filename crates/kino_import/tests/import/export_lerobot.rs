@@ -49,7 +49,7 @@ fn recordings_of_every_version_come_back_as_they_were() {
             let exported = export(&dataset, &target, &options(to, OnDefect::Error)).unwrap();
             assert_eq!(faults(&exported.defects), [""; 0], "{version} {to}");
             assert_eq!(exported.episodes, 4);
-            // Cameras are pictures now: no video is opened.
+            // Cameras are images now: no video is opened.
             let after = open(&target);
             assert!(after.describe().format.starts_with(to));
             assert_eq!(faults(&after.describe().defects), [""; 0], "{version} {to}");
@@ -91,7 +91,7 @@ fn without_videos(version: &str) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn what_a_recording_of_pictures_says_of_itself_stays() {
+fn what_a_recording_of_images_says_of_itself_stays() {
     for (version, to) in [("v2.1", "lerobot-v2.1"), ("v3.0", "lerobot-v3")] {
         let (folder, root) = without_videos(version);
         let before = open(&root);
@@ -156,7 +156,7 @@ fn statistics_are_those_that_lerobot_computed() {
             compared += 1;
         }
     }
-    // All but the depth, whose own are those of an 8-bit picture.
+    // All but the depth, whose own are those of an 8-bit image.
     assert_eq!(compared, 4 * 12);
 
     let (folder, root) = without_videos("v3.0");
@@ -285,9 +285,9 @@ fn every_type(path: &Path) -> Dataset {
                 add(&name, Kind::Vector, values(dtype, shape));
             }
         }
-        for colours in [1, 3, 4] {
-            let name = format!("obs/image{colours}");
-            add(&name, Kind::Image, values(Dtype::U8, &[4, 5, colours]));
+        for channels in [1, 3, 4] {
+            let name = format!("obs/image{channels}");
+            add(&name, Kind::Image, values(Dtype::U8, &[4, 5, channels]));
         }
         add("obs/depth", Kind::Depth, values(Dtype::U16, &[4, 5]));
         add("obs/metres", Kind::Depth, values(Dtype::F32, &[4, 5, 1]));
@@ -303,7 +303,7 @@ fn every_type(path: &Path) -> Dataset {
 }
 
 #[test]
-fn numbers_of_every_type_and_pictures_of_every_kind_keep_every_bit() {
+fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = every_type(&folder.path().join("a.kino"));
     for to in VERSIONS {

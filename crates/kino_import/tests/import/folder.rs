@@ -105,7 +105,7 @@ fn tables_read_as_csv_reads_them_and_name_their_times() {
 }
 
 #[test]
-fn pictures_read_as_pillow_reads_them_and_jpeg_files_are_carried() {
+fn images_read_as_pillow_reads_them_and_jpeg_files_are_carried() {
     let source = kino_import::open(&fixture("folders/images"), &ImportOptions::default()).unwrap();
     let source = source.as_ref();
     assert_eq!(
@@ -234,7 +234,7 @@ fn npy(header: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_arrays_tables_and_pictures_are_named() {
+fn malformed_arrays_tables_and_images_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let take = folder.path().join("take_0");
     fs::create_dir_all(take.join("camera")).unwrap();
@@ -351,7 +351,7 @@ fn damaged_files_are_an_error_or_an_answer() {
             );
         }
     }
-    // One picture of a camera.
+    // One image of a camera.
     let take = folder.path().join("takes/take_0/front");
     fs::create_dir_all(&take).unwrap();
     let whole = fs::read(fixture("folders/images/episode_0/front/000000.png")).unwrap();

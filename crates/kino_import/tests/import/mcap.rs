@@ -103,19 +103,17 @@ fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Va
         idx.map(|idx| (&plans[idx], read_all(source, episode, idx, 3)))
     };
     let mut compared = 0;
-    if let Some(picture) = expected.get("pixels") {
+    if let Some(image) = expected.get("pixels") {
         let (plan, found) = find(base).unwrap();
         let ty = plan.frame.as_values().unwrap();
-        assert_eq!(picture["shape"], json!(ty.shape()), "{topic}");
-        assert_eq!(picture["dtype"], ty.dtype().name(), "{topic}");
+        assert_eq!(image["shape"], json!(ty.shape()), "{topic}");
+        assert_eq!(image["dtype"], ty.dtype().name(), "{topic}");
         match found {
-            FrameBuf::Bytes(files) => assert_eq!(
-                picture["encoded_blake3"],
-                digest(&files.concat()),
-                "{topic}"
-            ),
+            FrameBuf::Bytes(files) => {
+                assert_eq!(image["encoded_blake3"], digest(&files.concat()), "{topic}")
+            }
             FrameBuf::Values(values) => {
-                let rgb = picture.get("rgb_blake3").unwrap_or(&picture["blake3"]);
+                let rgb = image.get("rgb_blake3").unwrap_or(&image["blake3"]);
                 assert_eq!(*rgb, digest(&values), "{topic}");
             }
         }
@@ -146,7 +144,7 @@ fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Va
         } else if let Some(value) = attributes.get(field) {
             compare_constant(&format!("{topic} {field}"), value, expected);
         } else {
-            // What is in no stream and no attribute is in the report, or empty, or the bytes of a picture.
+            // What is in no stream and no attribute is in the report, or empty, or the bytes of an image.
             let place = format!("{topic}, field `{field}`");
             let is_listed = source.describe().defects.iter().any(|defect| {
                 defect.place.ends_with(&place)

@@ -32,7 +32,7 @@ fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// What is expected of steps, with the lists of two pictures as two streams.
+/// What is expected of steps, with the lists of two images as two streams.
 fn expected_steps(name: &str) -> Value {
     let mut expected = expected("mds/expected.json", name);
     for episode in expected["episodes"].as_array_mut().unwrap() {
@@ -85,7 +85,7 @@ fn episodes_read_as_streaming_reads_them() {
 
 #[test]
 fn shards_come_back_frame_by_frame() {
-    for (name, pictures) in [("steps", 2), ("steps_zstd", 2), ("episodes", 1)] {
+    for (name, images) in [("steps", 2), ("steps_zstd", 2), ("episodes", 1)] {
         let folder = tempfile::tempdir().unwrap();
         let source = open(&fixture("mds").join(name));
         pack_all(source.as_ref(), folder.path(), Start::New);
@@ -94,7 +94,7 @@ fn shards_come_back_frame_by_frame() {
         let expected = expected("mds/expected.json", name);
         assert_eq!(
             compare_pixels(&dataset, &expected, same),
-            3 * pictures,
+            3 * images,
             "{name}"
         );
     }

@@ -218,8 +218,8 @@ fn jpeg_files_are_carried_without_their_padding() {
     for (name, hashes) in &expected {
         let stream = position(source, 0, name);
         let plan = &episode.streams[stream];
-        let colours = if name.ends_with("wrist") { 1 } else { 3 };
-        let frame = FrameType::values(Dtype::U8, &[16, 24, colours]).unwrap();
+        let channels = if name.ends_with("wrist") { 1 } else { 3 };
+        let frame = FrameType::values(Dtype::U8, &[16, 24, channels]).unwrap();
         assert_eq!(
             (plan.kind, &plan.frame, plan.carried),
             (Kind::Image, &frame, true)

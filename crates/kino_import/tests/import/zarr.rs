@@ -122,7 +122,7 @@ fn every_compressor_type_order_and_separator_reads_as_zarr_reads_it() {
 }
 
 #[test]
-fn pictures_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
+fn images_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
     let source =
         kino_import::open(&fixture("zarr/umi.zarr.zip"), &ImportOptions::default()).unwrap();
     let source = source.as_ref();

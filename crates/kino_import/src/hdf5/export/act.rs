@@ -4,7 +4,7 @@
 //! |---|---|
 //! | episode | `<id>.hdf5` |
 //! | stream `action`, `observations/…` | dataset of the same path |
-//! | stream `actions`, `obs/x`, `observation.x` | `action`, `observations/x`, pictures in `observations/images/x` |
+//! | stream `actions`, `obs/x`, `observation.x` | `action`, `observations/x`, images in `observations/images/x` |
 //! | JPEG files, if all cameras have them | rows of bytes, padded with zeros; `compress` and `compress_len` |
 //! | rate | `fps`, unless it is ALOHA's 50 Hz |
 

@@ -5,7 +5,7 @@
 //! | number, array of one | number | its own, `[1]` | `Value` |
 //! | array `[n]`; of 2 to 5 dimensions | lists in lists | its own | `Sequence`; `Array2D` to `Array5D` |
 //! | text | text | `string`, `[1]` | `Value` |
-//! | picture | `{bytes, path}`; none if cameras are video files | `image` or `video`, `[height, width, colours]` | `Image` |
+//! | image | `{bytes, path}`; none if cameras are video files | `image` or `video`, `[height, width, channels]` | `Image` |
 
 use kino_codec::{Dtype, FrameType, ValueType};
 use kino_dataset::Kind;
@@ -63,12 +63,12 @@ pub(super) fn refuse(stream: &StreamOutline) -> Option<&'static str> {
     }
 }
 
-/// Height, width and colours of a stream that is written as picture files.
-pub(super) fn picture(stream: &StreamOutline) -> Option<(usize, usize, usize)> {
+/// Height, width and channels of a stream that is written as image files.
+pub(super) fn image(stream: &StreamOutline) -> Option<(usize, usize, usize)> {
     let ty = stream.frame.as_values()?;
     match (stream.kind, ty.dtype(), ty.shape()) {
-        (Kind::Image, Dtype::U8, &[height, width, colours @ (1 | 3 | 4)]) => {
-            Some((height, width, colours))
+        (Kind::Image, Dtype::U8, &[height, width, channels @ (1 | 3 | 4)]) => {
+            Some((height, width, channels))
         }
         (Kind::Depth, Dtype::U16, &[height, width] | &[height, width, 1]) => {
             Some((height, width, 1))
@@ -77,10 +77,10 @@ pub(super) fn picture(stream: &StreamOutline) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// Whether a stream goes into video files: colour pictures of an even size, if videos are wanted.
+/// Whether a stream goes into video files: channel images of an even size, if videos are wanted.
 pub(super) fn is_video(stream: &StreamOutline, cameras: &Cameras) -> bool {
-    let is_even = |(height, width, colours)| height % 2 == 0 && width % 2 == 0 && colours == 3;
-    matches!(cameras, Cameras::Video(_)) && picture(stream).is_some_and(is_even)
+    let is_even = |(height, width, channels)| height % 2 == 0 && width % 2 == 0 && channels == 3;
+    matches!(cameras, Cameras::Video(_)) && image(stream).is_some_and(is_even)
 }
 
 /// All columns, in the order of their names.
@@ -116,17 +116,17 @@ pub(super) fn columns(outline: &Outline) -> Vec<Column> {
 
 impl Column {
     fn of(stream: &StreamOutline) -> Self {
-        let (content, dtype, shape) = match (&stream.frame, picture(stream)) {
-            (_, Some((height, width, colours))) => {
-                (Content::Picture, "image", vec![height, width, colours])
+        let (content, dtype, shape) = match (&stream.frame, image(stream)) {
+            (_, Some((height, width, channels))) => {
+                (Content::Image, "image", vec![height, width, channels])
             }
             (FrameType::Text, _) => (Content::Text, "string", vec![1]),
             (FrameType::Values(ty), _) => (numbers(ty), ty.dtype().name(), described(ty)),
         };
         let ty = stream.frame.as_values();
         let has_stats = match content {
-            // A picture of 16 bits has no colours to normalise.
-            Content::Picture => ty.is_some_and(|ty| ty.dtype() == Dtype::U8),
+            // An image of 16 bits has no channels to normalise.
+            Content::Image => ty.is_some_and(|ty| ty.dtype() == Dtype::U8),
             // LeRobot refuses statistics of any other shape under a name with `image` in it.
             _ if stream.name.contains("image") => false,
             _ => ty.is_some_and(|ty| ty.elements() <= MAX_ELEMENTS),
@@ -144,7 +144,7 @@ impl Column {
     /// The shape of its statistics, if it has any.
     pub(super) fn stats_shape(&self) -> Option<Vec<usize>> {
         self.has_stats.then(|| match self.content {
-            Content::Picture => vec![3, 1, 1],
+            Content::Image => vec![3, 1, 1],
             _ => self.shape.clone(),
         })
     }
@@ -162,7 +162,7 @@ impl Column {
         }
         let names = match (said("names"), &self.content) {
             (Some(names), _) if is_same => names.clone(),
-            (_, Content::Picture) => json!(["height", "width", "channels"]),
+            (_, Content::Image) => json!(["height", "width", "channels"]),
             _ => Value::Null,
         };
         let mut info = json!({"dtype": self.dtype, "shape": self.shape, "names": names});
@@ -184,7 +184,7 @@ impl Column {
     fn to_footer(&self) -> Value {
         let value = json!({"dtype": self.dtype, "_type": "Value"});
         match &self.content {
-            Content::Picture => json!({"_type": "Image"}),
+            Content::Image => json!({"_type": "Image"}),
             Content::Numbers(_, shape) => match shape.as_slice() {
                 [] => value,
                 [len] => json!({"feature": value, "length": len, "_type": "Sequence"}),

@@ -12,9 +12,9 @@
 //! | here | there |
 //! |---|---|
 //! | episode | the next `episode_index` |
-//! | stream `actions`, `obs/x`, `observations/x` | column `action`, `observation.x`, pictures `observation.images.x` |
+//! | stream `actions`, `obs/x`, `observations/x` | column `action`, `observation.x`, images `observation.images.x` |
 //! | any other stream | column of its name, with `.` for `/` |
-//! | pictures of 8 bits, depth of 16 | PNG files inside the table; JPEG files where the dataset stores them |
+//! | images of 8 bits, depth of 16 | PNG files inside the table; JPEG files where the dataset stores them |
 //! | task, text stream `task` | `task_index` of each frame |
 //! | splits that are one range of episodes | `splits` of `info.json` |
 

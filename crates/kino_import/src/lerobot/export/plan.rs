@@ -48,7 +48,7 @@ fn stream_name(stream: &StreamOutline) -> String {
         ("actions", _) => "action".to_owned(),
         // ACT's positions of the joints are what LeRobot calls the state.
         ("observations/qpos", _) => "observation.state".to_owned(),
-        (_, Some(rest)) if columns::picture(stream).is_some() && stream.kind == Kind::Image => {
+        (_, Some(rest)) if columns::image(stream).is_some() && stream.kind == Kind::Image => {
             let rest = rest.strip_prefix("images/").unwrap_or(rest);
             format!("observation.images.{}", rest.replace('/', "."))
         }
@@ -108,8 +108,8 @@ fn note_types(outline: &mut Outline) {
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
         let what = match stream.frame.as_values().map(|ty| ty.shape()) {
             Some([1]) => "is an array of one number, which is a plain number there",
-            Some([_, _, 1]) if stream.kind == Kind::Depth && columns::picture(stream).is_some() => {
-                "is depth of one colour, which has no third dimension there"
+            Some([_, _, 1]) if stream.kind == Kind::Depth && columns::image(stream).is_some() => {
+                "is depth of one channel, which has no third dimension there"
             }
             _ => continue,
         };
@@ -129,8 +129,8 @@ fn note_videos(outline: &mut Outline) {
     for stream in outline.episodes.iter().flat_map(|episode| &episode.streams) {
         let what = match columns::is_video(stream, &outline.cameras) {
             true => "is encoded as video, which changes its pixels",
-            false if columns::picture(stream).is_some() => {
-                "is written as pictures: video takes colours of an even height and width"
+            false if columns::image(stream).is_some() => {
+                "is written as images: video takes channels of an even height and width"
             }
             false => continue,
         };

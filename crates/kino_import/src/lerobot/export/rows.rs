@@ -8,7 +8,7 @@ use kino_codec::{Dtype, ValueType};
 use kino_dataset::Stream;
 
 use super::columns::{self, Column, Origin, in_table, in_videos};
-use super::stats::{Colours, Stats, sampled};
+use super::stats::{Channels, Stats, sampled};
 use super::table::{OutColumn, OutTable};
 use crate::error::{ImportError, Result, invalid};
 use crate::export::{Cameras, EpisodeOutline, Outline, Pen, StreamOutline, create_new, unwritable};
@@ -104,7 +104,7 @@ impl Film<'_> {
             )),
             error => unwritable(self.path, error),
         };
-        let Some(shape @ (height, width, _)) = columns::picture(stream) else {
+        let Some(shape @ (height, width, _)) = columns::image(stream) else {
             return Ok(None);
         };
         if let Some(folder) = self.path.parent() {
@@ -117,20 +117,20 @@ impl Film<'_> {
         };
         create_new(self.path)?;
         let mut film = self.videos.create(self.path, shown).map_err(fail)?;
-        let mut colours = Colours::new();
+        let mut channels = Channels::new();
         let mut wanted = sampled(source.len()).into_iter().peekable();
         let bytes = stream.frame.as_values().map_or(1, ValueType::frame_bytes);
         pen.each_block(source, |frames, block| {
             for (frame, pixels) in frames.zip(block.chunks_exact(bytes.max(1))) {
                 if wanted.next_if_eq(&frame).is_some() {
-                    colours.add(pixels, shape);
+                    channels.add(pixels, shape);
                 }
             }
             film.push(block).map_err(fail)
         })?;
         film.finish().map_err(fail)?;
         self.check(stream.frames)?;
-        Ok(colours.finish())
+        Ok(channels.finish())
     }
 
     /// Every frame is there, where its number says.
@@ -171,8 +171,8 @@ fn write_stream(
         }
         return Ok(None);
     };
-    if let Some(shape) = columns::picture(stream) {
-        return write_pictures(out, pen, (stream, source), shape);
+    if let Some(shape) = columns::image(stream) {
+        return write_images(out, pen, (stream, source), shape);
     }
     let has_stats = column.stats_shape().is_some();
     let mut packed = Vec::new();
@@ -185,7 +185,7 @@ fn write_stream(
     Ok(has_stats.then(|| Stats::of_numbers(&packed, ty)).flatten())
 }
 
-fn write_pictures(
+fn write_images(
     out: &mut OutColumn<'_>,
     pen: &mut Pen<'_>,
     (stream, source): (&StreamOutline, &Stream),
@@ -195,30 +195,30 @@ fn write_pictures(
         return Ok(None);
     };
     let is_deep = ty.dtype() == Dtype::U16;
-    let mut colours = Colours::new();
+    let mut channels = Channels::new();
     let wanted = sampled(source.len());
     if stream.is_jpeg
         && let Some(files) = pen.jpegs(stream, source)?
     {
-        out.pictures(files)?;
+        out.images(files)?;
         for frame in wanted {
-            colours.add(&source.read(frame..frame + 1)?, shape);
+            channels.add(&source.read(frame..frame + 1)?, shape);
         }
-        return Ok(colours.finish());
+        return Ok(channels.finish());
     }
     let mut wanted = wanted.into_iter().peekable();
     pen.each_block(source, |frames, block| {
-        let pictures: Vec<_> = block.chunks_exact(ty.frame_bytes().max(1)).collect();
-        for (frame, pixels) in frames.zip(&pictures) {
+        let images: Vec<_> = block.chunks_exact(ty.frame_bytes().max(1)).collect();
+        for (frame, pixels) in frames.zip(&images) {
             if !is_deep && wanted.next_if_eq(&frame).is_some() {
-                colours.add(pixels, shape);
+                channels.add(pixels, shape);
             }
         }
-        let files = png::encode_all(ty, &pictures);
+        let files = png::encode_all(ty, &images);
         let files = files.map_err(|what| unencodable(stream, &what))?;
-        out.pictures(files)
+        out.images(files)
     })?;
-    Ok(colours.finish())
+    Ok(channels.finish())
 }
 
 fn unencodable(stream: &StreamOutline, what: &str) -> ImportError {

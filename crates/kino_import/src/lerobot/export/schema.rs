@@ -5,7 +5,7 @@
 //! array    optional group x (List) { repeated group list { optional float element } }, once more per dimension
 //! text     optional binary x (String)
 //! texts    an array of text
-//! picture  optional group x { optional binary bytes; optional binary path (String) }
+//! image  optional group x { optional binary bytes; optional binary path (String) }
 //! ```
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) fn field(name: &str, content: &Content) -> Result<TypePtr, ParquetErr
         }
         Content::Text => text(name),
         Content::Texts => list(name, text("element")?),
-        Content::Picture => {
+        Content::Image => {
             let bytes = Type::primitive_type_builder("bytes", Physical::BYTE_ARRAY);
             let fields = vec![Arc::new(bytes.build()?), text("path")?];
             let group = Type::group_type_builder(name).with_repetition(Repetition::OPTIONAL);

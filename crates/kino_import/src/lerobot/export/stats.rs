@@ -3,14 +3,14 @@
 //! | of | values | shape |
 //! |---|---|---|
 //! | numbers | each element over the frames | that of a frame, `[1]` for a plain number |
-//! | pictures of 8 bits | each colour over pixels of some frames, divided by 255 | `[3, 1, 1]` |
+//! | images of 8 bits | each channel over pixels of some frames, divided by 255 | `[3, 1, 1]` |
 //!
 //! `std` is that of the whole population. A quantile is a value that is there: the smallest that at least that share of
 //! the values does not exceed. Over several episodes, `mean` and `std` are those of all values; a quantile is the
 //! mean of the episodes' quantiles by their number of frames, as LeRobot has it. NaN and infinity are left out.
 //!
-//! Pictures are sampled as LeRobot samples them: all of up to 100 frames, n^0.75 of more, and every k-th pixel of
-//! pictures from 300 pixels on.
+//! Images are sampled as LeRobot samples them: all of up to 100 frames, n^0.75 of more, and every k-th pixel of
+//! images from 300 pixels on.
 
 use serde_json::{Map, Value, json};
 
@@ -172,14 +172,14 @@ fn to_whole(value: f64) -> u64 {
     whole
 }
 
-/// How often each colour has each of its 256 values.
+/// How often each channel has each of its 256 values.
 #[derive(Debug, Clone)]
-pub(super) struct Colours {
+pub(super) struct Channels {
     frames: u64,
     counts: [[u64; 256]; 3],
 }
 
-impl Colours {
+impl Channels {
     pub(super) fn new() -> Self {
         Self {
             frames: 0,
@@ -187,13 +187,13 @@ impl Colours {
         }
     }
 
-    /// Adds a picture of 8 bits: grey counts as three equal colours, alpha is left out.
-    pub(super) fn add(&mut self, pixels: &[u8], (height, width, colours): (usize, usize, usize)) {
+    /// Adds an image of 8 bits: grey counts as three equal channels, alpha is left out.
+    pub(super) fn add(&mut self, pixels: &[u8], (height, width, channels): (usize, usize, usize)) {
         let step = pixel_step(height, width);
-        for row in pixels.chunks_exact((width * colours).max(1)).step_by(step) {
-            for pixel in row.chunks_exact(colours.max(1)).step_by(step) {
-                for (colour, counts) in self.counts.iter_mut().enumerate() {
-                    let value = pixel.get(colour).or(pixel.first()).copied().unwrap_or(0);
+        for row in pixels.chunks_exact((width * channels).max(1)).step_by(step) {
+            for pixel in row.chunks_exact(channels.max(1)).step_by(step) {
+                for (channel, counts) in self.counts.iter_mut().enumerate() {
+                    let value = pixel.get(channel).or(pixel.first()).copied().unwrap_or(0);
                     counts[usize::from(value)] += 1;
                 }
             }
@@ -201,7 +201,7 @@ impl Colours {
         self.frames += 1;
     }
 
-    /// The statistics; none of no picture.
+    /// The statistics; none of no image.
     pub(super) fn finish(&self) -> Option<Stats> {
         let elements = self.counts.iter().map(Element::of_counts);
         Some(Stats {
@@ -251,7 +251,7 @@ fn pixel_step(height: usize, width: usize) -> usize {
     }
 }
 
-/// The frames of an episode whose pictures are looked at.
+/// The frames of an episode whose images are looked at.
 pub(super) fn sampled(frames: usize) -> Vec<usize> {
     const FEW: u64 = 100;
     const MOST: u64 = 10_000;
@@ -332,31 +332,31 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_as_their_values_divided_by_255() {
+    fn channels_are_as_their_values_divided_by_255() {
         let pixels: Vec<u8> = (0..=254_u8).step_by(2).cycle().take(5 * 4 * 3).collect();
-        let mut colours = Colours::new();
-        colours.add(&pixels, (5, 4, 3));
-        let found = colours.finish().unwrap();
+        let mut channels = Channels::new();
+        channels.add(&pixels, (5, 4, 3));
+        let found = channels.finish().unwrap();
         assert_eq!((found.count, found.shape.as_slice()), (1, &[3, 1, 1][..]));
-        for colour in 0..3 {
-            let values = pixels[colour..].iter().step_by(3);
+        for channel in 0..3 {
+            let values = pixels[channel..].iter().step_by(3);
             let mut values: Vec<_> = values.map(|&value| f64::from(value) / 255.0).collect();
             values.sort_by(f64::total_cmp);
             let naive = Element::of_sorted(&values).unwrap();
-            let found = found.elements[colour];
+            let found = found.elements[channel];
             assert!((found.mean - naive.mean).abs() < 1e-12);
             assert!((found.std - naive.std).abs() < 1e-12);
             assert_eq!((found.min, found.max), (naive.min, naive.max));
             assert_eq!(found.quantiles, naive.quantiles);
         }
-        let mut grey = Colours::new();
+        let mut grey = Channels::new();
         grey.add(&[7, 9], (1, 2, 1));
         assert_eq!(grey.counts[0], grey.counts[2]);
-        assert!(Colours::new().finish().is_none());
+        assert!(Channels::new().finish().is_none());
     }
 
     #[test]
-    fn pictures_are_sampled_as_numpy_would() {
+    fn images_are_sampled_as_numpy_would() {
         assert_eq!(sampled(1), [0]);
         assert_eq!(sampled(7), [0, 1, 2, 3, 4, 5, 6]);
         // np.round(np.linspace(0, 149, 100)).astype(int)

@@ -1,7 +1,7 @@
 //! A parquet file that grows by row groups, one column after the other.
 //!
 //! ```text
-//! OutTable ─ group() ─▶ OutGroup ─ column() ─▶ OutColumn ─ numbers(), text(), pictures(), null()
+//! OutTable ─ group() ─▶ OutGroup ─ column() ─▶ OutColumn ─ numbers(), text(), images(), null()
 //! a file                an episode             its rows, a block at a time
 //! ```
 //!
@@ -38,8 +38,8 @@ pub(super) enum Content {
     Text,
     /// Any number of texts.
     Texts,
-    /// A picture file.
-    Picture,
+    /// An image file.
+    Image,
 }
 
 /// A file that is being written.
@@ -87,9 +87,9 @@ impl OutTable {
             .set_key_value_metadata(about);
         for (name, _) in columns
             .iter()
-            .filter(|(_, content)| **content == Content::Picture)
+            .filter(|(_, content)| **content == Content::Image)
         {
-            // Picture files do not repeat, do not shrink, and have no order.
+            // Image files do not repeat, do not shrink, and have no order.
             let bytes = ColumnPath::new(vec![(*name).to_owned(), "bytes".to_owned()]);
             properties = properties
                 .set_column_dictionary_enabled(bytes.clone(), false)
@@ -153,8 +153,8 @@ impl<'a> OutGroup<'a> {
             done.map_err(|error| unwritable(self.path, error))?;
             column.rows
         };
-        if *content == Content::Picture {
-            // The second half of a picture is the path it came from: none.
+        if *content == Content::Image {
+            // The second half of an image is the path it came from: none.
             let mut paths = next(self.path, &mut self.writer)?;
             let writer = paths.typed::<ByteArrayType>();
             let written = writer.write_batch(&[], Some(&vec![1; rows]), None);
@@ -260,8 +260,8 @@ impl OutColumn<'_> {
         }
     }
 
-    /// Adds rows of one picture file each.
-    pub(super) fn pictures(&mut self, files: Vec<Vec<u8>>) -> Result<()> {
+    /// Adds rows of one image file each.
+    pub(super) fn images(&mut self, files: Vec<Vec<u8>>) -> Result<()> {
         for file in files {
             // The group is there, and so are the bytes.
             let levels = Levels {
@@ -282,7 +282,7 @@ impl OutColumn<'_> {
             repeated: match self.content {
                 Content::Numbers(_, shape) if shape.is_empty() => None,
                 Content::Numbers(..) | Content::Texts => Some(vec![0]),
-                Content::Text | Content::Picture => None,
+                Content::Text | Content::Image => None,
             },
         };
         match self.content {

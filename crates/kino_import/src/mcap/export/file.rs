@@ -17,7 +17,7 @@ use super::super::scan::MAGIC;
 /// A block is closed when it has so many bytes.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Fast: most bytes are pictures that are compressed already.
+/// Fast: most bytes are images that are compressed already.
 const ZSTD_LEVEL: i32 = 1;
 
 const HEADER: u8 = 0x01;

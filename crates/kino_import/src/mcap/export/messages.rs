@@ -2,7 +2,7 @@
 //!
 //! | frames | message |
 //! |---|---|
-//! | pictures that are files | `sensor_msgs/msg/CompressedImage`: the stored JPEG file, or PNG |
+//! | images that are files | `sensor_msgs/msg/CompressedImage`: the stored JPEG file, or PNG |
 //! | depth in float32 | `sensor_msgs/msg/Image`, `32FC1` |
 //! | numbers | `std_msgs/msg/Float64MultiArray` and its like for each type; bool as `UInt8MultiArray` |
 //! | text | `std_msgs/msg/String` |
@@ -13,12 +13,12 @@
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 
-use crate::export::{PictureForm, StreamOutline};
+use crate::export::{ImageForm, StreamOutline};
 
 /// What the frames of a stream become.
 pub(super) enum Message {
-    Files(PictureForm),
-    /// Raw pictures of float32: height and width.
+    Files(ImageForm),
+    /// Raw images of float32: height and width.
     Raw(u32, u32),
     /// Arrays; what stands before the values of each.
     Array {
@@ -32,7 +32,7 @@ pub(super) enum Message {
 impl Message {
     /// What the frames of a stream become, or why no message can hold them.
     pub(super) fn of(stream: &StreamOutline) -> Result<Self, &'static str> {
-        if let Some(form) = stream.picture_form() {
+        if let Some(form) = stream.image_form() {
             return Ok(Self::Files(form));
         }
         let FrameType::Values(ty) = &stream.frame else {
@@ -136,8 +136,8 @@ impl Message {
             Self::Files(form) => {
                 cdr.header(topic, time_ns);
                 cdr.text(match form {
-                    PictureForm::Jpeg(_) => "jpeg",
-                    PictureForm::Png(_) => "png",
+                    ImageForm::Jpeg(_) => "jpeg",
+                    ImageForm::Png(_) => "png",
                 });
                 cdr.u32(length(frame.len()));
             }

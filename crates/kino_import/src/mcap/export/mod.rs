@@ -22,7 +22,7 @@ use kino_dataset::{Episode, Stream};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, Outline, Pen, PictureForm, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, ImageForm, Outline, Pen, StreamOutline, unwritable};
 use crate::png;
 use file::McapFile;
 use messages::Message;
@@ -195,7 +195,7 @@ impl<'a> Cursor<'a> {
         }
         let frame = self.block.1.get_mut(self.next - self.block.0);
         let mut frame = frame.map(std::mem::take).unwrap_or_default();
-        if let Message::Files(PictureForm::Png(ty)) = &self.message {
+        if let Message::Files(ImageForm::Png(ty)) = &self.message {
             frame = png::encode(ty, &frame).map_err(|what| {
                 let (name, frame) = (&self.stream.source, self.next);
                 invalid(format!("frame {frame} of stream `{name}` {what}"))
@@ -212,7 +212,7 @@ impl<'a> Cursor<'a> {
                 let texts = pen.texts(&self.source)?.into_iter();
                 texts.map(String::into_bytes).collect()
             }
-            Message::Files(PictureForm::Jpeg(ty)) => vec![pen.jpeg((&self.source, ty), self.next)?],
+            Message::Files(ImageForm::Jpeg(ty)) => vec![pen.jpeg((&self.source, ty), self.next)?],
             _ => {
                 let (_, block) = pen.block(&self.source, self.next)?;
                 let size = self

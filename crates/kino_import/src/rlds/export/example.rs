@@ -4,7 +4,7 @@
 //! values ──▶ spool: the lists, one after another ──▶ lengths are known ──▶ length, checksum, body, checksum
 //! ```
 //!
-//! A protocol buffer says the length of everything before it comes, and pictures are as long as they turn out to be: lists
+//! A protocol buffer says the length of everything before it comes, and images are as long as they turn out to be: lists
 //! are spooled to a file, so that memory does not follow the episode.
 
 use std::fs::{self, File, OpenOptions};
@@ -82,12 +82,12 @@ impl Body {
                 let texts = pen.texts(source)?;
                 self.texts(name, &texts.iter().map(String::as_str).collect::<Vec<_>>())
             }
-            Form::Picture { .. } => {
-                let Some(form) = stream.picture_form() else {
+            Form::Image { .. } => {
+                let Some(form) = stream.image_form() else {
                     return Ok(());
                 };
                 let start = self.at;
-                pen.each_picture((source, &form), |_, file| self.put_bytes(file))?;
+                pen.each_image((source, &form), |_, file| self.put_bytes(file))?;
                 self.end(name, BYTES_LIST, start)
             }
             Form::Raw { .. } => {
@@ -246,7 +246,7 @@ impl SplitFiles {
         if len > MAX_BODY_LEN {
             return Err(invalid(format!(
                 "episode `{id}` has {len} bytes as one Example, and none has more than {MAX_BODY_LEN}; \
-                 pack its pictures as JPEG, or export to another format"
+                 pack its images as JPEG, or export to another format"
             )));
         }
         if self

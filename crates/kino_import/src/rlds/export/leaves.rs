@@ -24,7 +24,7 @@ pub(super) struct Leaf {
 /// How a value is stored.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    Picture {
+    Image {
         shape: Vec<usize>,
         dtype: Dtype,
         is_jpeg: bool,
@@ -100,9 +100,9 @@ fn leaf(outline: &Outline, stream: &StreamOutline) -> Leaf {
         FrameType::Text => Form::Text,
         FrameType::Values(ty) => {
             let (shape, dtype) = (ty.shape().to_vec(), ty.dtype());
-            match (stream.picture_form(), shape.as_slice()) {
-                // TFDS has pictures of one, three and four colours.
-                (Some(_), &[height, width] | &[height, width, 1 | 3 | 4]) => Form::Picture {
+            match (stream.image_form(), shape.as_slice()) {
+                // TFDS has images of one, three and four channels.
+                (Some(_), &[height, width] | &[height, width, 1 | 3 | 4]) => Form::Image {
                     shape: vec![height, width, shape.get(2).copied().unwrap_or(1)],
                     dtype,
                     is_jpeg: same.all(|one| one.is_jpeg),
@@ -227,7 +227,7 @@ impl Form {
             Self::Text => json!({"pythonClassName": class("text_feature.Text"), "text": {}}),
             Self::Numbers { shape, dtype } => tensor(shape, *dtype, "none"),
             Self::Raw { shape, dtype } => tensor(shape, *dtype, "bytes"),
-            Self::Picture {
+            Self::Image {
                 shape,
                 dtype,
                 is_jpeg,

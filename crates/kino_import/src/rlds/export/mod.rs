@@ -14,7 +14,7 @@
 //! |---|---|
 //! | stream `actions`; `obs/x`, `observations/x`, `observation.x` | `action`; `observation/x` |
 //! | stream `rewards` | `reward` |
-//! | pictures | PNG, or the stored JPEG files |
+//! | images | PNG, or the stored JPEG files |
 //! | float64 | tensor with the encoding `bytes`: TFDS would store it as float32 |
 //! | attribute `episode_metadata/x`, one number or text in every episode | the same |
 //! | an episode of several splits | the file of the first of `train`, `val`, `valid`, `validation`, `test` |

@@ -6,7 +6,7 @@
 //!   demo_0.kinograph.json            id, splits, task, clocks, names and types of the streams (about.rs)
 //!   demo_0.instruction.txt           the task
 //!   demo_0.actions.npy               numbers: [frames, …]
-//!   demo_0.obs.front.00000.png …     pictures: a file per frame, the stored JPEG file as it is
+//!   demo_0.obs.front.00000.png …     images: a file per frame, the stored JPEG file as it is
 //!   demo_0.words.json                text: a list of one per frame
 //! ```
 //!
@@ -126,9 +126,9 @@ impl Sample<'_> {
 
     fn stream(&mut self, stream: &StreamOutline, source: &Stream, pen: &mut Pen<'_>) -> Result<()> {
         let name = &stream.name;
-        if let Some(form) = stream.picture_form() {
+        if let Some(form) = stream.image_form() {
             let ending = form.ending();
-            return pen.each_picture((source, &form), |frame, file| {
+            return pen.each_image((source, &form), |frame, file| {
                 self.add(&format!("{name}.{frame:05}.{ending}"), file)
             });
         }

@@ -1,8 +1,8 @@
-//! Encoded pictures of a stream: what they are, and as frames.
+//! Encoded images of a stream: what they are, and as frames.
 //!
 //! | file | as frames |
 //! |---|---|
-//! | JPEG, grey or colour of 8 bits | carried: the file itself |
+//! | JPEG, grey or channel of 8 bits | carried: the file itself |
 //! | PNG | decoded, which loses nothing |
 
 use kino_codec::{Dtype, FrameType, ValueType};
@@ -11,7 +11,7 @@ use kino_dataset::Kind;
 use crate::source::FrameBuf;
 use crate::{jpeg, png};
 
-/// What the encoded pictures of a stream are.
+/// What the encoded images of a stream are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Encoded {
     /// The type of their pixels.
@@ -31,12 +31,12 @@ impl Encoded {
     }
 }
 
-/// Whether the bytes start as a picture does.
-pub(crate) fn is_picture(file: &[u8]) -> bool {
+/// Whether the bytes start as an image does.
+pub(crate) fn is_image(file: &[u8]) -> bool {
     jpeg::is_jpeg(file) || png::is_png(file)
 }
 
-/// What an encoded picture is, from its header, or what is wrong with it.
+/// What an encoded image is, from its header, or what is wrong with it.
 pub(crate) fn look(file: &[u8]) -> Result<Encoded, String> {
     if png::is_png(file) {
         let ty = png::header(file)?;
@@ -45,13 +45,13 @@ pub(crate) fn look(file: &[u8]) -> Result<Encoded, String> {
     let jpeg = jpeg::without_padding(file).ok_or("is neither a whole JPEG file nor a PNG file")?;
     let header = jpeg::header(jpeg)
         .filter(|header| matches!(header.components, 1 | 3))
-        .ok_or("is a JPEG file that is neither grey nor colour of 8 bits")?;
+        .ok_or("is a JPEG file that is neither grey nor channel of 8 bits")?;
     let shape = [header.height, header.width, header.components];
     let ty = ValueType::new(Dtype::U8, &shape).map_err(|error| error.to_string())?;
     Ok(Encoded { ty, carried: true })
 }
 
-/// What all pictures of a stream are, which must be the same.
+/// What all images of a stream are, which must be the same.
 pub(crate) fn look_all<'a>(files: impl Iterator<Item = &'a [u8]>) -> Result<Encoded, String> {
     let mut first = None;
     for (frame, file) in files.enumerate() {
@@ -68,10 +68,10 @@ pub(crate) fn look_all<'a>(files: impl Iterator<Item = &'a [u8]>) -> Result<Enco
             }
         }
     }
-    first.ok_or_else(|| "has no picture".to_owned())
+    first.ok_or_else(|| "has no image".to_owned())
 }
 
-/// The pictures as frames; `first` is the number of the first of them.
+/// The images as frames; `first` is the number of the first of them.
 pub(crate) fn read<'a>(
     files: impl Iterator<Item = &'a [u8]>,
     encoded: &Encoded,
@@ -108,6 +108,6 @@ impl Encoded {
 
     fn name(&self) -> String {
         let format = if self.carried { "JPEG" } else { "PNG" };
-        format!("{format} picture of {}", self.ty)
+        format!("{format} image of {}", self.ty)
     }
 }

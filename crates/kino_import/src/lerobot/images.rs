@@ -1,9 +1,9 @@
-//! Pictures inside a parquet file: JPEG files are carried, PNG files are decoded.
+//! Images inside a parquet file: JPEG files are carried, PNG files are decoded.
 //!
 //! | file | stream |
 //! |---|---|
-//! | JPEG, grey or colour of 8 bits | image, carried as it is |
-//! | PNG, grey, colour or palette of up to 8 bits, with or without alpha | image |
+//! | JPEG, grey or channel of 8 bits | image, carried as it is |
+//! | PNG, grey, channel or palette of up to 8 bits, with or without alpha | image |
 //! | PNG, grey of 16 bits | depth |
 
 use kino_codec::{Dtype, FrameType};
@@ -11,24 +11,24 @@ use kino_dataset::Kind;
 
 use crate::{jpeg, png};
 
-/// The pixels of a picture take no more than this: 8K of RGB does not, 4K does.
+/// The pixels of an image take no more than this: 8K of RGB does not, 4K does.
 const MAX_PIXEL_BYTES: usize = 64 << 20;
 
-/// What a picture file becomes.
+/// What an image file becomes.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Picture {
+pub(super) struct Image {
     pub(super) kind: Kind,
     pub(super) frame: FrameType,
     pub(super) carried: bool,
 }
 
-/// What a picture file is, or why it is no frame.
-pub(super) fn look(file: &[u8]) -> Result<Picture, String> {
+/// What an image file is, or why it is no frame.
+pub(super) fn look(file: &[u8]) -> Result<Image, String> {
     if jpeg::is_jpeg(file) {
         let header = jpeg::header(file).filter(|header| matches!(header.components, 1 | 3));
-        let header = header.ok_or("is a JPEG file that is neither grey nor colour of 8 bits")?;
+        let header = header.ok_or("is a JPEG file that is neither grey nor channel of 8 bits")?;
         let shape = [header.height, header.width, header.components];
-        return picture(Kind::Image, Dtype::U8, &shape, true);
+        return image(Kind::Image, Dtype::U8, &shape, true);
     }
     if !png::is_png(file) {
         return Err("is neither a JPEG nor a PNG file".to_owned());
@@ -36,17 +36,17 @@ pub(super) fn look(file: &[u8]) -> Result<Picture, String> {
     let ty = png::header(file)?;
     match (ty.dtype(), ty.shape()) {
         (Dtype::U16, &[height, width, 1]) => {
-            picture(Kind::Depth, Dtype::U16, &[height, width], false)
+            image(Kind::Depth, Dtype::U16, &[height, width], false)
         }
-        (Dtype::U16, _) => Err("is a PNG file of 16-bit colour".to_owned()),
-        // An image has one, three or four colours.
+        (Dtype::U16, _) => Err("is a PNG file of 16-bit channel".to_owned()),
+        // An image has one, three or four channels.
         (_, [_, _, 2]) => Err("is a PNG file of grey with alpha".to_owned()),
-        (dtype, shape) => picture(Kind::Image, dtype, shape, false),
+        (dtype, shape) => image(Kind::Image, dtype, shape, false),
     }
 }
 
 /// The pixels of a PNG file, little-endian, if it is what the stream's first was.
-pub(super) fn decode(file: &[u8], expected: &Picture) -> Result<Vec<u8>, String> {
+pub(super) fn decode(file: &[u8], expected: &Image) -> Result<Vec<u8>, String> {
     let found = look(file)?;
     if &found != expected {
         return Err(format!(
@@ -68,9 +68,9 @@ pub(super) fn check_size(frame: FrameType) -> Result<FrameType, String> {
     }
 }
 
-fn picture(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Picture, String> {
+fn image(kind: Kind, dtype: Dtype, shape: &[usize], carried: bool) -> Result<Image, String> {
     let frame = FrameType::values(dtype, shape).map_err(|error| error.to_string())?;
-    Ok(Picture {
+    Ok(Image {
         kind,
         frame: check_size(frame)?,
         carried,
