@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kinograph import _core
-from kinograph._arguments import U64, to_bytes, to_list, to_number, to_text, to_whole
+from kinograph._arguments import U64, to_list, to_number, to_text, to_whole
 from kinograph._defects import Defect, OnDefect, Packed
 from kinograph._errors import InvalidArgumentError
 from kinograph._pack_episodes import pack_episodes
@@ -114,8 +114,8 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
             writer_options={
                 "plan": plan,
                 "quality": quality,
-                "shard_bytes": to_bytes("shard_size", shard_size),
-                "memory_bytes": to_bytes("memory", memory),
+                "shard_size": shard_size,
+                "memory": memory,
                 "threads": threads,
                 "attributes": attributes,
             },

@@ -44,7 +44,7 @@ def test_a_step_function_gets_real_batches_and_is_also_timed_alone(lift_path):
 
     def step(batch):
         assert set(batch) >= set(REQUEST)
-        assert batch["actions"].shape == (8, 4, 7)
+        assert batch["actions"].shape[1:] == (4, 7)
         seen.append(float(np.abs(batch["actions"]).sum()))
         time.sleep(0.02)
 
@@ -79,7 +79,7 @@ def test_an_exception_of_the_step_is_raised(lift_path):
 def test_invalid_arguments_are_refused(lift_path):
     with pytest.raises(kinograph.InvalidArgumentError, match="step_s"):
         kinograph.doctor(lift_path)
-    with pytest.raises(kinograph.InvalidArgumentError, match="one of them"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="exactly one of `step`"):
         kinograph.doctor(lift_path, step=print, step_s=1.0)
     with pytest.raises(kinograph.InvalidArgumentError, match="step is 3"):
         kinograph.doctor(lift_path, step=3)

@@ -118,6 +118,7 @@ SHAPED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:each frame will be decoded")
 def test_threads_memory_ranks_and_stops_change_nothing(lift):
     options = {**SHAPED, "batch_size": None, "global_batch_size": 12}
     wanted = batches(lift, 10, **options)

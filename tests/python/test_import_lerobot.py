@@ -502,7 +502,6 @@ def test_the_real_unitree_g1_sample_is_imported_with_an_exact_report(tmp_path):
     assert len(missing) == 2
     assert faults == [
         ("meta/info.json", None, "kept"),
-        ("meta/info.json:total_episodes", None, "lost"),
         *missing,
     ]
     dataset = kinograph.open(tmp_path / "g1.kino")

@@ -552,7 +552,7 @@ def test_a_share_of_the_cpu_and_a_given_depth_change_no_batch(lift, options):
     ("options", "says"),
     [
         ({"batch_size": None}, "batch_size"),
-        ({"global_batch_size": 8}, "one of them"),
+        ({"global_batch_size": 8}, "exactly one of"),
         ({"rank": 2, "world_size": 2}, "ranks are 0 to 1"),
         (
             {"batch_size": None, "global_batch_size": 8, "world_size": 3},
@@ -571,7 +571,7 @@ def test_a_share_of_the_cpu_and_a_given_depth_change_no_batch(lift, options):
         ),
         ({"memory": "25%"}, "memory"),
         ({"prefetch": 0}, "prefetch"),
-        ({"cpu": 0}, "cpu is 0; give a part"),
+        ({"cpu": 0}, "cpu is 0; give cores"),
         ({"cpu": -0.5}, "cpu"),
         ({"cpu": float("nan")}, "cpu"),
         ({"cpu": "all"}, "cpu"),

@@ -604,7 +604,7 @@ def state_of(windows, *, steps=3, **settings):
     ("settings", "says"),
     [
         ({"seed": 2}, "`seed` is 2 in the state, 1 here"),
-        ({"batch_size": 16}, "`batch` is 16 in the state, 8 here"),
+        ({"batch_size": 16}, "`batch_size` is 16 in the state, 8 here"),
         ({"shuffle": Shuffle(fraction=0.5, lanes=2)}, "`lanes` is 2 in the state, 1 here"),
         ({"last_batch": "repeat"}, "`last_batch` is repeat in the state, wrap here"),
         ({"shuffle": False}, '`shuffle` is "sequential" in the state, "global" here'),

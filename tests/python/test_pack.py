@@ -248,7 +248,9 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(tmp_path):
         kinograph.pack(tmp_path / "nothing.hdf5", target)
     with h5py.File(tmp_path / "strange.hdf5", "w") as file:
         file["speech"] = np.zeros(5)
-    with pytest.raises(kinograph.UnsupportedError, match=r"strange\.hdf5"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match=r"strange\.hdf5: the file has no rate"
+    ):
         kinograph.pack(tmp_path / "strange.hdf5", target)
     (tmp_path / "notes.hdf5").write_text("not HDF5")
     with pytest.raises(kinograph.KinographError, match=r"notes\.hdf5"):

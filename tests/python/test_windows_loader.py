@@ -45,7 +45,7 @@ def first_batch(dataset, **options):
 @pytest.mark.parametrize("size", [(10, 15), (7, 11), (40, 31), (1, 1), (20, 30)])
 def test_depth_is_resized_with_the_images_to_the_nearest_pixel(depth, size):
     streams, dataset = depth
-    batch = first_batch(dataset, image_size=size)
+    batch = first_batch(dataset, images={"size": size})
     assert batch["cam"].shape == (12, *size, 3)
     for name in ("depth", "depth/metres"):
         expected = nearest(streams[name], *size)[batch["frame"]]
@@ -55,10 +55,10 @@ def test_depth_is_resized_with_the_images_to_the_nearest_pixel(depth, size):
 
 def test_depth_is_cropped_as_images_are(depth):
     streams, dataset = depth
-    frames = first_batch(dataset, image_size=(16, 24), image_crop=(11, 9))
+    frames = first_batch(dataset, images={"size": (16, 24), "crop": (11, 9)})
     expected = nearest(streams["depth"], 16, 24)[:, 2:13, 7:16]
     assert samples.same_bits(frames["depth"], expected[frames["frame"]])
-    batch = first_batch(dataset, image_crop=(13, 17), random_crop=True, seed=4)
+    batch = first_batch(dataset, images={"crop": (13, 17), "random_crop": True}, seed=4)
     for name in ("depth", "depth/metres"):
         places = set()
         for found, frame in zip(batch[name], batch["frame"], strict=True):
@@ -73,13 +73,13 @@ def test_depth_is_cropped_as_images_are(depth):
 
 def test_one_key_of_depth_can_be_resized_alone(depth):
     streams, dataset = depth
-    batch = first_batch(dataset, image_size={"depth": (5, 6)})
+    batch = first_batch(dataset, images={"size": {"depth": (5, 6)}})
     assert samples.same_bits(batch["depth"], nearest(streams["depth"], 5, 6)[batch["frame"]])
     assert batch["cam"].shape == (12, 20, 30, 3)
     with pytest.raises(
         kinograph.InvalidArgumentError, match=r"`tactile` is .*not an image or depth"
     ):
-        first_batch(dataset, image_size={"tactile": (5, 6)})
+        first_batch(dataset, images={"size": {"tactile": (5, 6)}})
 
 
 def test_batches_say_where_their_samples_come_from(lift):
