@@ -1,7 +1,7 @@
 //! What the automatic shuffle chooses for known datasets, and what it costs on machines of 8, 32 and 128 GB.
 //!
 //! ```text
-//! cargo run --release -p kino_loader --example shuffle_defaults [> bench/results/shuffle_defaults.csv]
+//! cargo run -p kino_loader --example shuffle_defaults [> bench/results/shuffle_defaults.csv]
 //! ```
 //!
 //! The datasets are tables of episode lengths and frame sizes, as published; the orders are real, and `episodes per batch`
