@@ -1,9 +1,9 @@
-//! What a training loop asks of a dataset: windows and options, everything not given as in the Python loader.
+//! What a training loop requests: windows and options, with the defaults of the Python loader.
 //!
 //! ```text
-//! nothing given            every stream, the frame at the anchor
+//! no windows               every stream, the frame at the anchor
 //! wrist = -9..1            ten frames of `wrist`, the last at the anchor
-//! anchor                   `actions` or `action`; else the vector stream with the most frames
+//! anchor                   `actions` or `action`; otherwise the vector stream with the most frames
 //! ```
 
 use std::ops::Range;
@@ -17,22 +17,22 @@ use kino_loader::{LoaderOptions, Order, Settings, Source};
 use crate::doctor::Subject;
 use crate::error::{Result, invalid};
 
-/// Names of the stream that a policy learns to predict.
+/// Names of the stream that a policy learns to predict, in order of preference.
 const ACTIONS: [&str; 2] = ["actions", "action"];
 
-/// What a training loop asks for.
+/// What a training loop requests.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
-    /// Streams with steps around the anchor; every stream at the anchor if empty.
+    /// Streams, with steps around the anchor; if empty, every stream at the anchor.
     pub windows: Vec<(String, Range<i32>)>,
-    /// Which sample comes when.
+    /// The order of the samples.
     pub settings: Settings,
-    /// How the loader works.
+    /// How the loader runs.
     pub options: LoaderOptions,
 }
 
 impl Workload {
-    /// The loader that serves it.
+    /// The loader that serves this workload.
     pub fn subject(&self, dataset: &Dataset) -> Result<Subject> {
         let request = self.request(dataset)?;
         let samples = Samples::bind(dataset, request, &Selection::default())?;
@@ -45,8 +45,12 @@ impl Workload {
 
     fn request(&self, dataset: &Dataset) -> Result<Request> {
         let streams = &dataset.manifest().streams;
-        let anchor = anchor(streams)
-            .ok_or_else(|| invalid(format!("{} has no stream", dataset.path().display())))?;
+        let anchor = anchor(streams).ok_or_else(|| {
+            invalid(format!(
+                "{} has no streams; pack or write an episode first",
+                dataset.path().display()
+            ))
+        })?;
         let every = || {
             streams
                 .iter()
@@ -61,7 +65,7 @@ impl Workload {
             let mut window = Window::new(&name, At::Steps(steps.collect()));
             let is_text = |stream: &StreamSummary| stream.name == name && stream.kind == Kind::Text;
             if streams.iter().any(is_text) {
-                // What was said last holds until something else is said.
+                // A text holds until the next one replaces it.
                 window.resolve = Resolve::Hold {
                     max_staleness_ns: None,
                 };
@@ -78,7 +82,7 @@ impl Workload {
     }
 }
 
-/// The stream whose frames are the anchors.
+/// The stream whose frames are the anchors: a stream of actions, or the longest vector stream.
 fn anchor(streams: &[StreamSummary]) -> Option<&str> {
     let named = ACTIONS.iter().find_map(|name| {
         let mut found = streams.iter().filter(|stream| stream.name == *name);
