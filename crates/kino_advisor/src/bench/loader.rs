@@ -103,7 +103,7 @@ fn check(subject: &Subject) -> Result<()> {
     let options = LoaderOptions {
         run: Run {
             batches: Some(1),
-            ..Run::default()
+            ..subject.options.run.clone()
         },
         ..subject.options.clone()
     };

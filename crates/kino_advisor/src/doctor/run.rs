@@ -149,7 +149,7 @@ impl Subject {
         let options = LoaderOptions {
             run: Run {
                 batches: batches.or(self.options.run.batches),
-                ..Run::default()
+                ..self.options.run.clone()
             },
             ..self.options.clone()
         };
