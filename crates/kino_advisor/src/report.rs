@@ -97,14 +97,14 @@ pub struct Measured {
 impl Measured {
     /// The HTML report.
     pub fn to_html_report(&self) -> HtmlReport {
-        let page = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
+        let report = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
         match &self.loader {
-            Some(loader) => with_loader(page, loader),
-            None => page,
+            Some(loader) => with_loader(report, loader),
+            None => report,
         }
     }
 
-    fn with_loop(&self, page: HtmlReport) -> HtmlReport {
+    fn with_loop(&self, report: HtmlReport) -> HtmlReport {
         let done = &self.training;
         let seconds = |value: f64| to_quantity(value, "s");
         let row = |name: &str, value: String| vec![name.to_owned(), value];
@@ -139,7 +139,7 @@ impl Measured {
             spread("compute", &done.compute),
             spread("step", &done.step),
         ];
-        page.table(&["", "value"], &figures)
+        report.table(&["", "value"], &figures)
             .figure(
                 step_plot(done),
                 if done.is_marked {
@@ -204,7 +204,7 @@ fn recent_plot(recent: &[StepMoment]) -> crate::html::Plot {
     )
 }
 
-fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
+fn with_loader(report: HtmlReport, loader: &Report) -> HtmlReport {
     let made = Stage::ALL.iter().filter(|&&stage| stage != Stage::Wait);
     let load: Vec<Bar> = made
         .clone()
@@ -227,7 +227,8 @@ fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
         "Mean number of busy threads. Currently {} threads decode and {} read.",
         loader.threads_active, loader.readers_active
     );
-    page.heading("The loader")
+    report
+        .heading("The loader")
         .figure(
             bars("Load of each stage", &Axis::new("busy threads", ""), &load),
             &caption,

@@ -19,7 +19,7 @@ impl Diagnosis {
     pub fn to_html(&self) -> String {
         let evidence = &self.evidence;
         let setting = &evidence.setting;
-        let mut page = HtmlReport::new(&format!("kinograph doctor: {}", setting.dataset))
+        let mut report = HtmlReport::new(&format!("kinograph doctor: {}", setting.dataset))
             .verdict(&self.verdict.sentence)
             .text(&format!(
                 "Batch size {}: {}. {} decoding threads and {} reading threads on {} cores.",
@@ -30,10 +30,10 @@ impl Diagnosis {
                 setting.cores
             ));
         if let Some(emulated) = &setting.emulated_storage {
-            page = page.text(&format!("Storage was slowed down to {emulated}."));
+            report = report.text(&format!("Storage was slowed down to {emulated}."));
         }
-        page = self.with_changes(page.heading("What to change"));
-        page = page
+        report = self.with_changes(report.heading("What to change"));
+        report = report
             .heading("Measurements")
             .figure(
                 self.step(),
@@ -56,15 +56,15 @@ impl Diagnosis {
                 "Batches ready when a step requested one; at 0 the step had to wait.",
             );
         if let Some(plot) = self.codecs() {
-            page = page.figure(
+            report = report.figure(
                 plot,
                 "Costs on this machine, measured by `kinograph bench codecs`, for the frames of the streams that are read.",
             );
         }
-        page.to_html()
+        report.to_html()
     }
 
-    fn with_changes(&self, page: HtmlReport) -> HtmlReport {
+    fn with_changes(&self, report: HtmlReport) -> HtmlReport {
         let rows = self.changes.iter().map(|change| {
             vec![
                 change.how.clone(),
@@ -74,7 +74,7 @@ impl Diagnosis {
             ]
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        page.table(
+        report.table(
             &[
                 "change",
                 "predicted compute ratio",
