@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! {"splits": ["train"], "episodes": ["ep-03", "ep-01"], "filter": "success and frames >= 100"}
-//!   in any of them        in this order                  every condition holds
+//!   any of these          in this order                  every condition holds
 //! ```
 //!
-//! What is left out does not restrict. The order is that of `episodes`, otherwise that of the table.
+//! What is omitted does not restrict. The order is that of `episodes`, otherwise that of the table.
 
 mod condition;
 mod filter;
@@ -44,12 +44,13 @@ pub enum Episodes {
 }
 
 impl Selection {
-    /// The selection that JSON spells; unknown words are refused.
+    /// Parses a selection from JSON; unknown keys are refused.
     pub fn from_json(json: &str) -> Result<Self> {
-        serde_json::from_str(json).map_err(|error| invalid(format!("selection: {error}")))
+        serde_json::from_str(json)
+            .map_err(|error| invalid(format!("cannot parse the selection: {error}")))
     }
 
-    /// The rows of the selected episodes; no row is an error that says which condition removed the last.
+    /// The rows of the selected episodes; an empty result is an error that names the condition that removed the last.
     pub fn rows(&self, table: &EpisodeTable) -> Result<Vec<u32>> {
         let mut rows = match &self.episodes {
             None => (0..table.len())
@@ -59,8 +60,8 @@ impl Selection {
         };
         if rows.is_empty() {
             let what = match table.is_empty() {
-                true => "the dataset has no episode",
-                false => "`episodes` is an empty list; leave it out to take all",
+                true => "the dataset has no episodes",
+                false => "`episodes` is an empty list; omit it to select all episodes",
             };
             return Err(invalid(what));
         }
@@ -75,7 +76,7 @@ impl Selection {
 
     fn keep_splits(&self, table: &EpisodeTable, rows: &mut Vec<u32>) -> Result<()> {
         let Column::TextList(splits) = table.column("splits")? else {
-            return Err(invalid("column `splits` holds no lists"));
+            return Err(invalid("column `splits` does not hold lists"));
         };
         let known: BTreeSet<&str> = splits.iter().flatten().map(String::as_str).collect();
         if let Some(unknown) = self
@@ -85,7 +86,9 @@ impl Selection {
         {
             let known: Vec<&str> = known.into_iter().collect();
             let there = crate::window::suggest(unknown, &known);
-            return Err(not_found(format!("no split `{unknown:.255}`; {there}")));
+            return Err(not_found(format!(
+                "there is no split `{unknown:.255}`; {there}"
+            )));
         }
         let is_in = |row: &u32| {
             let of_row = splits.get(*row as usize);
@@ -110,7 +113,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
         if !seen.insert(row) {
             let name = name();
             return Err(invalid(format!(
-                "episode {name} is listed twice; list it once"
+                "episode {name} is listed twice; list each episode once"
             )));
         }
         rows.extend(u32::try_from(row));
@@ -124,7 +127,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
                     .filter(|&row| row < table.len());
                 let row = row.ok_or_else(|| {
                     not_found(format!(
-                        "no episode {wanted}; the dataset has {}, nearest legal value {}",
+                        "there is no episode {wanted}; the dataset has {} episodes, the nearest valid index is {}",
                         table.len(),
                         table.len().saturating_sub(1)
                     ))
@@ -139,7 +142,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
                         .filter_map(|row| table.id(row))
                         .collect();
                     not_found(format!(
-                        "no episode `{id:.255}`; {} of {} ids",
+                        "there is no episode `{id:.255}`; {} of {} ids",
                         crate::window::suggest(id, &some),
                         table.len()
                     ))
@@ -154,13 +157,13 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
 fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a split is a name or a list of names")]
-    enum Words {
+    enum OneOrMany {
         One(String),
         Many(Vec<String>),
     }
-    Ok(match Words::deserialize(deserializer)? {
-        Words::One(name) => vec![name],
-        Words::Many(names) => names,
+    Ok(match OneOrMany::deserialize(deserializer)? {
+        OneOrMany::One(name) => vec![name],
+        OneOrMany::Many(names) => names,
     })
 }
 
@@ -169,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selection_is_pleasant_json() {
+    fn a_selection_is_parsed_from_short_json() {
         let parse = Selection::from_json;
         assert_eq!(parse("{}").unwrap(), Selection::default());
         let full =
