@@ -131,7 +131,7 @@ def unused_shard(f: Forge) -> None:
     f.shards |= extra.shards
 
 
-add("shard_that_no_row_uses", unused_shard, says="no episode lies in")
+add("shard_that_no_row_uses", unused_shard, says="no episode refers to shard")
 add("not_a_dataset", lambda f: f.manifest.update(kinograph="image"))
 add("reader_of_the_future", lambda f: f.manifest.update(min_reader=99), says="upgrade")
 add("another_version_number", lambda f: f.manifest.update(version=2), says="version 2")
@@ -185,7 +185,7 @@ add("table_slot", column("slot", lambda row, _: row), says="no such slot")
 add("table_slot_2_31", column("slot", lambda *_: (1 << 31) - 1), says="no such slot")
 add("table_hash", column("hash", lambda *_: "ab" * 32), says="another hash")
 add("table_shard", column("shard", lambda *_: "ab" * 32), says="does not list")
-add("table_id", column("id", lambda row, _: f"ep{1 - row}"), says="those of episode")
+add("table_id", column("id", lambda row, _: f"ep{1 - row}"), says="belong to episode")
 add("table_id_twice", column("id", lambda *_: "ep0"), says="two episodes")
 add("table_frames_2_62", column("frames", lambda *_: 1 << 62), says="add up")
 add("table_frames_negative", column("frames", lambda *_: -1), says="`frames`")
@@ -199,7 +199,7 @@ def rows_twice(f: Forge) -> None:
 
 add("table_rows_twice", rows_twice, says="the same episode")
 add("table_without_success", lambda f: setattr(f, "table", f.table.drop_columns(["success"])))
-add("table_of_one_row", lambda f: setattr(f, "table", f.table.slice(0, 1)), says="no episode lies")
+add("table_of_one_row", lambda f: setattr(f, "table", f.table.slice(0, 1)), says="no episode refers to")
 
 
 # The statistics.

@@ -58,7 +58,7 @@ def test_a_missing_dataset_is_not_found(tmp_path):
 
 def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_the_others(lift):
     for look, message in [
-        (lambda: lift["demo_9"], "no episode `demo_9`; there are 3 such as demo_0, demo_1, demo_2"),
+        (lambda: lift["demo_9"], "no episode `demo_9`; the dataset has 3 episodes, such as demo_0, demo_1, demo_2"),
         (lambda: lift[3], "no episode 3; the dataset has 3"),
         (lambda: lift[-4], "no episode -4; the dataset has 3"),
         (
@@ -67,7 +67,7 @@ def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_t
         ),
         (lambda: lift.streams["obs/x"], "no stream `obs/x`; there are actions, dones, "),
         (lambda: lift.stats["language"], "no stream `language`; there are actions, dones, "),
-        (lambda: lift.episodes["x"], "no column `x`; the table has episode, id, frames"),
+        (lambda: lift.episodes["x"], "no column `x`; the columns are episode, id, frames"),
     ]:
         with pytest.raises(kinograph.NotFoundError) as caught:
             look()
@@ -79,7 +79,7 @@ def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_t
 
 
 def test_a_missing_version_is_not_found(lift_path):
-    with pytest.raises(kinograph.NotFoundError, match=r"has no version 7; there are \[1\]"):
+    with pytest.raises(kinograph.NotFoundError, match=r"has no version 7; its versions are \[1\]"):
         kinograph.open(lift_path, version=7)
     for version in (0, -1, 1.0, True, "1", [1]):
         with pytest.raises(

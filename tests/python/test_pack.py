@@ -260,7 +260,7 @@ def test_what_cannot_be_packed_is_refused_with_the_reason(tmp_path):
     with pytest.raises(kinograph.InvalidArgumentError, match="seed is -1"):
         kinograph.pack(SAMPLE, target, seed=-1)
     samples.write(target, [{"x": np.arange(5)}])
-    with pytest.raises(kinograph.ConflictError, match="already holds a dataset"):
+    with pytest.raises(kinograph.ConflictError, match="already contains a dataset"):
         kinograph.pack(SAMPLE, target)
 
 

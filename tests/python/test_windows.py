@@ -580,15 +580,15 @@ def test_episodes_are_chosen_by_split_list_and_filter(lift, choice, rows):
         ({"episodes": [1.5]}, "episodes has 1.5; give indices or ids"),
         ({"episodes": [True]}, "episodes has True"),
         ({"filter": "sucess"}, "no column `sucess`; did you mean `success`"),
-        ({"filter": "frames > 1000"}, "`frames > 1000` leaves no episode of 3; .*45 to 73"),
+        ({"filter": "frames > 1000"}, "`frames > 1000` matches no episode \\(checked 3\\); .*45 to 73"),
         ({"filter": "frames >"}, "ends too early"),
         ({"filter": "frames > 50 or success"}, "`or` is not supported"),
-        ({"filter": "task == 3"}, "column `task`, a text"),
+        ({"filter": "task == 3"}, "column `task` of type text"),
         ({"filter": ""}, "name of a column"),
         ({"filter": "has('action')"}, "filter: no stream `action`; did you mean `actions`"),
         ({"filter": "not has('actions')"}, "leaves no episode of 3"),
         ({"filter": len}, "filter is <built-in.*give conditions as text"),
-        ({"split": "train", "filter": "frames < 50"}, "leaves no episode of 1"),
+        ({"split": "train", "filter": "frames < 50"}, "matches no episode \\(checked 1\\)"),
     ],
 )
 def test_a_choice_that_makes_no_sense_says_what_would(lift, choice, says):

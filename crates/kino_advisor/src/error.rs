@@ -1,4 +1,4 @@
-//! What can go wrong while something is measured.
+//! Errors of measurements.
 
 use kino_dataset::{DatasetError, ErrorKind};
 use kino_loader::LoaderError;
@@ -6,20 +6,20 @@ use kino_loader::LoaderError;
 /// The result of measuring.
 pub type Result<T, E = AdvisorError> = std::result::Result<T, E>;
 
-/// An error of the advisor: what happened, where, and what to do.
+/// An error of the advisor: what happened, where, and what to do next.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AdvisorError {
-    /// Something that cannot be measured as it was asked for.
+    /// The request cannot be measured.
     #[error("{what}")]
     Invalid {
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what would be valid.
         what: String,
     },
-    /// Whoever asked does not want to know any more.
+    /// The caller cancelled the measurement.
     #[error("the measurement was interrupted")]
     Interrupted,
-    /// The loader that was to be measured failed.
+    /// The loader under test failed.
     #[error(transparent)]
     Loader(#[from] LoaderError),
     /// The dataset cannot be read.

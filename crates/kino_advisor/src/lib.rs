@@ -1,12 +1,12 @@
-//! Measures the machine, the data and the training loop, and says what to change.
+//! Measures the machine, the dataset and the training loop, and recommends what to change.
 //!
 //! ```text
-//! doctor/      a loader, a step → verdict, evidence, changes     diagnose, Diagnosis
-//! bench/       what things cost here, and two results compared   bench_loader, bench_au, bench_storage, compare
-//! report.rs    what a loader and a training loop did → a page    Measured, LoopReport
-//! page/        data → one HTML page with tables and plots        html::HtmlReport
-//! workload.rs  what a training loop asks for, in a few words     Workload
-//! machine.rs   what the figures were measured on                 Machine
+//! doctor/      a loader and a step → verdict, evidence, changes           diagnose, Diagnosis
+//! bench/       costs on this machine, and comparing two results        bench_loader, bench_au, bench_storage, compare
+//! report.rs    what a loader and a training loop did → a report           Measured, LoopReport
+//! html/        data → one HTML report with tables and plots               html::HtmlReport
+//! workload.rs  what a training loop requests, in a short form             Workload
+//! machine.rs   the machine that the figures were measured on              Machine
 //! ```
 
 mod bench;

@@ -1,16 +1,16 @@
-//! The machine that something was measured on: what a reader of the figures has to know.
+//! The machine that figures were measured on, so that a reader can judge them.
 
 use kino_dataset::cpu_name;
 use serde::{Deserialize, Serialize};
 
-/// A machine, in words and numbers.
+/// A machine: its CPU, memory and software.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The CPU's name and cores.
     pub cpu: String,
     /// Cores that this process may use.
     pub cores: usize,
-    /// Bytes of memory; 0 where nobody says.
+    /// Bytes of memory; 0 if unknown.
     pub memory_bytes: u64,
     /// The operating system and its version.
     pub system: String,
@@ -39,26 +39,26 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Processes that wanted to run in the last minute, on the average; 0 where nobody counts.
+/// Average number of runnable processes over the last minute; 0 if unknown.
 pub(crate) fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let first = text.split_whitespace().next();
     first.and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }
 
-/// Bytes of memory; 0 where nobody says.
+/// Bytes of memory; 0 if unknown.
 pub(crate) fn memory_bytes() -> u64 {
     kilobytes("/proc/meminfo", "MemTotal:").map_or(0, |kib| kib * 1024)
 }
 
-/// The most memory that this process held, since it began or since [`forget_peak`]; `None` where nobody counts.
+/// Peak memory of this process, since it started or since [`reset_peak`]; `None` if unknown.
 pub(crate) fn peak_bytes() -> Option<u64> {
     kilobytes("/proc/self/status", "VmHWM:").map(|kib| kib * 1024)
 }
 
-/// Counts the peak of memory from here on, where the system can.
-pub(crate) fn forget_peak() {
-    // A system that cannot counts from the start of the process, which is an upper bound.
+/// Restarts the peak memory count, where the system supports it.
+pub(crate) fn reset_peak() {
+    // Elsewhere the count starts with the process, which gives an upper bound.
     drop(std::fs::write("/proc/self/clear_refs", "5"));
 }
 
@@ -68,7 +68,7 @@ fn kilobytes(path: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Seconds of CPU time of all threads of this process; `None` where nobody counts.
+/// CPU seconds of all threads of this process; `None` if unknown.
 #[cfg(unix)]
 pub(crate) fn cpu_s() -> Option<f64> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -77,7 +77,7 @@ pub(crate) fn cpu_s() -> Option<f64> {
     Some(std::time::Duration::new(seconds, nanos).as_secs_f64())
 }
 
-/// Seconds of CPU time of all threads of this process; `None` where nobody counts.
+/// CPU seconds of all threads of this process; `None` if unknown.
 #[cfg(not(unix))]
 pub(crate) fn cpu_s() -> Option<f64> {
     None
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_says_what_it_is() {
+    fn a_machine_describes_itself_and_survives_json() {
         let machine = Machine::here();
         assert!(machine.cores >= 1 && !machine.cpu.is_empty());
         assert!(machine.system.starts_with(std::env::consts::OS));
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn linux_counts_memory_and_time() {
+    fn linux_reports_memory_and_cpu_time() {
         assert!(memory_bytes() > 1 << 20);
-        forget_peak();
+        reset_peak();
         assert!(peak_bytes().unwrap() > 1 << 16);
         assert!(cpu_s().unwrap() > 0.0);
     }

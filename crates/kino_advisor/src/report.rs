@@ -1,12 +1,12 @@
-//! What a loader and a training loop did, as a page.
+//! What a loader and a training loop did, as an HTML report.
 //!
 //! ```text
-//! LoopReport             the loop, seen from outside: waits, steps, compute; of any loader
-//! kino_loader::Report    the loader, seen from inside; only of ours
-//!   └▶ Measured ──▶ page: verdict │ where a step goes │ load of each stage │ waits │ batches ready over time │ memory
+//! LoopReport             the loop, from outside: waits, steps, compute; works with any loader
+//! kino_loader::Report    the loader, from inside; Kinograph loaders only
+//!   └▶ Measured ──▶ report: verdict │ where a step goes │ load of each stage │ waits │ prefetched batches │ memory
 //! ```
 //!
-//! Here nothing is measured: `python/kinograph/_loop.py` does, in the user's own loop.
+//! Nothing is measured here: `python/kinograph/_loop.py` does that, in the user's own loop.
 
 use kino_loader::{Moment, Report, Stage, WaitReport};
 use serde::{Deserialize, Serialize};
@@ -15,96 +15,96 @@ use crate::html::{
     Axis, Bar, Bin, HtmlReport, Line, StackedBar, bars, histogram, lines, stacked_bars, to_quantity,
 };
 
-/// How a time is spread over the steps.
+/// The distribution of a time over the steps.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Spread {
-    /// On average.
+    /// Mean.
     pub mean_s: f64,
-    /// Half of the steps are below.
+    /// Median.
     pub p50_s: f64,
-    /// Nine of ten are below.
+    /// 90th percentile.
     pub p90_s: f64,
-    /// 99 of 100 are below.
+    /// 99th percentile.
     pub p99_s: f64,
-    /// The longest.
+    /// Maximum.
     pub longest_s: f64,
 }
 
-/// Some steps in a row.
+/// A few consecutive steps.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StepMoment {
-    /// When the last of them ended, since the loop began.
+    /// When the last of them ended, in seconds since the loop started.
     pub at_s: f64,
-    /// How many there were.
+    /// The number of steps.
     pub steps: u64,
-    /// What they waited, on average.
+    /// Their mean wait.
     pub wait_s: f64,
-    /// What they took, on average.
+    /// Their mean duration.
     pub step_s: f64,
 }
 
-/// What a training loop did, seen from outside. A step goes from asking for a batch to asking for the next.
+/// What a training loop did, seen from outside. A step lasts from requesting a batch to requesting the next.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoopReport {
-    /// From the first time that a batch was asked for until the last step ended.
+    /// From the first request of a batch to the end of the last step.
     pub elapsed_s: f64,
-    /// Steps that ended.
+    /// Completed steps.
     pub steps: u64,
-    /// Seconds that all of them waited, the first included.
+    /// Seconds that all of them waited, including the first.
     pub wait_s: f64,
-    /// Seconds that all of them computed, the first included.
+    /// Seconds that all of them computed, including the first.
     pub compute_s: f64,
-    /// Compute time for each second since the loop began.
+    /// Compute time ÷ time since the loop started.
     pub compute_ratio: f64,
-    /// The same without the first step: accelerator utilisation by MLPerf Storage's formula.
+    /// The same without the first step: accelerator utilisation as MLPerf Storage defines it.
     pub utilisation: f64,
-    /// Whether the loop said when it computes; if not, all that is not waiting counts.
+    /// Whether the loop marked its compute; if not, everything but waiting counts as compute.
     pub is_marked: bool,
-    /// Whose clock timed compute: `cpu` or `cuda`.
+    /// The clock that timed compute: `cpu` or `cuda`.
     pub clock: String,
-    /// Marks whose times the device did not have yet.
+    /// Marks whose times the device had not reported yet.
     pub pending: u64,
-    /// Waits of the steps but the first.
+    /// Waits of all steps but the first.
     pub wait: Spread,
-    /// Compute of the steps but the first.
+    /// Compute of all steps but the first.
     pub compute: Spread,
-    /// The steps but the first.
+    /// Durations of all steps but the first.
     pub step: Spread,
-    /// How many waits were how long.
+    /// Histogram of the waits.
     pub waits: WaitReport,
-    /// The last steps, at most 512 moments.
+    /// The most recent steps, in at most 512 moments.
     pub recent: Vec<StepMoment>,
 }
 
-/// Everything that goes onto a page.
+/// Everything that goes into a report.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Measured {
     /// What was measured.
     pub title: String,
-    /// What it comes to, in a sentence.
+    /// The conclusion, as a sentence.
     pub verdict: String,
     /// The loop.
     #[serde(rename = "loop")]
     pub training: LoopReport,
-    /// The loader, if it is one of ours.
+    /// The loader, if it is a Kinograph loader.
     pub loader: Option<Report>,
 }
 
 impl Measured {
-    /// The page.
+    /// The HTML report.
     pub fn to_html_report(&self) -> HtmlReport {
-        let page = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
+        let report = self.with_loop(HtmlReport::new(&self.title).verdict(&self.verdict));
         match &self.loader {
-            Some(loader) => with_loader(page, loader),
-            None => page,
+            Some(loader) => with_loader(report, loader),
+            None => report,
         }
     }
 
-    fn with_loop(&self, page: HtmlReport) -> HtmlReport {
+    fn with_loop(&self, report: HtmlReport) -> HtmlReport {
         let done = &self.training;
         let seconds = |value: f64| to_quantity(value, "s");
         let row = |name: &str, value: String| vec![name.to_owned(), value];
@@ -116,12 +116,12 @@ impl Measured {
                 "accelerator utilisation",
                 format!("{:.3}", done.utilisation),
             ),
-            row("wait for the first batch", seconds(done.waits.first_s)),
+            row("time to first batch", seconds(done.waits.first_s)),
             row(
-                "stalls (waits of 1 ms or more)",
+                "stalls (waits of at least 1 ms)",
                 done.waits.stalls.to_string(),
             ),
-            row("time in stalls", seconds(done.waits.stall_s)),
+            row("time spent in stalls", seconds(done.waits.stall_s)),
         ];
         let spread = |name: &str, spread: &Spread| {
             let times = [
@@ -139,21 +139,21 @@ impl Measured {
             spread("compute", &done.compute),
             spread("step", &done.step),
         ];
-        page.table(&["", "value"], &figures)
+        report.table(&["", "value"], &figures)
             .figure(
                 step_plot(done),
                 if done.is_marked {
-                    "Mean of all steps but the first. Compute is what the loop marked; other is neither waiting nor marked."
+                    "Mean of all steps but the first. \"compute\" is what the loop marked; \"other\" is neither marked nor waiting."
                 } else {
-                    "Mean of all steps but the first. Compute was not marked: it is all that is not waiting."
+                    "Mean of all steps but the first. The loop did not mark its compute, so everything but waiting counts as compute."
                 },
             )
             .table(&["", "mean", "p50", "p90", "p99", "longest"], &spreads)
             .figure(
                 wait_plot(&done.waits),
-                "Every wait but the first. What lies left of 1 ms, a training loop does not notice.",
+                "Every wait but the first. Waits below 1 ms do not slow a training loop down.",
             )
-            .figure(recent_plot(&done.recent), "The last steps; neighbours are merged.")
+            .figure(recent_plot(&done.recent), "The most recent steps; neighbouring steps are averaged.")
     }
 }
 
@@ -161,7 +161,7 @@ fn step_plot(done: &LoopReport) -> crate::html::Plot {
     let other = (done.step.mean_s - done.wait.mean_s - done.compute.mean_s).max(0.0);
     let parts = [done.wait.mean_s, done.compute.mean_s, other];
     stacked_bars(
-        "Where a step goes",
+        "Where a step's time goes",
         &Axis::new("time", "s"),
         &["wait", "compute", "other"],
         &[StackedBar::new("step", &parts)],
@@ -195,7 +195,7 @@ fn recent_plot(recent: &[StepMoment]) -> crate::html::Plot {
         Line::new("wait", &points(|one| one.wait_s)),
         Line::new("step", &points(|one| one.step_s)),
     ];
-    let time = Axis::new("time since the loop began", "s");
+    let time = Axis::new("time since the loop started", "s");
     lines(
         "Step and wait over time",
         &time,
@@ -204,7 +204,7 @@ fn recent_plot(recent: &[StepMoment]) -> crate::html::Plot {
     )
 }
 
-fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
+fn with_loader(report: HtmlReport, loader: &Report) -> HtmlReport {
     let made = Stage::ALL.iter().filter(|&&stage| stage != Stage::Wait);
     let load: Vec<Bar> = made
         .clone()
@@ -224,10 +224,11 @@ fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
         })
         .collect();
     let caption = format!(
-        "Threads that were busy, on average; {} decode and {} read now.",
+        "Mean number of busy threads. Currently {} threads decode and {} read.",
         loader.threads_active, loader.readers_active
     );
-    page.heading("The loader")
+    report
+        .heading("The loader")
         .figure(
             bars("Load of each stage", &Axis::new("busy threads", ""), &load),
             &caption,
@@ -235,11 +236,11 @@ fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
         .table(&["stage", "busy", "per sample", "tasks", "bytes"], &stages)
         .figure(
             ready_plot(&loader.timeline),
-            "Batches that lay ready when one was taken, and how many there might be.",
+            "Batches ready whenever one was taken, and the prefetch depth.",
         )
         .figure(
             queue_plot(&loader.timeline),
-            "Work that waited for a thread when a batch was taken.",
+            "Tasks waiting for a thread whenever a batch was taken.",
         )
         .table(&["", "value"], &loader_rows(loader))
 }
@@ -247,9 +248,12 @@ fn with_loader(page: HtmlReport, loader: &Report) -> HtmlReport {
 fn ready_plot(timeline: &[Moment]) -> crate::html::Plot {
     let series = [
         Line::new("ready", &over_time(timeline, |one| one.ready)),
-        Line::new("depth", &over_time(timeline, |one| one.depth as f64)),
+        Line::new(
+            "prefetch depth",
+            &over_time(timeline, |one| one.depth as f64),
+        ),
     ];
-    timeline_plot("Batches ahead of the loop", "batches", &series)
+    timeline_plot("Prefetched batches", "batches", &series)
 }
 
 fn queue_plot(timeline: &[Moment]) -> crate::html::Plot {
@@ -285,23 +289,29 @@ fn loader_rows(loader: &Report) -> Vec<Vec<String>> {
             format!("{:.3}", loader.read_amplification()),
         ),
         (
-            "samples whose frames were there",
+            "samples with all frames cached",
             loader.cache_hits.to_string(),
         ),
         (
             "samples that waited for a page",
             loader.cache_misses.to_string(),
         ),
-        ("samples replaced", loader.substituted.to_string()),
-        ("decoded frames, at most", bytes(loader.pool_peak_bytes)),
         (
-            "stored bytes in wait, at most",
+            "samples skipped and replaced",
+            loader.substituted.to_string(),
+        ),
+        ("decoded frames, peak", bytes(loader.pool_peak_bytes)),
+        (
+            "bytes read but not yet decoded, peak",
             bytes(loader.stored_peak_bytes),
         ),
         ("batch buffers", bytes(loader.batch_buffer_bytes)),
-        ("process", loader.process_bytes.map_or_else(unknown, bytes)),
         (
-            "process, at most",
+            "process memory",
+            loader.process_bytes.map_or_else(unknown, bytes),
+        ),
+        (
+            "process memory, peak",
             loader.process_peak_bytes.map_or_else(unknown, bytes),
         ),
     ];
@@ -315,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_has_every_plot_with_and_without_data() {
+    fn a_report_has_every_plot_with_and_without_data() {
         let empty = Measured::default();
         assert!(empty.to_html_report().to_html().contains("no data"));
         let json = r#"{"title": "lift", "verdict": "the loop waits <1 %",

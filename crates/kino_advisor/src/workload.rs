@@ -1,7 +1,7 @@
-//! What a training loop asks of a dataset: windows and options, everything not given as in the Python loader.
+//! What a training loop requests: windows and options, with the defaults of the Python loader.
 //!
 //! ```text
-//! nothing given            every stream, the frame at the anchor
+//! no windows               every stream, the frame at the anchor
 //! wrist = -9..1            ten frames of `wrist`, the last at the anchor
 //! anchor                   the clock that the streams share; if they have several, `actions`, `action` or the longest vector
 //! ```
@@ -20,7 +20,7 @@ use crate::error::{Result, invalid};
 /// What a training loop asks for.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Workload {
-    /// Streams with steps around the anchor; every stream at the anchor if empty.
+    /// Streams, with steps around the anchor; if empty, every stream at the anchor.
     pub windows: Vec<(String, Range<i32>)>,
     /// Which sample comes when, as [`Settings::choose`] reads it; all defaults if null.
     pub order: Value,
@@ -29,7 +29,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// The loader that serves it.
+    /// The loader that serves this workload.
     pub fn subject(&self, dataset: &Dataset) -> Result<Subject> {
         let request = self.request(dataset)?;
         let samples = Samples::bind(dataset, request, &Selection::default())?;

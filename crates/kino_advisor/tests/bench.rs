@@ -1,8 +1,8 @@
-//! The benches run, check what they time, and give results that can be compared.
+//! The benchmarks run, check what they time, and give comparable results.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as expected"
+    reason = "a test stops at the first unexpected result"
 )]
 
 #[path = "../../kino_loader/tests/loader/recording.rs"]
@@ -41,7 +41,7 @@ fn a_loader_is_measured_cold_and_warm_and_compared_with_itself() {
     let result = bench_loader(&subject, 0.2, &mut Quiet).unwrap();
     for cache in ["cold", "warm"] {
         assert!(figure(&result, &format!("{cache}: samples")) > 0.0);
-        assert!(figure(&result, &format!("{cache}: first batch")) > 0.0);
+        assert!(figure(&result, &format!("{cache}: time to first batch")) > 0.0);
     }
     assert_eq!(result.dataset.as_ref().unwrap().episodes, 4);
     let text = serde_json::to_string(&result).unwrap();
@@ -53,7 +53,7 @@ fn a_loader_is_measured_cold_and_warm_and_compared_with_itself() {
 }
 
 #[test]
-fn images_that_are_changed_are_measured_too() {
+fn resized_float_images_are_measured_too() {
     let (_folder, dataset) = recording::open(3);
     let changed = Workload {
         windows: vec![("front".to_owned(), -1..1), ("joints".to_owned(), 0..1)],
@@ -75,7 +75,7 @@ fn images_that_are_changed_are_measured_too() {
 }
 
 #[test]
-fn an_accelerator_that_is_kept_busy_is_found_and_the_rules_are_told() {
+fn the_sustained_step_rate_is_found_and_the_rules_are_listed() {
     let (_folder, dataset) = recording::open(4);
     let subject = workload().subject(&dataset).unwrap();
     let options = AuOptions {
@@ -85,8 +85,8 @@ fn an_accelerator_that_is_kept_busy_is_found_and_the_rules_are_told() {
         ..AuOptions::default()
     };
     let result = bench_au(&subject, &options, &mut Quiet).unwrap();
-    let held = figure(&result, "step that is held") / 1e3;
-    assert!((figure(&result, "steps that are held") - 1.0 / held).abs() < 1e-6 / held);
+    let held = figure(&result, "shortest sustained step") / 1e3;
+    assert!((figure(&result, "sustained step rate") - 1.0 / held).abs() < 1e-6 / held);
     assert!(figure(&result, "utilisation at the given step") > 0.0);
     for rule in 1..=7 {
         let begins = format!("{rule}. ");

@@ -1,11 +1,13 @@
-//! Faults that are planted on purpose, each found by the doctor; and the change that it ranks first, applied, keeps its word.
+//! Faults planted on purpose, each found by the doctor; applying the change that it ranks first delivers what was
+//! predicted.
 //!
-//! Faults and steps sleep, so that they are as slow on a busy machine as on a quiet one, and all are several times the step.
+//! Faults and steps sleep, so they are as slow on a busy machine as on an idle one, and each fault is several times
+//! as long as the step.
 
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as expected"
+    reason = "a test stops at the first unexpected result"
 )]
 
 #[path = "../../kino_loader/tests/loader/recording.rs"]
@@ -25,7 +27,7 @@ use tempfile::TempDir;
 
 const STEP: Duration = Duration::from_millis(20);
 const BATCH: u32 = 8;
-/// Room for the vectors, not for the images: under a shuffle of everything those are read for each sample.
+/// Room for the vectors but not for the images: under a global shuffle, images are read for each sample.
 const LITTLE: u64 = 8 << 10;
 
 /// An accelerator that leaves its core to the loader.
@@ -33,7 +35,10 @@ struct Sleeps(Duration);
 
 impl Host for Sleeps {
     fn step(&mut self, batch: Batch) -> Result<()> {
-        assert!(batch.is_real(), "a loop never gets what no stage has made");
+        assert!(
+            batch.is_real(),
+            "the loop only gets batches that all stages have made"
+        );
         drop(batch);
         std::thread::sleep(self.0);
         Ok(())
@@ -47,7 +52,7 @@ struct Planted {
     step: Duration,
 }
 
-/// A loader without a fault: one thread, everything shuffled, images read for each sample.
+/// A loader without a fault: one thread, a global shuffle, images read for each sample.
 fn healthy(steps: &str) -> Planted {
     let (folder, dataset) = recording::open(4);
     let request = format!(
@@ -119,7 +124,7 @@ impl Planted {
         found
     }
 
-    /// Does what the doctor advises.
+    /// Applies a change that the doctor recommends.
     fn apply(&mut self, change: &Change) {
         let options = &mut self.subject.options;
         match change.remedy {
@@ -127,7 +132,7 @@ impl Planted {
             Remedy::Prefetch(depth) => options.prefetch = depth,
             Remedy::Memory(bytes) => {
                 options.memory = Some(ByteSize::new(bytes));
-                // It helps when everything was decoded once: the warm-up has to last for an epoch.
+                // It helps once everything has been decoded: the warm-up must last for an epoch.
                 self.options.seconds = 4.0;
             }
             Remedy::CpuShare => options.cpu = None,
@@ -144,12 +149,12 @@ impl Planted {
                 let source = Source::of(&self.subject.windows[0][0]).unwrap();
                 self.subject.order = Order::new(source, settings).unwrap();
             }
-            _ => panic!("not for this test: {change:?}"),
+            _ => panic!("this test does not apply {change:?}"),
         }
     }
 
-    /// The fault is found, and its first change brings at least half of what was promised.
-    fn keeps_its_word(mut self, cause: Cause, is_expected: impl Fn(&Remedy) -> bool) {
+    /// Checks that the fault is found, and that the first change brings at least half of what was predicted.
+    fn delivers_as_predicted(mut self, cause: Cause, is_expected: impl Fn(&Remedy) -> bool) {
         let found = self.finds(cause);
         let change = found.changes[0].clone();
         assert!(is_expected(&change.remedy), "{found}");
@@ -159,12 +164,12 @@ impl Planted {
         assert!(change.compute_ratio > before * 1.2, "{found}");
         assert!(
             after - before >= 0.5 * (change.compute_ratio - before),
-            "{before} became {after}\n{found}"
+            "compute ratio {before} before, {after} after\n{found}"
         );
     }
 }
 
-/// Stored bytes that a batch of this loader reads.
+/// Stored bytes that this loader reads per batch.
 fn bytes_per_batch(subject: &Subject) -> f64 {
     let options = LoaderOptions {
         run: Run {
@@ -189,7 +194,7 @@ fn decode_pause(pause_ms: u64) -> Trial {
 }
 
 #[test]
-fn a_storage_with_little_bandwidth_is_found() {
+fn storage_with_low_bandwidth_is_found() {
     let planted = healthy("[0]");
     let rate = bytes_per_batch(&planted.subject) / (5.0 * STEP.as_secs_f64());
     let slow = SlowStorage {
@@ -197,13 +202,13 @@ fn a_storage_with_little_bandwidth_is_found() {
         ..SlowStorage::default()
     };
     let planted = planted.storage(slow);
-    planted.keeps_its_word(Cause::Storage, |remedy| {
+    planted.delivers_as_predicted(Cause::Storage, |remedy| {
         matches!(remedy, Remedy::Memory(_) | Remedy::Staging)
     });
 }
 
 #[test]
-fn a_storage_with_latency_is_found_and_a_copy_nearby_helps() {
+fn storage_with_high_latency_is_found_and_a_local_copy_helps() {
     let slow = SlowStorage {
         latency: Duration::from_millis(100),
         ..SlowStorage::default()
@@ -224,18 +229,18 @@ fn a_storage_with_latency_is_found_and_a_copy_nearby_helps() {
 }
 
 #[test]
-fn one_thread_that_decodes_is_found_where_there_are_more_cores() {
+fn a_single_decoding_thread_is_found_if_there_are_more_cores() {
     let mut planted = healthy("[0]").trial(decode_pause(12));
     planted.options.cores = 9;
-    planted.keeps_its_word(Cause::Decode, |remedy| {
+    planted.delivers_as_predicted(Cause::Decode, |remedy| {
         matches!(remedy, Remedy::Threads(8) | Remedy::Memory(_))
     });
 }
 
 #[test]
-fn a_heavy_codec_is_found_where_there_are_no_more_cores() {
+fn an_expensive_codec_is_found_if_there_are_no_more_cores() {
     let planted = healthy("[0]").trial(decode_pause(12));
-    planted.keeps_its_word(Cause::Decode, |remedy| matches!(remedy, Remedy::Memory(_)));
+    planted.delivers_as_predicted(Cause::Decode, |remedy| matches!(remedy, Remedy::Memory(_)));
 }
 
 #[test]
@@ -245,11 +250,11 @@ fn a_slow_collate_is_found_and_more_threads_help() {
         ..Trial::default()
     });
     planted.options.cores = 9;
-    planted.keeps_its_word(Cause::Collate, |remedy| *remedy == Remedy::Threads(8));
+    planted.delivers_as_predicted(Cause::Collate, |remedy| *remedy == Remedy::Threads(8));
 }
 
 #[test]
-fn a_source_that_stalls_is_found_and_more_batches_ahead_help() {
+fn a_stalling_source_is_found_and_a_deeper_prefetch_helps() {
     let slow = SlowStorage {
         stall: Some(Stall {
             every: 64,
@@ -259,11 +264,11 @@ fn a_source_that_stalls_is_found_and_more_batches_ahead_help() {
     };
     let mut planted = healthy("[0]").storage(slow);
     planted.subject.options.prefetch = Some(2);
-    planted.keeps_its_word(Cause::Jitter, |remedy| *remedy == Remedy::Prefetch(None));
+    planted.delivers_as_predicted(Cause::Jitter, |remedy| *remedy == Remedy::Prefetch(None));
 }
 
 #[test]
-fn one_batch_ahead_of_an_uneven_source_is_too_few() {
+fn prefetching_one_batch_is_not_enough_for_an_uneven_source() {
     let slow = SlowStorage {
         stall: Some(Stall {
             every: 32,
@@ -277,9 +282,9 @@ fn one_batch_ahead_of_an_uneven_source_is_too_few() {
 }
 
 #[test]
-fn frames_that_are_decoded_again_and_again_want_memory() {
+fn repeated_decoding_of_frames_is_fixed_with_memory() {
     let planted = healthy("[-9, -8, -7, -6, -5, -4, -3, -2, -1, 0]").trial(decode_pause(2));
-    planted.keeps_its_word(Cause::Memory, |remedy| {
+    planted.delivers_as_predicted(Cause::Memory, |remedy| {
         matches!(remedy, Remedy::Memory(_) | Remedy::Pool(_))
     });
 }
@@ -290,7 +295,7 @@ fn a_slow_step_leaves_nothing_to_fix() {
         .step(Duration::from_millis(100))
         .finds(Cause::SlowStep);
     assert_eq!(found.changes[0].remedy, Remedy::Nothing);
-    assert!(found.evidence.without.is_none(), "nothing is taken apart");
+    assert!(found.evidence.without.is_none(), "no stage is disabled");
 }
 
 #[test]
@@ -303,14 +308,14 @@ fn a_loader_that_just_keeps_up_leaves_nothing_to_fix() {
 }
 
 #[test]
-fn a_share_of_the_cpu_that_is_too_small_is_found() {
+fn a_cpu_limit_that_is_too_low_is_found() {
     let mut planted = healthy("[-9, -8, -7, -6, -5, -4, -3, -2, -1, 0]");
     planted.subject.options.cpu = Some(CpuShare::Cores(0.015));
-    planted.keeps_its_word(Cause::CpuShare, |remedy| *remedy == Remedy::CpuShare);
+    planted.delivers_as_predicted(Cause::CpuShare, |remedy| *remedy == Remedy::CpuShare);
 }
 
 #[test]
-fn a_step_shorter_than_a_hand_over_is_limited_by_it() {
+fn a_step_shorter_than_a_hand_over_is_limited_by_the_hand_over() {
     let planted = healthy("[0]").step(Duration::from_micros(3));
     // A sleep would take many times as long.
     let mut spins = Emulated { step: planted.step };
@@ -320,7 +325,7 @@ fn a_step_shorter_than_a_hand_over_is_limited_by_it() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_what_would_be_right() {
+fn invalid_options_are_refused_with_valid_ones() {
     let mut planted = healthy("[0]");
     let refused = |options: DoctorOptions| {
         let error = diagnose(&planted.subject, &options, &mut Sleeps(STEP));

@@ -1,9 +1,9 @@
-//! The verdict as a function of figures, case by case; and the changes that follow.
+//! The verdict as a function of the figures, case by case, and the changes that follow.
 
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a test ends at the first thing that is not as expected"
+    reason = "a test stops at the first unexpected result"
 )]
 
 use kino_advisor::{
@@ -33,7 +33,7 @@ fn fed(compute_ratio: f64) -> FedRun {
     }
 }
 
-/// A step of 20 ms; batches as given, and what they take without reading, decoding and collating.
+/// A step of 20 ms; batches as given, and their times without reading, decoding and collating.
 fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) -> Evidence {
     Evidence {
         step_s: 0.02,
@@ -72,7 +72,7 @@ fn evidence(compute_ratio: f64, whole: f64, [fetch, decode, collate]: [f64; 3]) 
     }
 }
 
-/// Every stage is as slow as the others.
+/// Every stage is equally slow.
 fn slow() -> Evidence {
     evidence(0.2, 100.0, [99.0, 99.0, 99.0])
 }
@@ -92,7 +92,7 @@ fn cases() -> Vec<(Cause, Evidence)> {
             }
             one
         }),
-        // A loop that waits a little for anything waits for decoding all the same.
+        // The loop waits a little even for a loader that does no work, but decoding is still the cause.
         (Cause::Decode, {
             let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
             if let Some(without) = &mut one.without {
@@ -107,7 +107,7 @@ fn cases() -> Vec<(Cause, Evidence)> {
             }
             one
         }),
-        // A share that does not bind is not to blame.
+        // A CPU limit that does not bind is not to blame.
         (Cause::Decode, {
             let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
             if let Some(without) = &mut one.without {
@@ -127,14 +127,14 @@ fn cases() -> Vec<(Cause, Evidence)> {
             one.whole.decode_excess = 9.0;
             one
         }),
-        // A pool that is still filling decodes ahead: that is no excess.
+        // A cache that is still filling decodes ahead: that is not repeated decoding.
         (Cause::Decode, {
             let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
             one.whole.decode_excess = 9.0;
             one.whole.is_steady = false;
             one
         }),
-        // Two stages that bind alike: the busier threads decide.
+        // Two stages bind equally: the busier threads decide.
         (Cause::Storage, {
             let mut one = slow();
             one.whole.fetch_s = 0.8;
@@ -157,7 +157,7 @@ fn cases() -> Vec<(Cause, Evidence)> {
 }
 
 #[test]
-fn every_cause_has_its_figures() {
+fn every_cause_follows_from_its_figures() {
     for (cause, evidence) in cases() {
         let verdict = judge(&evidence);
         assert_eq!(verdict.cause, cause, "{}", verdict.sentence);
@@ -191,7 +191,7 @@ fn more_threads_divide_the_time_until_reading_binds() {
 }
 
 #[test]
-fn what_fits_into_memory_is_advised_to_stay_there() {
+fn keeping_all_frames_is_recommended_if_they_fit_in_memory() {
     let mut one = evidence(0.2, 100.0, [20.0, 99.0, 99.0]);
     one.setting.decoded_bytes = 10 << 30;
     assert_eq!(advice(&one)[0].remedy, Remedy::Memory(10 << 30));
@@ -200,7 +200,7 @@ fn what_fits_into_memory_is_advised_to_stay_there() {
 }
 
 #[test]
-fn a_pool_is_advised_where_it_holds_enough_episodes_to_mix() {
+fn shuffling_in_groups_is_recommended_if_a_group_holds_enough_episodes() {
     let mut one = evidence(0.2, 100.0, [99.0, 20.0, 80.0]);
     one.whole.decode_excess = 8.0;
     one.setting.shuffles_everything = true;
@@ -230,7 +230,7 @@ fn a_loop_that_waits_leaves_its_core_to_the_loader() {
 }
 
 #[test]
-fn floats_are_advised_to_be_made_elsewhere() {
+fn converting_images_to_floats_on_the_gpu_is_recommended() {
     let mut one = evidence(0.2, 100.0, [99.0, 80.0, 20.0]);
     one.setting.images_are_floats = true;
     let found = advice(&one);
@@ -240,7 +240,7 @@ fn floats_are_advised_to_be_made_elsewhere() {
 }
 
 #[test]
-fn codecs_are_compared_by_the_machine_s_record() {
+fn codecs_are_compared_by_the_cost_record_of_the_machine() {
     let cost = |codec: &str, decode_ns: f64, ratio: f64| Cost {
         codec: codec.to_owned(),
         frame: "uint8[84, 84, 3]".to_owned(),
@@ -271,7 +271,7 @@ fn codecs_are_compared_by_the_machine_s_record() {
 }
 
 #[test]
-fn uneven_batches_are_played_again_with_more_of_them_ahead() {
+fn uneven_batches_are_replayed_with_a_deeper_prefetch() {
     let mut one = evidence(0.7, 15.0, [14.0, 14.0, 14.0]);
     one.whole.each_s = (0..200)
         .map(|idx| if idx % 20 == 19 { 0.2 } else { 0.005 })

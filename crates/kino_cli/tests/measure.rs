@@ -93,7 +93,7 @@ fn the_doctor_explains_invalid_arguments() {
         assert_eq!(output.status.code(), Some(code), "{error}");
     }
     let help = String::from_utf8(kinograph(&["doctor", "--help"]).stdout).unwrap();
-    assert!(help.contains("4 it is not"), "{help}");
+    assert!(help.contains("4 target not met"), "{help}");
 }
 
 #[test]

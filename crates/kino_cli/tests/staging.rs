@@ -58,12 +58,12 @@ fn a_pack_is_resumed_only_with_the_options_it_was_started_with() {
     let target = folder.path().join("a.kino");
     interrupted(&target);
     for (options, expected) in [
-        (&["--rate", "55"][..], r#"rate_hz: none there, "55" here"#),
-        (&["--prefix", "zz/"], r#"prefix: "" there, "zz/" here"#),
-        (&["--seed", "3"], r#"seed: "0" there, "3" here"#),
+        (&["--rate", "55"][..], r#"rate_hz was none, now it is "55""#),
+        (&["--prefix", "zz/"], r#"prefix was "", now it is "zz/""#),
+        (&["--seed", "3"], r#"seed was "0", now it is "3""#),
         (
             &["--on-defect", "keep"],
-            r#"on_defect: "error" there, "keep" here"#,
+            r#"on_defect was "error", now it is "keep""#,
         ),
         (&["--quality", "90"], "plan"),
     ] {

@@ -4,12 +4,13 @@
 //! long_run FRAMES ELEMENTS float32|float64|int16 sample|whole [MEMORY_MB]
 //! ```
 //!
-//! `sample` writes a dataset; `whole` gives the run to the codec at once, as shorter ones are, and keeps nothing.
+//! `sample` writes a dataset; `whole` passes the run to the codec at once, as is done for shorter runs, and keeps
+//! nothing.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "an example")]
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "made-up numbers"
+    reason = "synthetic values"
 )]
 
 use std::time::Instant;

@@ -1,13 +1,10 @@
-//! Plans every sample of a packed robomimic recording and says how long one takes, on one core:
-//! `plan_windows DATASET…`.
+//! Plans every sample of a packed robomimic recording and prints how long one takes, on one core: `plan_windows
+//! DATASET…`.
 //!
-//! The window is robomimic's: `seq_length` 10, two cameras (20 camera frames) and the low-dimensional streams; once by steps on the
-//! shared clock, once by times on each stream's own. Every plan is compared with plain arithmetic while it is timed, so the
-//! figures contain the comparison; it is also timed alone and shown.
-#![allow(
-    clippy::print_stdout,
-    reason = "a measurement for people, printed where they run it"
-)]
+//! The window is robomimic's: `seq_length` 10, two cameras (20 camera frames) and the low-dimensional streams; once
+//! by steps on the shared clock, once by times on each stream's own. Every plan is compared with plain arithmetic
+//! while it is timed, so the figures include the comparison; the planning alone is also timed and printed.
+#![allow(clippy::print_stdout, reason = "a benchmark that prints its results")]
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -118,7 +115,7 @@ fn measure(name: &str, dataset: &Dataset, request: Request) -> Result<()> {
     }
     let frames: usize = plan.windows.iter().map(|window| window.frames.len()).sum();
     let per_sample = |time: Duration| {
-        #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+        #[expect(clippy::cast_precision_loss, reason = "a figure for display")]
         let samples = windows.len() as f64;
         time.as_secs_f64() * 1e6 / samples
     };

@@ -1,4 +1,4 @@
-//! Laying pages down into shards, in the order they come, and counting what the finished ones hold.
+//! Appends pages to shards in the order they arrive, and counts what the finished shards hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::stats::{StatsPart, StreamStats};
 use crate::table::EpisodeRow;
 use crate::usage::Usage;
 
-/// Lays pages down into shards, in the order they come.
+/// Appends pages to shards in the order they arrive.
 #[derive(Debug)]
 pub(crate) struct Assembler {
     area: Arc<Area>,
@@ -31,10 +31,10 @@ pub(crate) struct Finished {
     /// Rows with their position in the source's order.
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
     pub(crate) usage: Usage,
-    /// Statistics of what was written now, mergeable without loss.
+    /// Statistics of newly written shards, mergeable without loss.
     pub(crate) parts: BTreeMap<String, StatsPart>,
-    /// Statistics that were taken up from an interrupted pack.
-    pub(crate) taken_up: BTreeMap<String, StreamStats>,
+    /// Statistics of shards resumed from an interrupted pack.
+    pub(crate) resumed_stats: BTreeMap<String, StreamStats>,
 }
 
 impl Assembler {
@@ -49,14 +49,14 @@ impl Assembler {
     }
 
     /// Counts a shard that an interrupted pack had finished.
-    pub(crate) fn take_up(&mut self, receipt: Receipt) {
+    pub(crate) fn resume(&mut self, receipt: Receipt) {
         self.finished.shards.push(receipt.shard);
         self.finished.rows.extend(receipt.rows);
         self.finished.usage.merge(receipt.usage);
-        merge_stats(&mut self.finished.taken_up, receipt.stats);
+        merge_stats(&mut self.finished.resumed_stats, receipt.stats);
     }
 
-    /// Lays down the pages of a block.
+    /// Appends the pages of a block.
     pub(crate) fn pages(&mut self, run: Run, first_frame: u32, packed: Packed) -> Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -92,7 +92,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Ends the episode: its index goes after its pages, and a full shard is closed.
+    /// Ends the episode: its index follows its pages, and a full shard is closed.
     pub(crate) fn end_episode(
         &mut self,
         draft: EpisodeDraft,
@@ -102,7 +102,7 @@ impl Assembler {
             Some(file) => file,
             none => none.insert(ShardFile::new(&self.area)?),
         };
-        // A schema holds so many streams: the episode begins the next shard instead.
+        // The number of streams in a schema is limited: start the next shard with this episode.
         if !file.is_empty() && !file.has_room_for(&draft) {
             let next = file.move_episode(&self.area)?;
             self.finish_shard(receipts)?;
@@ -118,7 +118,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Goes back to the end of the last whole episode.
+    /// Rolls back to the end of the last complete episode.
     pub(crate) fn abandon_episode(&mut self) -> Result<()> {
         self.runs.clear();
         self.file

@@ -6,10 +6,10 @@
 //!  "events": [{"name": "gripper", "stream": "actions", "detect": "transition", …}]}
 //! ```
 //!
-//! `protected` and `events` are there if the plan looked for events: where they are, and by which rules.
+//! `protected` and `events` are present if the plan looked for events: where they were found, and by which rules.
 //!
-//! They lie with the episode and not in the table: a simulator's model file is a hundred kilobytes per episode,
-//! and a table is read whole when a dataset is opened.
+//! Attributes are stored with the episode and not in the table: a simulator's model file is a hundred kilobytes per
+//! episode, and a table is read whole when a dataset is opened.
 
 use std::num::NonZeroUsize;
 
@@ -27,18 +27,18 @@ pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 #[derive(Debug, Serialize, Deserialize)]
 struct Attributes {
     id: String,
-    /// What tells an episode without an id from others of the same content, so that no two shards are the same file.
+    /// Distinguishes episodes without an id but with the same content, so that no two shards are the same file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     draft: String,
     attributes: JsonMap,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     protected: Vec<Protected>,
-    /// Kept as they are: a later version may have settings that this one does not know.
+    /// Kept verbatim: a later version may have settings that this one does not know.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     events: Vec<serde_json::Value>,
 }
 
-/// What is kept with an episode beside its streams.
+/// What is stored with an episode besides its streams.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) id: String,
@@ -75,7 +75,7 @@ pub(crate) fn encode(
         .unwrap_or_default())
 }
 
-/// What a page's (untrusted) bytes say of an episode.
+/// Parses the (untrusted) bytes of a page.
 pub(crate) fn decode(place: &str, bytes: &[u8], scratch: &mut Scratch) -> Result<Kept> {
     let mut texts = Vec::new();
     let decoder = codec("text")

@@ -1,9 +1,9 @@
-//! The commit: from finished shards to one new version, in one atomic step.
+//! The commit: from finished shards to a new version, in one atomic step.
 //!
-//! Shards are durable already. The table and the statistics are written, then the manifest is put
-//! under the next version number *only if that number is free*. A crash before that leaves the old
-//! version; of two writers one wins. The loser reads the new head, checks its episodes against it as it did
-//! against the old one, and tries again. Writers take turns where the file system has locks, so that this is rare.
+//! The shards are already durable. The table and the statistics are written, then the manifest is created under the
+//! next version number *only if that number is free*. A crash before that leaves the old version in place; of two
+//! writers, one wins. The loser reads the new head, checks its episodes against it as it did against the old one, and
+//! retries. Writers take turns where the file system supports locks, so this is rare.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,29 +21,29 @@ use crate::table::{EpisodeRow, EpisodeTable, write_table};
 use crate::usage::StreamUsage;
 use crate::writer::Start;
 
-/// How often a commit is repeated on top of a rival's before it gives up.
+/// How often a commit is retried on top of another writer's before it gives up.
 const ATTEMPTS: usize = 100;
 
-/// What a commit made.
+/// The result of a commit.
 #[derive(Debug, Clone)]
 pub struct Committed {
-    /// The version's number.
+    /// The version number.
     pub version: u64,
-    /// The version's id.
+    /// The version id.
     pub id: String,
-    /// Episodes that are new in it.
+    /// The number of new episodes.
     pub episodes: u64,
-    /// What the new episodes' streams cost.
+    /// What the streams of the new episodes cost.
     pub streams: Vec<StreamUsage>,
 }
 
-/// The version that a new one is made from, if there is one.
+/// The version that a new one is based on, if any.
 #[derive(Debug)]
 pub(crate) struct Base {
     head: Option<Head>,
 }
 
-/// A version with the parts that a commit on top of it needs.
+/// A version, with the parts that a commit on top of it needs.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) manifest: Manifest,
@@ -67,7 +67,7 @@ impl Base {
         self.head.as_ref().map_or(0, |head| head.table.len() as u64)
     }
 
-    /// The version itself, as a commit that adds nothing gives it.
+    /// The version itself: the result of a commit that adds nothing.
     pub(crate) fn committed(&self) -> Option<Committed> {
         self.head.as_ref().map(|head| Committed {
             version: head.manifest.version,
@@ -91,14 +91,14 @@ impl Base {
             .collect())
     }
 
-    /// The types of the labels that the dataset has.
+    /// The types of the dataset's labels.
     pub(crate) fn label_types(&self) -> Result<HashMap<String, &'static str>> {
         self.head
             .as_ref()
             .map_or_else(|| Ok(HashMap::new()), label_types)
     }
 
-    /// The types of the streams that the dataset has.
+    /// The types of the dataset's streams.
     pub(crate) fn types(&self) -> Result<HashMap<String, (Kind, FrameType)>> {
         let streams = self.head.iter().flat_map(|head| &head.manifest.streams);
         streams
@@ -116,18 +116,18 @@ pub(crate) struct Additions<'a> {
     pub(crate) message: &'a str,
 }
 
-/// Where episodes come from.
+/// The source of episodes.
 #[derive(Debug, Clone, Default)]
 pub struct SourceRecord {
-    /// What it is called, in a few words.
+    /// A short name.
     pub name: String,
-    /// What it says of itself (`env_args`, …).
+    /// Metadata of the source (`env_args`, …).
     pub attributes: JsonMap,
     /// Files, format and defects, for the manifest's list of sources.
     pub record: serde_json::Value,
 }
 
-/// Makes `additions` visible on top of `base`, or of whatever came after it.
+/// Makes `additions` visible on top of `base`, or of the versions committed after it.
 pub(crate) fn commit(
     store: &Store,
     base: Base,
@@ -168,20 +168,20 @@ pub(crate) fn commit(
     })
 }
 
-/// The error of a new dataset that somebody else made first.
+/// The error if another writer created the new dataset first.
 fn overtaken(store: &Store, head: &Head) -> DatasetError {
     DatasetError::Exists {
         what: format!(
-            "{} was made by another writer meanwhile and has {} episodes; nothing was added to it. `--resume` (in Python `mode=\"resume\"`) \
-             adds the episodes that were written here, `kinograph gc` shows and removes them",
+            "another writer created {} in the meantime, and it has {} episodes; nothing was added to it. To add the episodes written here, use `--resume` \
+             (in Python `mode=\"resume\"`); to list or remove them, use `kinograph gc`",
             store.root().display(),
             head.table.len()
         ),
     }
 }
 
-/// Refuses to commit into a folder that was moved, emptied or replaced while the writer ran: files are put by path, so the new
-/// version would name shards that are elsewhere.
+/// Refuses to commit if the folder was moved, emptied or replaced while the writer ran: files are written by path, so
+/// the new version would refer to shards that are elsewhere.
 fn check_in_place(
     store: &Store,
     begun_on: Option<&(u64, String)>,
@@ -189,7 +189,7 @@ fn check_in_place(
 ) -> Result<()> {
     let lost = |key: &str| {
         not_found(format!(
-            "{} is no longer there: the folder of the dataset was moved, emptied or replaced while this writer ran, and nothing \
+            "{} is missing: the dataset's folder was moved, emptied or replaced while this writer ran, and nothing \
              was committed; put the folder back and continue with `--resume` (in Python mode=\"resume\")",
             store.path(key)
         ))
@@ -212,7 +212,7 @@ fn check_in_place(
     Ok(())
 }
 
-/// Writes table and statistics, and returns the manifest that would make them visible.
+/// Writes the table and the statistics, and returns the manifest that would make them visible.
 fn prepare(
     store: &Store,
     head: Option<&Head>,
@@ -224,7 +224,7 @@ fn prepare(
     let (table_hash, table_bytes) = store.put_hashed(FileKind::Episodes, write_table(&rows)?)?;
 
     let mut stats = head.map(|head| head.stats.clone()).unwrap_or_default();
-    merge_stats(&mut stats, finished.taken_up.clone());
+    merge_stats(&mut stats, finished.resumed_stats.clone());
     merge_stats(
         &mut stats,
         finished
@@ -264,13 +264,14 @@ fn prepare(
     Ok((manifest, bytes, id))
 }
 
-/// Refuses streams and labels of other types than the head's, which may be newer than what the writer has checked against.
+/// Refuses streams and labels whose types differ from the head's, which may be newer than the version the writer
+/// checked against.
 fn check_types(head: Option<&Head>, finished: &Finished) -> Result<()> {
     let Some(head) = head else { return Ok(()) };
     let rivals = |what: String| {
         invalid(format!(
-            "{what} in version {}, which another writer has committed meanwhile; nothing was added. What was written here stays in `staging/`, \
-             `kinograph gc` shows and removes it",
+            "{what} in version {}, which another writer committed in the meantime; nothing was added. The episodes written here stay in `staging/`; \
+             list or remove them with `kinograph gc`",
             head.manifest.version
         ))
     };
@@ -307,7 +308,7 @@ fn label_types(head: &Head) -> Result<HashMap<String, &'static str>> {
         .collect()
 }
 
-/// The head's rows, then the new ones; those without an id are numbered.
+/// The head's rows, then the new ones; rows without an id get a number.
 fn all_rows(head: Option<&Head>, finished: &Finished) -> Result<Vec<EpisodeRow>> {
     let mut new_rows = finished.rows.clone();
     new_rows.sort_by_key(|(position, _)| *position);
@@ -321,14 +322,14 @@ fn all_rows(head: Option<&Head>, finished: &Finished) -> Result<Vec<EpisodeRow>>
         if !ids.insert(id.clone()) {
             return Err(DatasetError::Exists {
                 what: format!(
-                    "episode `{id}` was added by another writer meanwhile, and ids are unique; nothing was added. What was written here \
-                     stays in `staging/`, `kinograph gc` shows and removes it"
+                    "another writer added episode `{id}` in the meantime, and ids must be unique; nothing was added. The episodes written here \
+                     stay in `staging/`; list or remove them with `kinograph gc`"
                 ),
             });
         }
     }
     for (_, mut row) in new_rows {
-        // Its row in the table, or the next number that is free.
+        // Its row in the table, or the next free number.
         let mut number = rows.len();
         while row.id.is_empty() {
             let id = format!("episode_{number}");
@@ -342,7 +343,7 @@ fn all_rows(head: Option<&Head>, finished: &Finished) -> Result<Vec<EpisodeRow>>
     Ok(rows)
 }
 
-/// Adds what a source says, beside what the dataset has.
+/// Adds the metadata of a source to the attributes of the dataset.
 fn add_source(attributes: &mut JsonMap, source: &SourceRecord) {
     for (name, value) in &source.attributes {
         let is_taken = attributes.get(name).is_some_and(|known| known != value);

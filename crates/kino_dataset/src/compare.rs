@@ -1,10 +1,10 @@
-//! What came back against what went in: how far apart, and whether the codec kept its promise.
+//! Compares decoded with original frames: how large the error is, and whether the codec kept its bound.
 
 use std::ops::Range;
 
 use kino_codec::{AbsBound, Bound, Codec, CodecError, Dtype, ValueType};
 
-/// How far decoded numbers are from the original ones.
+/// The error of decoded values.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Distortion {
     pub(crate) max_abs: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Comparison<'a> {
     codec: &'a dyn Codec,
     bound: Bound,
     ty: &'a ValueType,
-    /// Frames of the block that come back bit for bit.
+    /// Frames of the block that must be bit-exact.
     protected: &'a [Range<usize>],
 }
 
@@ -42,7 +42,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The distortion of the page that begins with `first_frame`, or the error that it breaks the bound.
+    /// The distortion of the page that begins with `first_frame`, or an error if it violates the bound.
     pub(crate) fn page(
         &self,
         first_frame: usize,
@@ -58,21 +58,21 @@ impl<'a> Comparison<'a> {
             if a != b && self.protected.iter().any(|range| range.contains(&frame)) {
                 return Err(broken(
                     self.codec,
-                    format!("protected frame {frame} of a block changed"),
+                    format!("protected frame {frame} of a block is not bit-exact"),
                 ));
             }
         }
         let found = distortion(self.ty, original, decoded);
         let values = (original.len() / self.ty.dtype().size()) as u64;
         let missed = match &self.bound {
-            Bound::Lossless => Some("a lossless page did not come back as it was".to_owned()),
+            Bound::Lossless => Some("a lossless page does not decode to the original".to_owned()),
             Bound::Abs(bound) => outside(self.ty, original, decoded, bound).map(|element| {
                 let frame = first_frame + element / self.ty.elements().max(1);
-                format!("a number of frame {frame} of a block moved by more than {bound}")
+                format!("a value in frame {frame} of a block is off by more than the bound {bound}")
             }),
             Bound::Psnr(db) => psnr_db(found.sum_squared, values)
                 .filter(|reached| *reached < db - PSNR_ROUNDING)
-                .map(|reached| format!("a page has {reached:.3} dB, {db} were promised")),
+                .map(|reached| format!("a page has {reached:.3} dB, below the bound of {db} dB")),
             _ => None,
         };
         missed.map_or(Ok(found), |what| Err(broken(self.codec, what)))
@@ -82,15 +82,15 @@ impl<'a> Comparison<'a> {
 /// Two ways to compute the same logarithm may differ in the last digits.
 const PSNR_ROUNDING: f64 = 1e-9;
 
-/// The peak signal-to-noise ratio over `values` 8-bit numbers, 10·log₁₀(255² ÷ mean squared error), or `None` for no
-/// error at all.
-#[expect(clippy::cast_precision_loss, reason = "under 2⁵³ numbers")]
+/// The peak signal-to-noise ratio over `values` 8-bit values, 10·log₁₀(255² ÷ mean squared error), or `None` if there
+/// is no error.
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2⁵³ values")]
 pub(crate) fn psnr_db(sum_squared: f64, values: u64) -> Option<f64> {
     let mean = sum_squared / values.max(1) as f64;
     (mean > 0.0).then(|| 10.0 * (255.0 * 255.0 / mean).log10())
 }
 
-/// The first number that moved by more than it may.
+/// The first value that violates its bound.
 fn outside(ty: &ValueType, original: &[u8], decoded: &[u8], bound: &AbsBound) -> Option<usize> {
     fn first<const N: usize>(
         (a, b): (&[u8], &[u8]),
@@ -98,7 +98,7 @@ fn outside(ty: &ValueType, original: &[u8], decoded: &[u8], bound: &AbsBound) ->
         distance: fn([u8; N], [u8; N]) -> f64,
     ) -> Option<usize> {
         let mut pairs = a.as_chunks().0.iter().zip(b.as_chunks().0).enumerate();
-        // A distance from what is no finite number is NaN or infinite: above any bound.
+        // The distance from a value that is not finite is NaN or infinite: above any bound.
         let keeps = |idx: usize, a: [u8; N], b: [u8; N]| distance(a, b) <= eps(idx);
         let moved = pairs.find(|(idx, (a, b))| a != b && !keeps(*idx, **a, **b));
         moved.map(|(idx, _)| idx)
@@ -139,22 +139,22 @@ fn outside(ty: &ValueType, original: &[u8], decoded: &[u8], bound: &AbsBound) ->
     }
 }
 
-/// Our own mistake, found before it could reach the dataset.
+/// A bug in a codec, caught before it could reach the dataset.
 pub(crate) fn broken(codec: &dyn Codec, what: String) -> CodecError {
-    let what = format!("{what}; nothing was written, please report it");
+    let what = format!("{what}; nothing was written. This is a bug in kinograph, please report it");
     CodecError::Parameter {
         spec: codec.spec().to_string(),
         what,
     }
 }
 
-/// How far the numbers of two pages are apart.
+/// The error between the values of two pages.
 fn distortion(ty: &ValueType, original: &[u8], decoded: &[u8]) -> Distortion {
     fn each<const N: usize>(a: &[u8], b: &[u8], value: fn([u8; N]) -> f64) -> Distortion {
         let mut found = Distortion::default();
         for (a, b) in a.as_chunks().0.iter().zip(b.as_chunks().0) {
             let difference = (value(*a) - value(*b)).abs();
-            // NaN against NaN is no difference; NaN against a number is an infinite one.
+            // NaN against NaN counts as equal; NaN against a number as an infinite error.
             let difference = if difference.is_nan() {
                 nan_difference(value(*a), value(*b))
             } else {
@@ -192,7 +192,7 @@ fn nan_difference(a: f64, b: f64) -> f64 {
     }
 }
 
-/// The common case, images, in integers.
+/// Images, the common case, in integer arithmetic.
 #[expect(
     clippy::cast_precision_loss,
     reason = "sums of squares of a page are far below 2⁵³"
@@ -214,7 +214,7 @@ fn bytes_distortion(original: &[u8], decoded: &[u8]) -> Distortion {
 mod tests {
     use super::*;
 
-    /// What a page of `dtype` is said to be when `decoded` came back for `original`.
+    /// The result of checking a page of `dtype` that decoded to `decoded` instead of `original`.
     fn check(
         spec: &str,
         dtype: Dtype,
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_codec_that_breaks_its_promise_is_found() {
+    fn a_codec_that_violates_its_bound_is_caught() {
         assert!(check("raw", Dtype::U8, &[1, 2], &[1, 2]).is_ok());
         assert!(check("raw", Dtype::U8, &[1, 2], &[1, 3]).is_err());
         let distortion = check("jpeg", Dtype::U8, &[1, 2], &[1, 5]).unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_moves_too_far_is_found_in_every_dtype() {
+    fn a_value_beyond_its_bound_is_caught_in_every_dtype() {
         let bound = AbsBound::parse("0.5x1/0x1").unwrap();
         for dtype in Dtype::ALL {
             let ty = ValueType::new(dtype, &[2]).unwrap();
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
-    fn a_protected_frame_that_changes_is_found_whatever_the_bound() {
+    fn a_changed_protected_frame_is_caught_whatever_the_bound() {
         let codec = kino_codec::codec("jpeg").unwrap();
         let ty = ValueType::new(Dtype::U8, &[2]).unwrap();
         let comparison = Comparison::new(&*codec, &ty, &[3..4]);

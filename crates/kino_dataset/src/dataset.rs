@@ -53,7 +53,7 @@ impl Dataset {
         if !versions.contains(&version) {
             let root = store.root().display();
             return Err(not_found(format!(
-                "{root} has no version {version}; there are {versions:?}"
+                "{root} has no version {version}; its versions are {versions:?}"
             )));
         }
         Self::at(store, version)
@@ -80,23 +80,25 @@ impl Dataset {
         })
     }
 
-    /// The same version, read as if it lay on another storage: for those who measure.
+    /// The same version on emulated storage, for measurements.
     pub fn on(&self, storage: Storage) -> Result<Self> {
         Self::at(self.inner.store.on(storage), self.inner.manifest.version)
     }
 
-    /// Asks the system to forget what it has in memory of the shards, so that the next reads come from the device.
+    /// Drops the shards from the page cache, so that the next reads come from the device.
     pub fn forget_cached(&self) -> Result<()> {
         let shards = self.inner.shards.iter();
         let mut keys = shards.map(|(hash, _)| FileKind::Shard.key(hash));
         keys.try_for_each(|key| self.inner.store.forget(&key))
     }
 
-    /// Bytes of a shard as they are stored, by its place in the manifest: to measure storage by.
+    /// Stored bytes of a shard, by its index in the manifest: for measuring storage.
     pub fn read_shard(&self, shard: usize, range: std::ops::Range<u64>) -> Result<bytes::Bytes> {
         let Some((hash, _)) = self.inner.shards.get(shard) else {
             let len = self.inner.shards.len();
-            return Err(not_found(format!("no shard {shard}; there are {len}")));
+            return Err(not_found(format!(
+                "there is no shard {shard}; the dataset has {len} shards"
+            )));
         };
         self.inner
             .store
@@ -113,12 +115,12 @@ impl Dataset {
         self.inner.store.versions()
     }
 
-    /// What the dataset is at this version.
+    /// The contents of the dataset at this version.
     pub fn manifest(&self) -> &Manifest {
         &self.inner.manifest
     }
 
-    /// The version's id: the same id means the same episodes.
+    /// The version's id: equal ids mean equal episodes.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
@@ -142,7 +144,7 @@ impl Dataset {
     pub fn episode(&self, row: usize) -> Result<Episode> {
         if row >= self.len() {
             return Err(not_found(format!(
-                "no episode {row}; the dataset has {}",
+                "there is no episode {row}; the dataset has {} episodes",
                 self.len()
             )));
         }
@@ -156,7 +158,7 @@ impl Dataset {
                 .filter_map(|row| self.inner.table.id(row))
                 .collect();
             not_found(format!(
-                "no episode `{id}`; there are {} such as {}",
+                "there is no episode `{id}`; the dataset has {} episodes, such as {}",
                 self.len(),
                 some.join(", ")
             ))
@@ -164,7 +166,7 @@ impl Dataset {
         self.episode(row)
     }
 
-    /// The statistics of every stream of numbers.
+    /// The statistics of every stream of values.
     pub fn stats(&self) -> Result<&BTreeMap<String, StreamStats>> {
         if let Some(stats) = self.inner.stats.get() {
             return Ok(stats);
@@ -204,10 +206,10 @@ impl Dataset {
 /// Opens a shard that the manifest says has `bytes` bytes.
 pub(crate) fn open_shard(store: &Store, key: &str, bytes: u64) -> Result<Shard> {
     let size = store.size(key).map_err(|error| match error {
-        // The manifest names it: that it is not there is damage, not a wrong question.
+        // The manifest references it: if it is missing, that is damage, not an invalid request.
         DatasetError::NotFound { .. } => corrupt(
             store.path(key),
-            "it is missing; copy it again from where it was",
+            "it is missing; copy it again from its source",
         ),
         error => error,
     })?;
@@ -255,7 +257,7 @@ fn newest(store: &Store) -> Result<Option<u64>> {
 fn no_dataset(store: &Store) -> DatasetError {
     let root = store.root().display();
     not_found(format!(
-        "{root} is not a Kinograph dataset: it has no versions; make one with `kinograph pack`"
+        "{root} is not a Kinograph dataset: it has no versions; create one with `kinograph pack`"
     ))
 }
 
@@ -274,7 +276,7 @@ pub(crate) fn read_table(store: &Store, manifest: &Manifest) -> Result<EpisodeTa
         return Err(corrupt(
             place,
             format!(
-                "{} rows, the manifest says {}",
+                "it has {} rows, but {} according to the manifest",
                 table.len(),
                 manifest.episodes.count
             ),
@@ -299,7 +301,7 @@ pub(crate) fn read_stats(
     Ok(stats)
 }
 
-/// Every episode lies in a shard that the manifest lists.
+/// Every episode must be in a shard that the manifest lists.
 fn check_shards(store: &Store, manifest: &Manifest, table: &EpisodeTable) -> Result<()> {
     let listed: HashSet<&Hash> = manifest.shards.iter().map(|shard| &shard.blake3).collect();
     match table.shards().iter().find(|shard| !listed.contains(shard)) {
@@ -310,24 +312,27 @@ fn check_shards(store: &Store, manifest: &Manifest, table: &EpisodeTable) -> Res
 
 fn unlisted(store: &Store, manifest: &Manifest, shard: &Hash) -> DatasetError {
     let what = format!(
-        "an episode lies in shard {}, which it does not list",
+        "an episode is in shard {}, which the manifest does not list",
         shard.to_hex()
     );
     corrupt(store.path(&version_key(manifest.version)), what)
 }
 
-/// Reads a small file and compares its hash.
+/// Reads a small file and verifies its hash.
 fn read_hashed(store: &Store, kind: FileKind, (hash, len): (&Hash, u64)) -> Result<bytes::Bytes> {
     let key = kind.key(hash);
     let bytes = store.read(&key, len)?;
     if bytes.len() as u64 != len {
-        let what = format!("{} bytes, the manifest says {len}", bytes.len());
+        let what = format!(
+            "it has {} bytes, but {len} according to the manifest",
+            bytes.len()
+        );
         return Err(corrupt(store.path(&key), what));
     }
     let found = Hash::of(&bytes);
     if found != *hash {
         let what = format!(
-            "its hash is {:.16}…, the manifest says {:.16}…",
+            "its hash is {:.16}…, but {:.16}… according to the manifest",
             found.to_hex(),
             hash.to_hex()
         );

@@ -1,12 +1,12 @@
-//! Storage as it might be, for those who measure: slower than it is, or as fast as memory. What is read never differs.
+//! Emulated storage, for measurements: slower than the real one, or as fast as memory. The bytes read never differ.
 //!
 //! ```text
 //! read ──▶ kept in memory? ──no──▶ slowed down? ──▶ the store
 //!                └── yes: at once
 //! ```
 //!
-//! A slow storage sleeps, so it is as slow on a busy machine as on a quiet one. Bandwidth is shared by all reads in flight,
-//! latency is each read's own, and a stall holds one read in so many while the others go on.
+//! Slow storage sleeps, so it is equally slow on a busy and on an idle machine. All reads in flight share the
+//! bandwidth, each has its own latency, and a stall delays one read in every few while the others continue.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,33 +20,33 @@ use kino_format::ByteSize;
 
 use crate::error::{DatasetError, Result, invalid};
 
-/// One read in so many is held by a stall, where nothing else is said.
+/// A stall delays one read in this many, by default.
 const STALL_EVERY: u64 = 64;
 
-/// How storage differs from what it is; the default is not at all.
+/// Emulated storage characteristics; the default emulates nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Storage {
-    /// How it is slowed down.
+    /// How to slow it down.
     pub slow: Option<SlowStorage>,
-    /// What was read once is kept in memory, up to this many bytes.
+    /// Bytes to keep in memory once they have been read.
     pub keep_bytes: u64,
 }
 
-/// How slow a storage is.
+/// Characteristics of slow storage.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SlowStorage {
-    /// Bytes per second of all reads together; as fast as it is if `None`.
+    /// Bandwidth of all reads together, in bytes per second; `None` does not limit it.
     pub bytes_per_s: Option<f64>,
-    /// How long each read takes at least.
+    /// Minimum duration of each read.
     pub latency: Duration,
-    /// Reads that take longer now and then.
+    /// Occasional reads that take longer.
     pub stall: Option<Stall>,
 }
 
-/// One read in `every` is held for `pause`.
+/// Delays one read in `every` by `pause`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stall {
-    /// How many reads there are to one that is held.
+    /// One read in this many is delayed.
     pub every: u64,
     /// For how long.
     pub pause: Duration,
@@ -55,7 +55,7 @@ pub struct Stall {
 impl FromStr for SlowStorage {
     type Err = DatasetError;
 
-    /// `100MB/s,5ms,stall=200ms`: bandwidth, latency and stalls, each if it is there.
+    /// Parses `100MB/s,5ms,stall=200ms`: bandwidth, latency and stalls, each optional.
     fn from_str(text: &str) -> Result<Self> {
         let mut slow = Self::default();
         let wrong = |part: &str| {
@@ -66,7 +66,8 @@ impl FromStr for SlowStorage {
         for part in text.split(',').map(str::trim) {
             if let Some(rate) = part.strip_suffix("/s") {
                 let rate: ByteSize = rate.parse().map_err(|_| wrong(part))?;
-                slow.bytes_per_s = Some(rate.bytes() as f64).filter(|&rate| rate > 0.0);
+                let rate = Some(rate.bytes() as f64).filter(|&rate| rate > 0.0);
+                slow.bytes_per_s = Some(rate.ok_or_else(|| wrong(part))?);
             } else if let Some(pause) = part.strip_prefix("stall=") {
                 slow.stall = Some(Stall {
                     every: STALL_EVERY,
@@ -80,12 +81,12 @@ impl FromStr for SlowStorage {
     }
 }
 
-/// What a store needs to behave like another [`Storage`].
+/// State of a store that emulates a [`Storage`].
 #[derive(Debug)]
 pub(crate) struct Emulated {
     storage: Storage,
     started: Instant,
-    /// When the reads so far have used up the bandwidth, since the start.
+    /// When the bandwidth used by the reads so far becomes free, since the start.
     free_at: Mutex<Duration>,
     reads: AtomicU64,
     kept: Mutex<Kept>,
@@ -109,7 +110,7 @@ impl Emulated {
         }
     }
 
-    /// Reads a range: from memory if it is there, as slowly as asked for otherwise.
+    /// Reads a range: from memory if it is kept there, otherwise with the emulated delay.
     pub(crate) fn read(
         &self,
         key: &str,
@@ -127,7 +128,7 @@ impl Emulated {
         let bytes = self.read_slowly(read)?;
         let mut kept = self.kept();
         let len = bytes.len() as u64;
-        // What does not fit is read again each time: dropping something else would only move the miss.
+        // What does not fit is read again each time: evicting something else would only move the miss.
         if kept.bytes.saturating_add(len) <= self.storage.keep_bytes {
             kept.bytes += len;
             kept.ranges.insert(place, bytes.clone());
@@ -155,7 +156,7 @@ impl Emulated {
         Ok(bytes)
     }
 
-    /// When so many bytes are there, if those who asked before come first.
+    /// When these bytes have been transferred, if earlier requests go first.
     fn transferred(&self, slow: SlowStorage, began: Duration, bytes: usize) -> Duration {
         let Some(rate) = slow.bytes_per_s else {
             return began;
@@ -181,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn words_become_a_storage_and_nonsense_is_named() {
+    fn storage_is_parsed_and_errors_quote_the_grammar() {
         let slow: SlowStorage = "100MB/s, 5ms,stall=200ms".parse().unwrap();
         assert_eq!(slow.bytes_per_s, Some(1e8));
         assert_eq!(slow.latency, Duration::from_millis(5));
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_side_by_side_share_the_bandwidth_and_each_has_the_latency() {
+    fn concurrent_reads_share_the_bandwidth_and_each_has_its_latency() {
         let slow = SlowStorage {
             bytes_per_s: Some(1e6),
             latency: Duration::from_millis(20),
@@ -216,12 +217,12 @@ mod tests {
                 scope.spawn(move || read(emulated, thread * 100_000, 10_000));
             }
         });
-        // Sleeps are never shorter than asked for.
+        // A sleep is never shorter than requested.
         assert!(began.elapsed() >= Duration::from_millis(4 * 10 + 20));
     }
 
     #[test]
-    fn what_was_read_once_comes_from_memory_as_far_as_there_is_room() {
+    fn a_range_read_once_comes_from_memory_if_there_is_room() {
         let storage = Storage {
             slow: None,
             keep_bytes: 250,
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn one_read_in_so_many_stalls() {
+    fn one_read_in_every_few_stalls() {
         let stall = Stall {
             every: 3,
             pause: Duration::from_millis(30),

@@ -1,8 +1,7 @@
 //! One block of frames on a worker thread: encode, decode again, compare, count.
 //!
-//! Every page is decoded right after it was encoded, and its bound is checked on what came out
-//! ([`Comparison`]): a mistake in a codec stops the pack instead of spoiling a dataset, and the times
-//! are those that the summary shows.
+//! Every page is decoded right after it is encoded, and its bound is checked on the result ([`Comparison`]): a bug in
+//! a codec stops the pack instead of corrupting a dataset, and the summary shows the measured times.
 
 use std::cell::RefCell;
 use std::num::NonZeroUsize;
@@ -21,18 +20,18 @@ use crate::spill::Spill;
 use crate::stats::StatsPart;
 use crate::stored_stream::check_bools;
 
-/// Frames to encode, with all that is needed to do it.
+/// Frames to encode, with everything needed to do so.
 #[derive(Debug)]
 pub(crate) struct Block {
     pub(crate) codec: Arc<dyn Codec>,
     pub(crate) frame: Arc<FrameType>,
     pub(crate) page_frames: NonZeroUsize,
     pub(crate) data: BlockData,
-    /// Channels of the statistics; `None` if none are wanted.
+    /// Channels of the statistics; `None` to compute none.
     pub(crate) channels: Option<usize>,
-    /// Frames that come back bit for bit whatever the bound.
+    /// Frames that must be bit-exact whatever the bound.
     pub(crate) protected: Vec<Range<usize>>,
-    /// What was learnt of a long run of which this is a part.
+    /// What was learnt from the long run that this block belongs to.
     pub(crate) learnt: Option<Learnt>,
 }
 
@@ -40,19 +39,19 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Learnt {
     pub(crate) encoder: Arc<dyn RunEncoder>,
-    /// Whether the block is the run's first, which is stored with what all share.
+    /// Whether this is the run's first block, with which the shared data is stored.
     pub(crate) is_first: bool,
 }
 
-/// What encoding a run as a whole works with, per number: the values, whole numbers of 64 bits, those of a class
-/// beside them, and the library's copies (measured: 30 to 50).
+/// Working memory for encoding a whole run, per value: the values, 64-bit integers, those of a class, and the
+/// library's copies (measured: 30 to 50).
 pub(crate) const WHOLE_RUN_BYTES_PER_NUMBER: usize = 48;
 
-/// The same for a page of a long run.
+/// Working memory for encoding a page of a long run, per value.
 const PAGE_BYTES_PER_NUMBER: usize = 80;
 
 impl Block {
-    /// Bytes of a frame of numbers, at least one.
+    /// Bytes of a frame of values, at least one.
     pub(crate) fn frame_bytes(&self) -> usize {
         let ty = self.frame.as_values();
         ty.map_or(1, |ty| ty.frame_bytes().max(1))
@@ -69,7 +68,7 @@ impl Block {
         self.frame.as_values().map_or(1, |ty| ty.dtype().size())
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub(crate) fn frames(&self) -> usize {
         match &self.data {
             BlockData::Values(bytes) => bytes.len() / self.frame_bytes(),
@@ -78,12 +77,12 @@ impl Block {
         }
     }
 
-    /// The memory that it takes until its pages are laid down, about: as it came, decoded again, and what the
-    /// codec works with.
+    /// The approximate memory that the block needs until its pages are written: the frames, the decoded copy, and the
+    /// codec's working memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let (len, number) = (self.data.len(), self.number_bytes());
         let page = self.page_frames.get().saturating_mul(self.frame_bytes());
-        // The values of a block of a vector are kept as they are for its quantiles.
+        // The values of a vector block are kept for its quantiles.
         let stats = match self.channels {
             Some(_) if number > 1 => len / number * 8,
             _ => 0,
@@ -100,11 +99,11 @@ impl Block {
 /// The frames of a block.
 #[derive(Debug)]
 pub(crate) enum BlockData {
-    /// Packed little-endian numbers.
+    /// Packed little-endian values.
     Values(Vec<u8>),
-    /// Text, or bitstreams that are carried.
+    /// Text, or bitstreams stored as they are.
     Bytes(Vec<Vec<u8>>),
-    /// Packed little-endian numbers that are not in memory.
+    /// Packed little-endian values in a file.
     File(Spill),
 }
 
@@ -118,7 +117,7 @@ impl BlockData {
         }
     }
 
-    /// Packed numbers, by bytes.
+    /// Packed values, by byte range.
     pub(crate) fn read(&self, bytes: Range<usize>) -> Result<Vec<u8>, DatasetError> {
         match self {
             Self::Values(all) => Ok(all.get(bytes).unwrap_or_default().to_vec()),
@@ -127,7 +126,7 @@ impl BlockData {
         }
     }
 
-    /// The same in memory.
+    /// The same data, loaded into memory.
     pub(crate) fn into_memory(self) -> Result<Self, DatasetError> {
         match self {
             Self::File(file) => file.read(0..file.len()).map(Self::Values),
@@ -136,7 +135,7 @@ impl BlockData {
     }
 }
 
-/// What a block became.
+/// The result of encoding a block.
 #[derive(Debug)]
 pub(crate) struct Packed {
     pub(crate) encoded: Encoded,
@@ -146,14 +145,14 @@ pub(crate) struct Packed {
     pub(crate) decode_time: Duration,
 }
 
-/// Whoever hands a block over brings it into memory.
-const NOT_READ: &str = "frames that wait in a file were not read";
+/// The caller loads a block into memory before handing it over.
+const NOT_READ: &str = "frames in a spill file were not loaded";
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new());
 }
 
-/// Encodes a block and checks what came out.
+/// Encodes a block and checks the result.
 pub(crate) fn pack(block: &Block) -> Result<Packed, CodecError> {
     SCRATCH.with_borrow_mut(|scratch| pack_with(block, scratch))
 }
@@ -184,7 +183,7 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
     if total != frames.len() {
         return Err(broken(
             &*block.codec,
-            format!("{total} of {} frames were stored", frames.len()),
+            format!("only {total} of {} frames were encoded", frames.len()),
         ));
     }
     let shared = match &block.learnt {
@@ -210,7 +209,10 @@ fn pack_with(block: &Block, scratch: &mut Scratch) -> Result<Packed, CodecError>
             check_values(block, (&*decoder, ty), data, &mut packed, scratch)?
         }
         (FrameType::Text, _) => {
-            return Err(broken(&*block.codec, "text came as numbers".to_owned()));
+            return Err(broken(
+                &*block.codec,
+                "text was passed as packed values".to_owned(),
+            ));
         }
     }
     Ok(packed)
@@ -236,7 +238,7 @@ fn check_text(
     {
         return Err(broken(
             &*block.codec,
-            "text did not come back as it was".to_owned(),
+            "text does not decode to the original".to_owned(),
         ));
     }
     Ok(())
@@ -269,7 +271,7 @@ fn check_values(
                 packed.error.merge(error);
                 stats.iter_mut().for_each(|stats| stats.add(original));
             }
-            // A carried bitstream is its own original: its statistics are those of its pixels.
+            // A bitstream stored as it is is its own original: the statistics are those of its pixels.
             BlockData::Bytes(_) => stats.iter_mut().for_each(|stats| stats.add(&decoded)),
             BlockData::File(_) => return Err(broken(&*block.codec, NOT_READ.to_owned())),
         }

@@ -1,14 +1,14 @@
-//! From blocks of frames to shard files: encoded on all cores, laid down in order.
+//! From blocks of frames to shard files: encoded on all cores, written in order.
 //!
 //! ```text
 //! submit ─▶ queue: [block][block][end of episode][block] …      at most `memory_bytes` in flight
-//!              │ each block runs on a worker
-//!              ▼ the front is waited for when the budget is full
+//!              │ each block runs on a worker thread
+//!              ▼ when the budget is full, wait for the front of the queue
 //!          Assembler: pages ─▶ shard file in staging/ ─▶ shards/<hash>.kshard
 //! ```
 //!
-//! The queue keeps the order of submission, so the shard's bytes do not depend on the number of
-//! threads or on timing.
+//! The queue keeps the order of submission, so the bytes of a shard depend neither on the number of threads nor on
+//! timing.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -26,20 +26,20 @@ use crate::writer::EpisodeInfo;
 /// The codec of explicit timestamps.
 pub(crate) const CLOCK_CODEC: &str = "pco:level=8";
 
-/// More worker threads than this are a slip of the finger.
+/// More worker threads than this are surely a typing error.
 const MAX_THREADS: usize = 1024;
 
-/// An episode as its writer described it.
+/// An episode as described by its writer.
 #[derive(Debug)]
 pub(crate) struct EpisodeDraft {
     pub(crate) info: EpisodeInfo,
-    /// What tells it from others without an id; empty if it has one.
+    /// Distinguishes it from other episodes without an id; empty if it has one.
     pub(crate) draft: String,
     pub(crate) clocks: Vec<Clock>,
     pub(crate) streams: Vec<StreamDraft>,
-    /// Stretches of time around events, given or found so far.
+    /// Time ranges around events, given or found so far.
     pub(crate) protected: Vec<Protected>,
-    /// The rules by which events are looked for.
+    /// The rules for finding events.
     pub(crate) events: Vec<EventRule>,
 }
 
@@ -56,7 +56,7 @@ impl EpisodeDraft {
     }
 }
 
-/// A stream as its writer described it.
+/// A stream as described by its writer.
 #[derive(Debug)]
 pub(crate) struct StreamDraft {
     pub(crate) schema: StreamSchema,
@@ -66,18 +66,18 @@ pub(crate) struct StreamDraft {
     pub(crate) base: Option<usize>,
     pub(crate) base_first: u32,
     pub(crate) raw_bytes: u64,
-    /// Frames of its own that come back bit for bit although the codec is lossy.
+    /// Frames of its own that are bit-exact although the codec is lossy.
     pub(crate) protected_frames: u64,
 }
 
-/// Whose pages a block becomes, by position in the episode.
+/// What the pages of a block belong to, by position in the episode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Run {
     Clock(usize),
     Stream(usize),
 }
 
-/// A block of frames on its way to the workers.
+/// A block of frames for the workers.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) run: Run,
@@ -87,7 +87,7 @@ pub(crate) struct Job {
     pub(crate) block: Block,
 }
 
-/// What waits to be laid down.
+/// Work waiting to be written.
 #[derive(Debug)]
 enum Item {
     Block {
@@ -113,7 +113,7 @@ pub(crate) struct Pool {
     written_bytes: u64,
     /// Items at the back of the queue that belong to the unfinished episode.
     unfinished: usize,
-    /// Set when laying down failed: nothing may follow, or an episode would miss a page.
+    /// Set when writing failed: nothing may follow, or an episode would miss a page.
     failed: bool,
     /// Set when a block of the unfinished episode cannot be stored: nothing may follow until it is abandoned.
     broken: bool,
@@ -123,7 +123,7 @@ impl Pool {
     pub(crate) fn new(threads: usize, memory_bytes: usize) -> Result<Self> {
         if threads > MAX_THREADS {
             return Err(invalid(format!(
-                "{threads} threads, at most {MAX_THREADS}; 0 means one per core"
+                "{threads} threads are too many: use at most {MAX_THREADS}, or 0 for one per core"
             )));
         }
         let threads = rayon::ThreadPoolBuilder::new()
@@ -144,7 +144,7 @@ impl Pool {
         })
     }
 
-    /// Starts to encode a block, after waiting for room.
+    /// Starts to encode a block, after waiting for memory.
     pub(crate) fn submit(
         &mut self,
         job: Job,
@@ -165,7 +165,7 @@ impl Pool {
         self.make_room(bytes, assembler, receipts)?;
         let (sender, result) = sync_channel(1);
         self.threads.spawn(move || {
-            // The receiver is gone only if the episode was abandoned: nobody wants the result.
+            // The receiver is gone only if the episode was abandoned: the result is not needed.
             let _ = sender.send(encode::pack(&block));
         });
         self.in_flight += bytes;
@@ -181,7 +181,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until there is room for so many bytes, or nothing else is in flight.
+    /// Waits until this many bytes fit in the budget, or nothing else is in flight.
     pub(crate) fn make_room(
         &mut self,
         bytes: usize,
@@ -206,7 +206,7 @@ impl Pool {
         self.drain_ready(assembler, receipts)
     }
 
-    /// Forgets the blocks of the unfinished episode, and what was laid down of it.
+    /// Discards the blocks of the unfinished episode, and what was written of it.
     pub(crate) fn abandon_episode(&mut self, assembler: &mut Assembler) {
         for _ in 0..self.unfinished {
             if let Some(Item::Block { bytes, .. }) = self.queue.pop_back() {
@@ -215,7 +215,7 @@ impl Pool {
         }
         self.unfinished = 0;
         self.broken = false;
-        // Only if everything before it is laid down can a part of it be: otherwise its start was never reached.
+        // Parts of it can only have been written if everything before it was: otherwise its start was never reached.
         if self.queue.is_empty() && assembler.abandon_episode().is_err() {
             self.failed = true;
         }
@@ -248,7 +248,7 @@ impl Pool {
         self.check()
     }
 
-    /// Lays down what is ready at the front, without waiting.
+    /// Writes what is ready at the front, without waiting.
     fn drain_ready(&mut self, assembler: &mut Assembler, receipts: &mut Receipts) -> Result<()> {
         loop {
             match self.queue.front() {
@@ -262,7 +262,7 @@ impl Pool {
         }
     }
 
-    /// Waits for the front of the queue and lays it down.
+    /// Waits for the front of the queue and writes it.
     fn drain_front(&mut self, assembler: &mut Assembler, receipts: &mut Receipts) -> Result<()> {
         self.check()?;
         match self.queue.front() {
@@ -282,7 +282,7 @@ impl Pool {
         }
     }
 
-    /// Lays down the block at the front, whose result came (or whose worker died).
+    /// Writes the block at the front, whose result has arrived (or whose worker panicked).
     fn lay_block(
         &mut self,
         result: Option<Result<Packed, CodecError>>,
@@ -304,12 +304,12 @@ impl Pool {
         self.unfinished = self.unfinished.min(self.queue.len());
         let laid = match result {
             None => Err(invalid(format!(
-                "{place}: a worker thread died; nothing was committed"
+                "{place}: a worker thread panicked; nothing was committed. This is a bug in kinograph, please report it"
             ))),
             Some(Err(source)) => Err(codec_at(place)(source)),
             Some(Ok(packed)) => assembler.pages(run, first_frame, packed),
         };
-        // An episode that is not ended can still be abandoned, for the sake of the others.
+        // An episode that has not ended can still be abandoned, which saves the others.
         let is_of_episode = matches!(
             laid,
             Err(DatasetError::Codec { .. } | DatasetError::Format { .. })
@@ -325,12 +325,12 @@ impl Pool {
     fn check(&self) -> Result<(), DatasetError> {
         if self.failed {
             return Err(invalid(
-                "the writer has failed; nothing was committed, start again",
+                "the writer has failed and nothing was committed; open a new writer and start again",
             ));
         }
         if self.broken {
             return Err(invalid(
-                "a stream of the episode cannot be stored; abandon the episode to go on",
+                "a stream of the episode cannot be stored; abandon the episode to continue with the next one",
             ));
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::hash::Hash;
 use crate::stream::Stream;
 use crate::window::suggest;
 
-/// One episode of a dataset. Cheap to clone; holds its index, no frames.
+/// One episode of a dataset. Cheap to clone; holds its index but no frames.
 #[derive(Debug, Clone)]
 pub struct Episode {
     inner: Arc<Inner>,
@@ -43,10 +43,10 @@ impl Episode {
             let there = shard.episodes().len();
             return Err(corrupt(
                 place,
-                format!("it should be at slot {slot} of {there}"),
+                format!("the table refers to slot {slot}, but the shard has {there} episodes"),
             ));
         };
-        // Checksums hold inside a shard; only this tells a shard that lies in the place of another.
+        // Checksums only hold within a shard; this detects a shard in the place of another.
         if table.hash(row)? != Some(entry.hash) {
             return Err(corrupt(
                 place,
@@ -72,7 +72,7 @@ impl Episode {
         })
     }
 
-    /// Its name.
+    /// Its id.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
@@ -98,7 +98,7 @@ impl Episode {
         &self.inner.index
     }
 
-    /// Its streams, in the order in which they are stored.
+    /// Its streams, in stored order.
     pub fn streams(&self) -> impl Iterator<Item = &StreamSchema> {
         let positions = (0..self.inner.index.stream_count())
             .map(|idx| self.inner.index.stream(idx).stream as usize);
@@ -120,7 +120,7 @@ impl Episode {
         }
     }
 
-    /// What the source said of it.
+    /// Its attributes, as given by the source.
     pub fn read_attributes(&self) -> Result<JsonMap> {
         Ok(self
             .read_kept()?
@@ -128,7 +128,7 @@ impl Episode {
             .unwrap_or_default())
     }
 
-    /// The stretches of time around events, whose frames are exact in the streams that protect them.
+    /// The time ranges around events, whose frames are bit-exact in the streams that protect them.
     pub fn read_protected(&self) -> Result<Vec<Protected>> {
         Ok(self
             .read_kept()?
@@ -136,7 +136,7 @@ impl Episode {
             .unwrap_or_default())
     }
 
-    /// The rules by which events were looked for, as a plan has them.
+    /// The rules by which events were detected, in the form of a plan.
     pub fn read_events(&self) -> Result<Vec<serde_json::Value>> {
         Ok(self
             .read_kept()?
@@ -151,9 +151,9 @@ impl Episode {
         let place = self.place("attributes");
         let bytes = self.read_page(&page, &place)?;
         let kept = attributes::decode(&place, &bytes, &mut Scratch::new())?;
-        // Without an id it was numbered by the commit; only the table has that.
+        // An episode without an id was numbered by the commit; only the table has that number.
         if !kept.id.is_empty() && kept.id != self.id() {
-            let what = format!("they are those of episode `{}`", kept.id);
+            let what = format!("the attributes belong to episode `{}`", kept.id);
             return Err(corrupt(place, what));
         }
         Ok(Some(kept))
@@ -181,7 +181,7 @@ impl Episode {
         )
     }
 
-    /// Reads pages that follow each other, as one run of bytes from the first to the end of the last.
+    /// Reads consecutive pages, as one run of bytes from the first to the end of the last.
     pub(crate) fn read_pages(&self, first: &PageRecord, last: &PageRecord) -> Result<bytes::Bytes> {
         let start = self.inner.start + first.offset();
         let end = self.inner.start + last.offset() + u64::from(last.len);
@@ -198,7 +198,7 @@ impl Episode {
         Ok(bytes)
     }
 
-    /// Compares a page's bytes with its checksum; where they lie is only put into words if they differ.
+    /// Verifies a page's checksum; its place is only formatted on a mismatch.
     pub(crate) fn check_page(
         &self,
         page: &PageRecord,
@@ -210,7 +210,7 @@ impl Episode {
             let start = self.inner.start + page.offset();
             let end = start + u64::from(page.len);
             let what = format!(
-                "bytes {start}..{end}: checksum {:08x}, computed {computed:08x}",
+                "bytes {start}..{end} have checksum {computed:08x} instead of {:08x}",
                 page.crc
             );
             return Err(corrupt(place(), what));

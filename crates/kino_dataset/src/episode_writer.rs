@@ -1,4 +1,4 @@
-//! Writing one episode: its streams one after the other, frames in time order.
+//! Writes one episode: its streams one after the other, frames in time order.
 
 use std::sync::Arc;
 
@@ -39,34 +39,26 @@ impl<'w> EpisodeWriter<'w> {
         }
     }
 
-    /// Starts the next stream; the one before it must have all its frames.
+    /// Starts the next stream; the previous one must have all its frames.
     ///
-    /// Streams lie in the shard in this order: give small ones first and cameras last, so that a
-    /// reader that uses one camera reads one run of bytes.
+    /// Streams are stored in this order: write small ones first and cameras last, so that a reader that uses one
+    /// camera reads one run of bytes.
     pub fn stream(&mut self, info: &StreamInfo) -> Result<()> {
         self.close_stream()?;
         let place = self.place(&info.name);
         if self.draft_mut()?.streams.len() >= MAX_STREAMS {
             return Err(invalid(format!(
-                "{place}: an episode has at most {MAX_STREAMS} streams; gather scalars into vectors, or split the episode"
+                "{place}: an episode can have at most {MAX_STREAMS} streams; combine scalars into vectors, or split the episode"
             )));
         }
-        let frames = u32::try_from(info.frames)
-            .ok()
-            .filter(|&frames| frames <= MAX_FRAMES);
-        let frames = frames.ok_or_else(|| {
-            invalid(format!(
-                "{place}: {} frames, at most {MAX_FRAMES}",
-                info.frames
-            ))
-        })?;
+        let frames = to_frame_count(&place, info.frames)?;
         let choice =
             self.writer
                 .options
                 .plan
                 .choose(&info.name, info.kind, &info.frame, info.arrival)?;
         let schema = StreamSchema::new(&info.name, info.kind, &info.frame, choice.codec.spec());
-        // What is wrong with a schema in a file is damage; here it is what the caller asked for.
+        // An invalid schema in a file is damage; here it is an invalid argument.
         schema
             .check()
             .map_err(|error| invalid(format!("{place}: {error}")))?;
@@ -76,7 +68,9 @@ impl<'w> EpisodeWriter<'w> {
             .iter()
             .any(|stream| stream.schema.name == info.name)
         {
-            return Err(invalid(format!("{place} is given twice")));
+            return Err(invalid(format!(
+                "{place} already exists; stream names must be unique"
+            )));
         }
         self.writer.check_type(&info.name, info.kind, &info.frame)?;
         let clock = self.clock(&place, info, frames)?;
@@ -95,7 +89,7 @@ impl<'w> EpisodeWriter<'w> {
             true => Some(Spill::new(&self.writer.staging())?),
             false => None,
         };
-        // Frames of no bytes cannot be pushed: they are all there already.
+        // Frames without bytes cannot be pushed: they are complete already.
         let next = if ty.is_some_and(|ty| ty.frame_bytes() == 0) {
             frames
         } else {
@@ -128,16 +122,18 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
-    /// Appends frames of numbers: packed, little-endian, a whole number of frames.
+    /// Appends frames of values: packed, little-endian, whole frames.
     pub fn push(&mut self, packed: &[u8]) -> Result<()> {
         let (place, open) = self.open_stream()?;
         let frame_bytes = open.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         if !matches!(open.waiting, BlockData::Values(_)) {
-            return Err(invalid(format!("{place} takes byte strings, not numbers")));
+            return Err(invalid(format!(
+                "{place} holds byte strings, but packed values were pushed"
+            )));
         }
         if frame_bytes == 0 || !packed.len().is_multiple_of(frame_bytes) {
             return Err(invalid(format!(
-                "{place}: {} bytes are no whole number of frames of {frame_bytes}",
+                "{place}: {} bytes are not a multiple of the frame size of {frame_bytes} bytes",
                 packed.len()
             )));
         }
@@ -146,7 +142,7 @@ impl<'w> EpisodeWriter<'w> {
         {
             let byte = packed.iter().position(|&byte| byte > 1).unwrap_or_default();
             return Err(invalid(format!(
-                "{place}: frame {} has a bool that is stored as {}, and a bool is 0 or 1; store it as uint8, or pass `values != 0`",
+                "{place}: frame {} has a bool stored as {}, but a bool must be 0 or 1; store it as uint8, or pass `values != 0`",
                 open.next as usize + byte / frame_bytes,
                 packed[byte]
             )));
@@ -170,12 +166,12 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
-    /// Appends frames that are byte strings: UTF-8 text, or JPEG files to be carried.
+    /// Appends frames that are byte strings: UTF-8 text, or JPEG files to store as they are.
     pub fn push_bytes(&mut self, frames: &[&[u8]]) -> Result<()> {
         let (place, open) = self.open_stream()?;
         if !matches!(open.waiting, BlockData::Bytes(_)) {
             return Err(invalid(format!(
-                "{place} takes packed numbers, not byte strings"
+                "{place} holds packed values, but byte strings were pushed"
             )));
         }
         open.expect(&place, frames.len())?;
@@ -193,7 +189,7 @@ impl<'w> EpisodeWriter<'w> {
             let (place, open) = self.open_stream()?;
             if decoded == 0 && frame.len() > MAX_TEXT_BYTES {
                 return Err(invalid(format!(
-                    "{place}: text of frame {} has {} bytes, at most {MAX_TEXT_BYTES}; keep long documents beside the dataset",
+                    "{place}: the text of frame {} has {} bytes, but at most {MAX_TEXT_BYTES} are allowed; store long documents outside the dataset",
                     open.next,
                     frame.len()
                 )));
@@ -237,7 +233,10 @@ impl<'w> EpisodeWriter<'w> {
             return Ok(());
         };
         if draft.streams.is_empty() {
-            return Err(invalid(format!("{} has no streams", draft.info.label())));
+            return Err(invalid(format!(
+                "{} has no streams; write at least one",
+                draft.info.label()
+            )));
         }
         let settled = settled(&draft)?;
         let (pool, assembler, receipts) = self.writer.parts();
@@ -246,7 +245,7 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
-    /// Hands over what is waiting and checks that the open stream is complete.
+    /// Submits the waiting frames and checks that the open stream is complete.
     fn close_stream(&mut self) -> Result<()> {
         if self.open.is_none() {
             return Ok(());
@@ -255,7 +254,7 @@ impl<'w> EpisodeWriter<'w> {
         let (place, open) = self.open_stream()?;
         if open.next != open.frames {
             return Err(invalid(format!(
-                "{place} has {} frames, {} were announced",
+                "{place} got {} frames, but {} were announced",
                 open.next, open.frames
             )));
         }
@@ -274,7 +273,7 @@ impl<'w> EpisodeWriter<'w> {
         Ok(())
     }
 
-    /// Hands the waiting frames to the workers.
+    /// Submits the waiting frames to the workers.
     fn submit(&mut self) -> Result<()> {
         let position = self.draft_mut()?.streams.len() - 1;
         let (place, open) = self.open_stream()?;
@@ -306,7 +305,7 @@ impl<'w> EpisodeWriter<'w> {
         }
     }
 
-    /// Hands a block to the workers, with the frames of it that come back bit for bit.
+    /// Submits a block to the workers, with its bit-exact frames.
     fn hand_over(&mut self, held: Held) -> Result<()> {
         let Held { mut job, choice } = held;
         if let (Run::Stream(position), false) = (job.run, choice.protect.is_empty()) {
@@ -328,7 +327,7 @@ impl<'w> EpisodeWriter<'w> {
         long_run::submit(job, pool, assembler, receipts)
     }
 
-    /// The position of the stream's clock among the episode's, which is added if no stream has the same.
+    /// The index of the stream's clock among the episode's; a new clock is added.
     fn clock(&mut self, place: &str, info: &StreamInfo, frames: u32) -> Result<usize> {
         let clock = info.times.to_clock(place, frames)?;
         let draft = self.draft_mut()?;
@@ -354,7 +353,7 @@ impl<'w> EpisodeWriter<'w> {
         Ok(position)
     }
 
-    /// Position of the base, its first shared frame, and how many frames are shared.
+    /// The index of the base stream, its first shared frame, and the number of shared frames.
     fn shared(
         &mut self,
         place: &str,
@@ -382,14 +381,14 @@ impl<'w> EpisodeWriter<'w> {
         });
         found.ok_or_else(|| {
             let SharedFrames { base, first, count } = shared;
-            invalid(format!("{place} cannot share {count} frames from {first} of `{base}`, which has no such frames"))
+            invalid(format!("{place} cannot share {count} frames from frame {first} of `{base}`: the base stream does not have them"))
         })
     }
 
     fn draft_mut(&mut self) -> Result<&mut EpisodeDraft> {
         self.draft
             .as_mut()
-            .ok_or_else(|| invalid("the episode is finished"))
+            .ok_or_else(|| invalid("the episode is already finished"))
     }
 
     fn open_stream(&mut self) -> Result<(String, &mut OpenStream)> {
@@ -421,7 +420,17 @@ impl Drop for EpisodeWriter<'_> {
     }
 }
 
-/// What the episode settles for those after it.
+/// The number of frames of a stream, if a stream can have that many.
+fn to_frame_count(place: &str, frames: u64) -> Result<u32> {
+    let count = u32::try_from(frames).ok();
+    count.filter(|&count| count <= MAX_FRAMES).ok_or_else(|| {
+        invalid(format!(
+            "{place}: {frames} frames are too many; a stream can have at most {MAX_FRAMES}, so split the episode"
+        ))
+    })
+}
+
+/// What the episode fixes for those after it.
 fn settled(draft: &EpisodeDraft) -> Result<Settled> {
     let ty = |stream: &StreamDraft| {
         let frame = stream
@@ -440,7 +449,7 @@ fn settled(draft: &EpisodeDraft) -> Result<Settled> {
     })
 }
 
-/// Explicit times as a block of int64 scalars.
+/// Explicit timestamps as a block of int64 scalars.
 fn clock_block(times: &[i64]) -> Result<Block, CodecError> {
     let frame = FrameType::values(kino_codec::Dtype::I64, &[])?;
     let codec = kino_codec::codec(crate::encode_queue::CLOCK_CODEC)?;

@@ -1,4 +1,4 @@
-//! What can go wrong between a dataset and its user.
+//! Errors of datasets.
 //!
 //! The variants are the contract: each maps to one Python exception and one way to react.
 
@@ -32,27 +32,27 @@ pub enum DatasetError {
         /// The highest this library knows.
         supported: u16,
     },
-    /// A request that cannot be served as it stands.
+    /// A request that cannot be served.
     #[error("{what}")]
     Invalid {
-        /// What is wrong with it, and what would be right.
+        /// What is wrong, and what would be valid.
         what: String,
     },
-    /// A dataset, version, episode or stream that is not there.
+    /// A dataset, version, episode or stream that does not exist.
     #[error("{what}")]
     NotFound {
-        /// What was looked for, and what there is.
+        /// What was requested, and what exists.
         what: String,
     },
-    /// The target of a pack already holds something.
+    /// The target of a pack already exists.
     #[error("{what}")]
     Exists {
-        /// What is there, and which option to choose.
+        /// What exists, and which option to use.
         what: String,
     },
     /// Another writer committed the same version first.
     #[error(
-        "version {version} of {dataset} was committed by another writer; open the dataset again and repeat the change"
+        "another writer committed version {version} of {dataset} first; reopen the dataset and repeat the change"
     )]
     Conflict {
         /// The dataset.
@@ -91,18 +91,18 @@ pub enum DatasetError {
     },
 }
 
-/// The kinds of error that a caller can tell apart, one per Python exception.
+/// The kinds of error that a caller can distinguish, one per Python exception.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// Damaged data.
     Corrupt,
     /// Needs a newer library.
     Unsupported,
-    /// A wrong argument.
+    /// An invalid argument.
     Invalid,
-    /// Something that is not there.
+    /// Something does not exist.
     NotFound,
-    /// Something that is there already, or a rival's commit.
+    /// Something exists already, or another writer committed first.
     Conflict,
     /// The system failed.
     Io,

@@ -1,15 +1,15 @@
-//! What no version needs: listed, and removed when asked to.
+//! Files that no version needs: listed, and removed on request.
 //!
 //! ```text
-//! shards/ episodes/ stats/    named by a version ─▶ kept     by nothing ─▶ garbage
-//!                             named by work that can be resumed ─▶ kept, unless that is to go too
-//! staging/<area>              its writer lives ─▶ kept, and nothing at all is removed
-//!                             its writer is gone ─▶ work to resume, or garbage if there is none
+//! shards/ episodes/ stats/    referenced by a version ─▶ kept     by nothing ─▶ garbage
+//!                             referenced by resumable work ─▶ kept, unless that is discarded too
+//! staging/<area>              its writer is alive ─▶ kept, and nothing at all is removed
+//!                             its writer is gone ─▶ resumable work, or garbage if there is none
 //! ```
 //!
 //! Nothing else in the library removes another writer's files. Every version counts, not only the newest: old ones
-//! stay readable. While a writer lives nothing is removed, because between its shard and its receipt, or its table and its
-//! manifest, a file that it needs is named by nothing.
+//! stay readable. Nothing is removed while a writer is alive, because between its shard and its receipt, or its table
+//! and its manifest, nothing references a file that it needs.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -31,21 +31,21 @@ pub enum Collect {
     Remove,
 }
 
-/// What to do with work that an interrupted writer has finished, and that could still be resumed.
+/// What to do with finished work of an interrupted writer that could still be resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupted {
     /// Keep it.
     Keep,
-    /// Give it up: it is garbage too.
+    /// Discard it: it is garbage too.
     GiveUp,
 }
 
-/// What was found that no version needs.
+/// What no version needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Garbage {
-    /// Everyone who has left something in `staging/`.
+    /// All writers that left something in `staging/`.
     pub writers: Vec<StagedWork>,
-    /// Files that are garbage, with their lengths; those in the folders of `writers` are not listed one by one.
+    /// Garbage files, with their lengths; files in the folders of `writers` are not listed individually.
     pub files: Vec<(PathBuf, u64)>,
 }
 
@@ -54,29 +54,29 @@ pub struct Garbage {
 pub struct StagedWork {
     /// Its folder.
     pub path: PathBuf,
-    /// What it was told: resuming takes the same.
+    /// Its settings: resuming requires the same.
     pub settings: BTreeMap<String, String>,
     /// Episodes in finished shards, which can be resumed.
     pub episodes: u64,
     /// Bytes of those shards and of its folder.
     pub bytes: u64,
-    /// What becomes of it.
+    /// Its state.
     pub state: WorkState,
 }
 
-/// What becomes of a writer's work.
+/// The state of a writer's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkState {
-    /// Its writer is at work.
+    /// Its writer is still running.
     AtWork,
     /// Its writer is gone, and the work can be resumed.
     Resumable,
-    /// Nobody needs it.
+    /// It is not needed.
     Garbage,
 }
 
 impl WorkState {
-    /// The words for it in reports.
+    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::AtWork => "at work",
@@ -87,7 +87,7 @@ impl WorkState {
 }
 
 impl Garbage {
-    /// Bytes that removing frees.
+    /// Bytes that removing would free.
     pub fn bytes(&self) -> u64 {
         let staged = self
             .writers
@@ -98,15 +98,15 @@ impl Garbage {
     }
 }
 
-/// Lists what no version of the dataset in folder `path` needs, and removes it if asked to.
+/// Lists what no version of the dataset in folder `path` needs, and removes it on request.
 ///
-/// Slow where a writer of another machine has left something: its lease is watched for some seconds. Removing is refused while a
-/// writer is at work.
+/// Slow if a writer on another machine has left something: its lease is watched for some seconds. Removing is refused
+/// while a writer is running.
 pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) -> Result<Garbage> {
     let store = Store::open(path)?;
     let turn = store.turn();
     let areas = FoundArea::all(&store)?;
-    // Locks that are held on to: nobody resumes what is being removed.
+    // These locks are held until the end, so that no writer resumes what is being removed.
     let (mut writers, mut locks) = (Vec::new(), Vec::new());
     for area in &areas {
         let holder = area.holder()?.watched();
@@ -123,7 +123,7 @@ pub fn collect_garbage(path: &Path, collect: Collect, interrupted: Interrupted) 
         if garbage.writers.iter().any(is_busy) || !turn.is_exclusive() {
             let root = store.root().display();
             let what = format!(
-                "a writer is at work in {root}, and what it needs cannot be told from garbage; run this again when it has committed"
+                "a writer is still running in {root}, and the files it needs cannot be told from garbage; run this again after it has committed"
             );
             return Err(DatasetError::Exists { what });
         }
@@ -155,7 +155,7 @@ fn staged_work(area: &FoundArea, holder: &Holder, interrupted: Interrupted) -> R
     })
 }
 
-/// The keys of every file that a version, or work that is kept, names.
+/// The keys of every file referenced by a version or by work that is kept.
 fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
     let mut needed = HashSet::new();
     for version in store.versions()? {
@@ -176,7 +176,7 @@ fn needed(store: &Store, writers: &[StagedWork]) -> Result<HashSet<String>> {
     Ok(needed)
 }
 
-/// Files under names that only this library gives, and that nothing names.
+/// Files with names that this library generates, and that nothing references.
 fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBuf, u64)>> {
     let mut files = Vec::new();
     for folder in ["shards", "episodes", "stats", "versions"] {
@@ -195,8 +195,8 @@ fn unneeded_files(store: &Store, needed: &HashSet<String>) -> Result<Vec<(PathBu
     Ok(files)
 }
 
-/// Whether a file has a name that the library gives: `<hash>.<ending>`, or anything that a kill has left in the middle of a
-/// put, which ends with `#` and a number. Manifests are never garbage.
+/// Whether the library generates such names: `<hash>.<extension>`, or what a kill in the middle of a write leaves
+/// behind, which ends in `#` and a number. Manifests are never garbage.
 fn is_ours(folder: &str, name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if let Some((_, number)) = name.rsplit_once('#') {
@@ -216,18 +216,18 @@ fn is_ours(folder: &str, name: &str) -> bool {
 fn remove(store: &Store, garbage: &Garbage) -> Result<()> {
     let staged = garbage.writers.iter();
     for work in staged.filter(|work| work.state == WorkState::Garbage) {
-        // The folder first: its receipts name shards that are about to go.
+        // The folder first: its receipts reference shards that are about to be removed.
         fs::remove_dir_all(&work.path).map_err(io_at("remove", work.path.display().to_string()))?;
     }
     for (path, _) in &garbage.files {
         fs::remove_file(path).map_err(io_at("remove", path.display().to_string()))?;
     }
-    // Succeeds only when no area is left.
+    // Succeeds only if no area is left.
     let _ = fs::remove_dir(store.root().join("staging"));
     Ok(())
 }
 
-/// Bytes of the files right in a folder.
+/// Bytes of the files directly in a folder.
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| entry.metadata().ok());

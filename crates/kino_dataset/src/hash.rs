@@ -1,4 +1,4 @@
-//! A BLAKE3 hash as it stands in JSON and tables: 64 lower-case hex digits.
+//! A BLAKE3 hash as written in JSON and tables: 64 lower-case hex digits.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl Hash {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()
     }
 
-    /// From 64 lower-case hex digits: one hash has one text.
+    /// Parses 64 lower-case hex digits: each hash has exactly one text.
     pub fn from_hex(text: &str) -> Option<Self> {
         let lower = text
             .bytes()

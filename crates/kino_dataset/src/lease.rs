@@ -1,13 +1,14 @@
-//! Who is at work in a staging area, and whether they still are.
+//! Who is writing in a staging area, and whether they are still alive.
 //!
 //! ```text
-//! staging/<area>/lock     locked while the writer lives; the system lets go of it when the writer dies, however it dies
+//! staging/<area>/lock     locked while the writer is alive; the system releases it when the writer dies, however it dies
 //! staging/<area>/lease    {"boot": "5e1f…", "pid": 4711, "renewed": 17}   rewritten every few seconds
 //! ```
 //!
-//! The lock answers for writers of this machine. On a network file system it may not reach other machines, so a lease of
-//! another machine (or of this one before it was started again) is also watched: a writer that lives renews it. Only the watcher's own
-//! clock counts, and only for how long it watches: what the clocks of machines and files say is never looked at.
+//! The lock is reliable for writers on this machine. On a network file system it may not reach other machines, so a
+//! lease of another machine (or of this one before a reboot) is also watched: a live writer renews it. Only the
+//! watcher's own clock counts, and only for how long it watches: clocks of other machines and file times are never
+//! used.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -27,36 +28,36 @@ const WATCH: Duration = Duration::from_secs(20);
 const LOCK: &str = "lock";
 const LEASE: &str = "lease";
 
-/// What stands in the lease.
+/// The contents of the lease file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Text {
-    /// The kernel that the process runs on; empty where it has no name.
+    /// The boot id of the kernel that the process runs on; empty if it has none.
     boot: String,
     pid: u32,
     renewed: u64,
 }
 
-/// A writer's hold on its staging area, until it is dropped.
+/// A writer's claim on its staging area, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Lease {
     lock: File,
-    /// Closed to end the thread.
+    /// Dropped to stop the thread.
     stop: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Lease {
-    /// Takes hold of a folder that nobody holds.
+    /// Claims a folder that is not claimed.
     pub(crate) fn take(folder: &Path) -> io::Result<Self> {
         let lock = open_lock(folder)?;
         match lock.try_lock() {
-            // Without locks the lease alone has to do.
+            // Without locks the lease alone must do.
             Ok(()) | Err(TryLockError::Error(_)) => Self::renewing(lock, folder.join(LEASE)),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
         }
     }
 
-    /// Takes hold of a folder if its writer is gone; slow if that is to be seen from the lease.
+    /// Claims a folder if its writer is gone; slow if only the lease can tell.
     pub(crate) fn take_over(folder: &Path) -> io::Result<Option<Self>> {
         match find(folder)?.watched() {
             Holder::Gone(lock) => Self::renewing(lock, folder.join(LEASE)).map(Some),
@@ -77,7 +78,7 @@ impl Lease {
             .spawn(move || {
                 while stopped.recv_timeout(RENEW) == Err(RecvTimeoutError::Timeout) {
                     text.renewed += 1;
-                    // A full disk is no reason to stop: the lock still speaks.
+                    // A full disk is not a reason to stop: the lock is still held.
                     let _ = write(&path, &text);
                 }
             })?;
@@ -93,7 +94,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.stop = None;
         let _ = self.thread.take().map(JoinHandle::join);
-        // Not left to closing: a process that was forked meanwhile holds the same file open.
+        // Unlocked explicitly: a process forked in the meantime may hold the same file open.
         let _ = self.lock.unlock();
     }
 }
@@ -101,15 +102,15 @@ impl Drop for Lease {
 /// Who holds a folder.
 #[derive(Debug)]
 pub(crate) enum Holder {
-    /// A writer that lives, or nobody because the folder is gone.
+    /// A live writer, or no one because the folder is gone.
     Alive,
-    /// A writer of another machine, or of this one before it was started again, which may live or not.
+    /// A writer on another machine, or on this one before a reboot, which may be alive or not.
     Elsewhere(Unwatched),
-    /// A writer that died. The lock is ours as long as this is kept.
+    /// A dead writer. The lock is ours as long as this value exists.
     Gone(File),
 }
 
-/// A lease that has to be watched to tell.
+/// A lease that must be watched to tell.
 #[derive(Debug)]
 pub(crate) struct Unwatched {
     lock: File,
@@ -117,7 +118,7 @@ pub(crate) struct Unwatched {
     seen: Option<Vec<u8>>,
 }
 
-/// Who holds a folder, as far as a look can tell.
+/// Who holds a folder, as far as one look can tell.
 pub(crate) fn find(folder: &Path) -> io::Result<Holder> {
     let lock = match open_lock(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Holder::Alive),
@@ -141,7 +142,7 @@ pub(crate) fn find(folder: &Path) -> io::Result<Holder> {
 }
 
 impl Holder {
-    /// The answer after watching the lease, where that is needed.
+    /// The answer after watching the lease, if that is necessary.
     pub(crate) fn watched(self) -> Self {
         self.after(WATCH)
     }
@@ -170,7 +171,7 @@ fn write(path: &Path, text: &Text) -> io::Result<()> {
     fs::write(path, serde_json::to_vec(text)?)
 }
 
-/// What tells the running kernel from any other: locks are its word.
+/// Identifies the running kernel: locks are only valid within it.
 fn boot() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     name.trim().to_owned()
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_held_until_its_writer_lets_go_whatever_the_clock_says() {
+    fn a_folder_is_held_until_its_writer_releases_it_whatever_the_clock_says() {
         let folder = tempfile::tempdir().unwrap();
         let lease = Lease::take(folder.path()).unwrap();
         let long_ago = std::time::SystemTime::UNIX_EPOCH;
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_of_another_machine_is_alive_as_long_as_it_is_renewed() {
+    fn a_writer_on_another_machine_is_alive_as_long_as_it_renews_its_lease() {
         let folder = tempfile::tempdir().unwrap();
         let elsewhere = |renewed: u64| Text {
             boot: "another machine".to_owned(),

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! demos.kino/
-//!   versions/00000001.json     what the dataset is at version 1           manifest.rs, commit.rs
+//!   versions/00000001.json     the contents of version 1                  manifest.rs, commit.rs
 //!   episodes/<hash>.parquet    one row per episode                        table/
 //!   stats/<hash>.json          mean, std, min, max, quantiles per stream  stats/
 //!   shards/<hash>.kshard       pages of whole episodes                    kino_format
 //!   staging/                   unfinished work, which readers ignore      staging.rs
 //! ```
 //!
-//! To write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
-//! To read: [`Dataset`] → [`Episode`] → [`Stream`]. To train: [`Request`] → [`Samples`] → [`Sample`].
-//! To check: [`verify`]. To tidy up: [`collect_garbage`].
+//! Write: [`DatasetWriter`] → [`EpisodeWriter`] → [`DatasetWriter::commit`].
+//! Read: [`Dataset`] → [`Episode`] → [`Stream`]. Train: [`Request`] → [`Samples`] → [`Sample`].
+//! Check: [`verify`]. Clean up: [`collect_garbage`].
 
 mod assembler;
 mod attributes;

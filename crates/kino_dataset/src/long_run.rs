@@ -1,14 +1,14 @@
-//! Runs that are too long to be encoded as a whole: a sample decides what their pages share.
+//! Runs that are too long to be encoded as a whole: a sample determines what their pages share.
 //!
 //! ```text
 //! run     ▒▒░░░░░░░░░▒▒░░░░░░░░░▒▒░░░░░░░░░▒▒░░░░░░░░░     in a file, in staging/
-//! sample  ▒▒▒▒▒▒▒▒ ──▶ codec.learn ──▶ shared             pieces at equal distances
-//! blocks  │ 1 MiB │ 1 MiB │ …  ──▶ workers ──▶ pages       as of any other stream
+//! sample  ▒▒▒▒▒▒▒▒ ──▶ codec.learn ──▶ shared             pieces at equal intervals
+//! blocks  │ 1 MiB │ 1 MiB │ …  ──▶ workers ──▶ pages       as for any other stream
 //! ```
 //!
-//! Codecs of `Scope::Run` work with several times the memory of their run, so without this an hour of a sensor
-//! would decide how much memory a pack takes. What is long and what the sample is depend on the run alone, never on
-//! the machine or on the memory that a writer may use: the same frames become the same bytes everywhere.
+//! Codecs of `Scope::Run` need several times the memory of their run, so without this an hour of sensor data would
+//! determine how much memory a pack needs. What counts as long and what is sampled depend only on the run, never on
+//! the machine or the memory limit of a writer: the same frames become the same bytes everywhere.
 
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -23,21 +23,21 @@ use crate::error::{Result, codec_at};
 use crate::open_stream::BLOCK_BYTES;
 use crate::receipts::Receipts;
 
-/// Runs of up to this many numbers are encoded as a whole: 16 MiB of float32.
+/// Runs of up to this many values are encoded as a whole: 16 MiB of float32.
 pub(crate) const WHOLE_RUN_NUMBERS: usize = 1 << 22;
 
-/// A sample has about this many numbers …
+/// A sample has about this many values …
 const SAMPLE_NUMBERS: usize = 1 << 21;
 
 /// … in at least this many pieces.
 const SAMPLE_PIECES: usize = 16;
 
-/// Whether a codec of this scope sees a sample of so many numbers instead of all of them.
+/// Whether a codec of this scope sees a sample of this many values instead of all of them.
 pub(crate) fn is_long(scope: Scope, numbers: usize) -> bool {
     scope == Scope::Run && numbers > WHOLE_RUN_NUMBERS
 }
 
-/// Hands a block, or a whole run that may be long, to the workers.
+/// Submits a block, or a whole run that may be long, to the workers.
 pub(crate) fn submit(
     mut job: Job,
     pool: &mut Pool,
@@ -83,7 +83,7 @@ pub(crate) fn submit(
     Ok(())
 }
 
-/// Frames of a piece of the sample: a page, unless a few pages are more than the sample may have.
+/// Frames per piece of the sample: a page, unless a few pages exceed the size of the sample.
 fn piece_frames(page_frames: NonZeroUsize, elements: usize) -> NonZeroUsize {
     let most = SAMPLE_NUMBERS / SAMPLE_PIECES / elements.max(1);
     page_frames.min(NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN))
@@ -96,7 +96,7 @@ fn pieces(frames: usize, piece: usize, elements: usize) -> impl Iterator<Item = 
     (0..count).map(move |idx| idx * places / count * piece)
 }
 
-/// What learning works with, in bytes, about.
+/// The approximate working memory of learning, in bytes.
 fn learning_bytes(block: &Block) -> usize {
     let numbers = block.data.len() / block.number_bytes();
     numbers.min(SAMPLE_NUMBERS) * crate::encode::WHOLE_RUN_BYTES_PER_NUMBER
@@ -118,7 +118,7 @@ fn learn(job: &Job, piece: NonZeroUsize) -> Result<Arc<dyn RunEncoder>> {
     learnt.map(Into::into).map_err(codec_at(job.place.clone()))
 }
 
-/// The parts of ranges of frames that lie in `block`, counted from its start.
+/// The parts of frame ranges that lie in `block`, relative to its start.
 pub(crate) fn inside(ranges: &[Range<usize>], block: &Range<usize>) -> Vec<Range<usize>> {
     let part = |range: &Range<usize>| {
         let start = range.start.clamp(block.start, block.end) - block.start;
@@ -150,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_never_changes() {
+    fn the_limit_of_a_long_run_never_changes() {
         assert!(!is_long(Scope::Run, 4_194_304) && is_long(Scope::Run, 4_194_305));
         assert!(!is_long(Scope::Page, usize::MAX));
     }
 
     #[test]
-    fn ranges_are_cut_at_the_borders_of_a_block() {
+    fn ranges_are_clipped_to_a_block() {
         assert_eq!(inside(&[0..3, 5..9, 20..30], &(2..7)), [0..1, 3..5]);
     }
 }

@@ -1,4 +1,4 @@
-//! A version's manifest: what a dataset is at one moment, as JSON that a person can read.
+//! A version's manifest: the contents of a dataset at one version, as human-readable JSON.
 //!
 //! ```text
 //! {
@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! The id is the last line, so any changed byte is seen, and it names the version: two datasets
-//! with the same id have the same episodes. A manifest refers to files by hash only.
+//! The id is the last line, so any changed byte is detected, and it identifies the version: datasets with the same id
+//! have the same episodes. A manifest refers to files by hash only.
 
 use std::collections::HashSet;
 
@@ -21,13 +21,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DatasetError, Result, corrupt, format_at, invalid};
 use crate::hash::Hash;
 
-/// No manifest is larger than this.
+/// Upper limit of the size of a manifest.
 pub(crate) const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
-/// No version has a higher number: the largest integer that every JSON reader keeps exactly.
+/// The highest version number: the largest integer that every JSON reader represents exactly.
 pub(crate) const MAX_VERSION: u64 = (1 << 53) - 1;
 
-/// No sum of a manifest's numbers is larger: what a signed integer of 64 bits holds.
+/// Upper limit of sums over a manifest: what a signed 64-bit integer holds.
 const MAX_SUM: u64 = i64::MAX as u64;
 
 /// The text between the last field and the id.
@@ -35,7 +35,7 @@ const TRAILER_START: &str = ",\n  \"id\": \"";
 const TRAILER_END: &str = "\"\n}\n";
 const TRAILER_LEN: usize = TRAILER_START.len() + 64 + TRAILER_END.len();
 
-/// What a dataset is at one version.
+/// The contents of a dataset at one version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Always `dataset`.
@@ -46,15 +46,15 @@ pub struct Manifest {
     pub min_reader: u16,
     /// The number of the version, from 1.
     pub version: u64,
-    /// The id of the version that this one was made from.
+    /// The id of the version that this one is based on.
     pub parent: Option<String>,
-    /// When, in RFC 3339, UTC.
+    /// When it was created, in RFC 3339, UTC.
     pub created: String,
-    /// By which program.
+    /// The program that created it.
     pub tool: String,
-    /// Why, in a line.
+    /// Why it was created, in one line.
     pub message: String,
-    /// What the source said of the whole dataset (`env_args`, …).
+    /// Metadata of the whole dataset, from the source (`env_args`, …).
     #[serde(default)]
     pub attributes: serde_json::Map<String, serde_json::Value>,
     /// Every stream that any episode has.
@@ -72,29 +72,29 @@ pub struct Manifest {
 pub struct StreamSummary {
     /// The path inside an episode.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The numbers' dtype by numpy's name, or `text`.
+    /// Its dtype by numpy's name, or `text`.
     pub dtype: String,
     /// The shape of one frame.
     pub shape: Vec<usize>,
-    /// The codecs in use for it.
+    /// The codecs it is stored with.
     pub codecs: Vec<String>,
-    /// How many episodes have it.
+    /// The number of episodes that have it.
     pub episodes: u64,
-    /// How many frames it has in all.
+    /// The total number of frames.
     pub frames: u64,
     /// Bytes of its frames before encoding.
     pub raw_bytes: u64,
     /// Bytes of its pages.
     pub bytes: u64,
-    /// Largest difference between a decoded and an original number; 0 if lossless.
+    /// Largest difference between a decoded and an original value; 0 if lossless.
     pub max_abs_error: f64,
-    /// Sum of the squared differences of the numbers in its own pages; 0 if lossless.
+    /// Sum of the squared errors of the values in its own pages; 0 if lossless.
     pub sum_squared_error: f64,
-    /// How many numbers its own pages hold.
+    /// The number of values in its own pages.
     pub stored_values: u64,
-    /// How many frames come back bit for bit although the codec is lossy.
+    /// The number of frames that are bit-exact although the codec is lossy.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub protected_frames: u64,
 }
@@ -112,7 +112,7 @@ impl StreamSummary {
         schema.frame_type().map_err(format_at("manifest"))
     }
 
-    /// Refuses a name or type that no shard can have, and measures that are not numbers.
+    /// Refuses a name or type that no shard can have, and invalid error measures.
     fn check(&self) -> Result<(), String> {
         let schema = StreamSchema {
             name: self.name.clone(),
@@ -130,7 +130,10 @@ impl StreamSummary {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
@@ -151,7 +154,7 @@ pub struct TableRef {
     pub blake3: Hash,
     /// Its length.
     pub bytes: u64,
-    /// How many rows it has.
+    /// The number of rows.
     pub count: u64,
 }
 
@@ -162,12 +165,12 @@ pub struct ShardRef {
     pub blake3: Hash,
     /// Its length.
     pub bytes: u64,
-    /// How many episodes it holds, also those that no row names any more.
+    /// The number of episodes in it, including those that no row references any more.
     pub episodes: u64,
 }
 
 impl Manifest {
-    /// A manifest of the version after `parent`, with nothing in it yet.
+    /// An empty manifest for the version after `parent`.
     pub(crate) fn next(
         parent: Option<&(Self, String)>,
         tables: (TableRef, FileRef),
@@ -178,7 +181,7 @@ impl Manifest {
             kinograph: "dataset".to_owned(),
             format: FORMAT_VERSION,
             min_reader: FORMAT_VERSION,
-            // `to_bytes` refuses a number after the last.
+            // `to_bytes` refuses a number beyond the last.
             version: parent.map_or(1, |(manifest, _)| manifest.version.saturating_add(1)),
             parent: parent.map(|(_, id)| id.clone()),
             created: humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string(),
@@ -196,7 +199,7 @@ impl Manifest {
         }
     }
 
-    /// Bytes of all files that the version names: shards, table and statistics.
+    /// Bytes of all files that the version references: shards, table and statistics.
     pub fn total_bytes(&self) -> u64 {
         let shards = self.shards.iter().map(|shard| shard.bytes);
         shards.fold(
@@ -205,18 +208,14 @@ impl Manifest {
         )
     }
 
-    /// The file's bytes and the version's id.
+    /// The bytes of the file, and the version's id.
     pub(crate) fn to_bytes(&self) -> Result<(Vec<u8>, String)> {
-        self.check().map_err(|what| {
-            invalid(format!(
-                "version {} cannot be written: {what}",
-                self.version
-            ))
-        })?;
+        self.check()
+            .map_err(|what| invalid(format!("cannot write version {}: {what}", self.version)))?;
         self.print()
     }
 
-    /// The same for a manifest that is known to be right.
+    /// The same for a manifest that is known to be valid.
     pub(crate) fn print(&self) -> Result<(Vec<u8>, String)> {
         let text =
             serde_json::to_string_pretty(self).map_err(|error| invalid(error.to_string()))?;
@@ -228,7 +227,8 @@ impl Manifest {
         ))
     }
 
-    /// Reads the manifest of `version` from its (untrusted) bytes and returns it with its id; `place` is for messages.
+    /// Parses the manifest of `version` from its (untrusted) bytes and returns it with its id; `place` is for
+    /// messages.
     pub fn parse(place: &str, bytes: &[u8], version: u64) -> Result<(Self, String)> {
         let id = check_trailer(bytes).map_err(|what| corrupt(place, what))?;
         // The reader version first: the rest of a newer manifest may look like anything.
@@ -250,18 +250,19 @@ impl Manifest {
         if manifest.version != version {
             return Err(corrupt(
                 place,
-                format!("it says that it is version {}", manifest.version),
+                format!("it claims to be version {}", manifest.version),
             ));
         }
         manifest.check().map_err(|what| corrupt(place, what))?;
         Ok((manifest, id))
     }
 
-    /// Refuses what a manifest alone shows to be wrong, so that whoever adds numbers up or looks for a name need not.
+    /// Refuses what is invalid in the manifest alone, so that code that adds up counts or looks up names need not
+    /// check.
     fn check(&self) -> Result<(), String> {
         if !(1..=MAX_VERSION).contains(&self.version) {
             return Err(format!(
-                "version numbers go from 1 to {MAX_VERSION}, not to {}",
+                "version {} is out of range: version numbers go from 1 to {MAX_VERSION}",
                 self.version
             ));
         }
@@ -300,17 +301,17 @@ impl Manifest {
         if fits(files) && fits(counted) && streams.all(fits) {
             return Ok(());
         }
-        Err(format!("its numbers add up to over {MAX_SUM}"))
+        Err(format!("its counts add up to more than {MAX_SUM}"))
     }
 }
 
-/// Whether numbers have a sum that every reader can hold.
+/// Whether the sum fits into what every reader can hold.
 fn fits(mut numbers: impl Iterator<Item = u64>) -> bool {
     let sum = numbers.try_fold(0_u64, u64::checked_add);
     sum.is_some_and(|sum| sum <= MAX_SUM)
 }
 
-/// The fields that every reader of every version must find.
+/// The fields that readers of every version must find.
 #[derive(Deserialize)]
 struct Header {
     kinograph: String,
@@ -329,7 +330,7 @@ fn check_trailer(bytes: &[u8]) -> Result<String, String> {
     let computed = blake3::hash(body).to_hex();
     if stored != computed.as_str() {
         return Err(format!(
-            "its id is {stored:.16}…, its text gives {computed:.16}…"
+            "its stored id is {stored:.16}…, but its text has id {computed:.16}…"
         ));
     }
     Ok(stored.to_owned())
@@ -393,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn flipping_any_bit_is_an_error_and_so_is_cutting_anywhere() {
+    fn flipping_any_bit_or_truncating_anywhere_is_an_error() {
         let (bytes, _) = manifest().to_bytes().unwrap();
         for position in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
@@ -411,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_cannot_be_summed_or_counted_on_are_refused_when_read_and_when_written() {
+    fn counts_that_overflow_or_are_out_of_range_are_refused_when_reading_and_writing() {
         let shard = |bytes| ShardRef {
             blake3: Hash::of(&u64::to_le_bytes(bytes)),
             bytes,
@@ -445,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_manifest_says_which_reader_it_needs() {
+    fn a_newer_manifest_names_the_reader_it_needs() {
         let mut newer = manifest();
         newer.min_reader = 9;
         let (bytes, _) = newer.to_bytes().unwrap();

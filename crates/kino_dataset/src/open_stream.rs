@@ -1,4 +1,4 @@
-//! The stream of an episode that frames are being pushed to, and the frames that wait for a full block.
+//! The stream that frames are being pushed to, and the frames waiting for a full block.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::events::Recorder;
 use crate::plan::Choice;
 use crate::spill::Spill;
 
-/// Frames are handed to the workers in blocks of about this many bytes: enough to be worth a thread's while.
+/// Frames are submitted to the workers in blocks of about this many bytes: enough to be worth a task.
 pub(crate) const BLOCK_BYTES: usize = 1 << 20;
 
-/// A page of text ends early when it has this many bytes, so that no reader has to refuse it.
+/// A page of text ends early at this many bytes, so that no reader refuses it.
 const MAX_TEXT_BLOCK: usize = 32 << 20;
 
-/// What a text takes in memory beside its bytes.
+/// The memory that a text takes besides its bytes.
 const PER_TEXT: usize = 48;
 
 /// The stream that frames are being pushed to.
@@ -25,22 +25,22 @@ pub(crate) struct OpenStream {
     pub(crate) frame: Arc<FrameType>,
     pub(crate) choice: Choice,
     pub(crate) channels: Option<usize>,
-    /// Frames to expect in all, and the number of the next one.
+    /// The total number of frames to expect, and the index of the next.
     pub(crate) frames: u32,
     pub(crate) next: u32,
     pub(crate) raw_bytes: u64,
     pub(crate) waiting: BlockData,
     pub(crate) waiting_frames: u32,
-    /// Bytes of text that wait.
+    /// Bytes of waiting text.
     pub(crate) waiting_text: usize,
-    /// Where the frames of a long run wait.
+    /// Holds the waiting frames of a long run.
     pub(crate) file: Option<Spill>,
-    /// The rules that look for events in this stream.
+    /// The rules that detect events in this stream.
     pub(crate) recorders: Vec<Recorder>,
 }
 
 impl OpenStream {
-    /// Frames per block: whole pages of about [`BLOCK_BYTES`], or `None` for a codec that wants the whole run.
+    /// Frames per block: whole pages of about [`BLOCK_BYTES`], or `None` for a codec that needs the whole run.
     pub(crate) fn block_frames(&self, frame_bytes: usize) -> Option<usize> {
         let page = self.choice.page_frames.get();
         match self.choice.codec.scope() {
@@ -61,7 +61,7 @@ impl OpenStream {
         match next.filter(|&next| next <= self.frames) {
             Some(_) => Ok(()),
             None => Err(invalid(format!(
-                "{place} gets more than the {} frames that were announced",
+                "{place} got more than the {} frames that were announced",
                 self.frames
             ))),
         }
@@ -76,7 +76,7 @@ impl OpenStream {
             return Ok(());
         };
         match &mut self.file {
-            // Small pushes are gathered, large ones are not copied.
+            // Small pushes are buffered, large ones are not copied.
             Some(file) if waiting.len() + packed.len() >= BLOCK_BYTES => {
                 file.push(waiting)?;
                 waiting.clear();
@@ -97,7 +97,7 @@ impl OpenStream {
         self.count(1);
     }
 
-    /// Whether the texts that wait are worth a thread's while, or as many as a page may have.
+    /// Whether the waiting texts are worth a task, or as many as a page may have.
     pub(crate) fn is_full_of_text(&self) -> bool {
         let is_page = (self.waiting_frames as usize).is_multiple_of(self.choice.page_frames.get());
         *self.frame == FrameType::Text
@@ -105,7 +105,7 @@ impl OpenStream {
                 || (is_page && self.waiting_text >= BLOCK_BYTES))
     }
 
-    /// Takes the frames that wait.
+    /// Takes the waiting frames.
     pub(crate) fn take_waiting(&mut self) -> Result<BlockData> {
         self.waiting_frames = 0;
         self.waiting_text = 0;

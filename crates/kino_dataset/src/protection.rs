@@ -1,10 +1,10 @@
-//! Which blocks of an episode wait for events, and which of their frames come back bit for bit.
+//! Which blocks of an episode wait for events, and which of their frames are bit-exact.
 //!
 //! ```text
-//! written:   actions (events show here) │ joints (protects them) │ camera (protects them)
-//! joints:    one block, held back until the episode ends: events may show in any of its streams;
+//! written:   actions (events are detected here) │ joints (protects them) │ camera (protects them)
+//! joints:    one block, held back until the episode ends: events may be detected in any of its streams;
 //!            beyond a few megabytes it waits in a file
-//! camera:    too large to hold back: every stream in which its events show has to come before it
+//! camera:    too large to hold back: every stream in which its events are detected must be written before it
 //! ```
 
 use std::ops::Range;
@@ -21,7 +21,7 @@ use crate::plan::Choice;
 use crate::spill::Spill;
 use crate::stream_info::StreamInfo;
 
-/// More than this of an episode waits in files.
+/// Beyond this many bytes, an episode waits in files.
 const HELD_BYTES: usize = 16 << 20;
 
 /// A block, and how its stream is stored.
@@ -31,7 +31,7 @@ pub(crate) struct Held {
     pub(crate) choice: Choice,
 }
 
-/// What the streams of one episode wait for.
+/// The blocks of one episode that wait for events.
 #[derive(Debug, Default)]
 pub(crate) struct Protection {
     waiting: Vec<Held>,
@@ -58,8 +58,8 @@ impl Protection {
             let needs = |(_, gone): &&(String, Choice)| gone.protects(&rule.name);
             if let Some((stream, _)) = self.gone.iter().find(needs) {
                 return Err(invalid(format!(
-                    "{place}: event `{}` shows here, and stream `{stream}`, which protects it, was written \
-                     before; write this one first",
+                    "{place}: event `{}` is detected in this stream, but stream `{stream}`, which protects it, was already \
+                     written; write this stream first",
                     rule.name
                 )));
             }
@@ -68,7 +68,7 @@ impl Protection {
         Ok(recorders)
     }
 
-    /// Keeps a block that events may still come for, or gives it back to be encoded now.
+    /// Holds a block back if events may still affect it, or returns it to be encoded now.
     pub(crate) fn hold_back(
         &mut self,
         mut job: Job,
@@ -98,7 +98,7 @@ impl Protection {
     }
 }
 
-/// What is protected because of the frames from `own_start` on that were recorded.
+/// The time ranges protected by events in the recorded frames, from `own_start` on.
 pub(crate) fn find(recorders: &[Recorder], clock: &Clock, own_start: usize) -> Vec<Protected> {
     if recorders.is_empty() {
         return Vec::new();
@@ -111,7 +111,7 @@ pub(crate) fn find(recorders: &[Recorder], clock: &Clock, own_start: usize) -> V
         .collect()
 }
 
-/// The frames of a block that come back bit for bit, counted from its first.
+/// The bit-exact frames of a block, relative to its first.
 pub(crate) fn frames_of(
     job: &Job,
     clock: &Clock,

@@ -1,12 +1,12 @@
-//! What an interrupted writer has already done: one receipt per finished shard, in its staging area.
+//! What a writer has already finished: one receipt per shard, in its staging area.
 //!
 //! ```text
 //! 000001.json      the shard, what its streams cost, their statistics, the ids of its episodes
 //! 000001.parquet   the rows of its episodes
 //! ```
 //!
-//! A receipt is written after its shard and removed after the commit; the JSON comes last and is put whole, so a
-//! receipt that can be read is complete.
+//! A receipt is written after its shard and removed after the commit; the JSON is written last and atomically, so a
+//! readable receipt is complete.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ use crate::store::{FileKind, list_folder};
 use crate::table::{EpisodeRow, EpisodeTable, write_table};
 use crate::usage::Usage;
 
-/// No part of a receipt is larger than this.
+/// Upper limit of the size of each part of a receipt.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// The receipts of one staging area.
@@ -38,7 +38,7 @@ pub(crate) struct Receipts {
 #[derive(Debug)]
 pub(crate) struct Receipt {
     pub(crate) shard: ShardRef,
-    /// Rows with their position in the source's order; one without an id is numbered by the commit.
+    /// Rows with their position in the source's order; the commit numbers those without an id.
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
     pub(crate) usage: Usage,
     pub(crate) stats: BTreeMap<String, StreamStats>,
@@ -50,9 +50,10 @@ struct Body {
     shard: ShardRef,
     /// Position of each row in the source's order.
     positions: Vec<u64>,
-    /// Id of each row. In the rows' file stands a number instead: ids there are unique, and some rows have none yet.
+    /// Id of each row. The file of the rows has a number instead: ids must be unique there, and some rows have none
+    /// yet.
     ids: Vec<String>,
-    /// BLAKE3 of the rows' file.
+    /// BLAKE3 of the file of the rows.
     rows: Hash,
     usage: Usage,
     stats: BTreeMap<String, StreamStats>,
@@ -100,14 +101,15 @@ impl Receipts {
         Ok(())
     }
 
-    /// Every receipt whose shard is as it was written; slow, because shards are read again.
+    /// Every receipt whose shard is unchanged; slow, because shards are read again.
     pub(crate) fn read(&self) -> Result<Vec<Receipt>> {
         let mut receipts = Vec::new();
         for number in numbers(&self.area.path())? {
             let receipt = self.read_one(number)?;
             let ShardRef { blake3, bytes, .. } = &receipt.shard;
             let (store, key) = (self.area.store(), FileKind::Shard.key(blake3));
-            // It was made durable before its receipt: absent, short or changed, it was lost since, and its episodes have to be written again.
+            // The shard was durable before its receipt: if it is missing, truncated or changed, it was lost since,
+            // and its episodes must be written again.
             let is_there = store.size(&key).ok() == Some(*bytes)
                 && store.hash(&key, *bytes).is_ok_and(|hash| hash == *blake3);
             if is_there {
@@ -126,17 +128,17 @@ impl Receipts {
         let table = store.read(&self.key(number, "parquet"), MAX_BYTES)?;
         let wrong = |what: &str| {
             let what = format!(
-                "{what}; remove {} to start again",
+                "{what}; remove {} and pack its episodes again",
                 self.area.path().display()
             );
             corrupt(&place, what)
         };
         if Hash::of(&table) != body.rows {
-            return Err(wrong("its rows are not those that were written"));
+            return Err(wrong("its rows were changed after they were written"));
         }
         let rows = EpisodeTable::parse(table)?.rows()?;
         if [body.positions.len(), body.ids.len()] != [rows.len(); 2] {
-            return Err(wrong("it has another number of rows than positions or ids"));
+            return Err(wrong("its numbers of rows, positions and ids differ"));
         }
         let named = body.ids.into_iter().zip(rows);
         let named = named.map(|(id, row)| EpisodeRow { id, ..row });
@@ -160,14 +162,15 @@ impl Receipts {
 
 impl Drop for Receipts {
     fn drop(&mut self) {
-        // A writer that leaves nothing to resume leaves nothing at all.
+        // A writer with nothing to resume leaves nothing behind.
         if self.is_empty() {
             self.area.remove();
         }
     }
 }
 
-/// The shards that the receipts in a folder name, and how many episodes they hold; what cannot be read is passed over.
+/// The shards that the receipts in a folder reference, with their numbers of episodes; unreadable receipts are
+/// skipped.
 pub(crate) fn shards_of(folder: &Path) -> Result<Vec<ShardRef>> {
     let shard = |number: u32| {
         let text = fs::read(folder.join(format!("{number:06}.json"))).ok()?;
@@ -177,7 +180,7 @@ pub(crate) fn shards_of(folder: &Path) -> Result<Vec<ShardRef>> {
     Ok(bodies.map(|body| body.shard).collect())
 }
 
-/// The numbers of the receipts in a folder, in rising order.
+/// The numbers of the receipts in a folder, in ascending order.
 fn numbers(folder: &Path) -> Result<Vec<u32>> {
     let number = |path: &Path| {
         let is_json = path.extension().is_some_and(|ending| ending == "json");

@@ -1,7 +1,7 @@
-//! Taking up what interrupted writers have finished, and removing the folders of those that had finished nothing.
+//! Resumes what interrupted writers have finished, and removes the folders of those that had finished nothing.
 //!
-//! Only under the same settings: half a dataset at 20 Hz and half at 55 is worse than none. What is there already (the
-//! commit came through, and the kill after it) is not taken up twice.
+//! Only with the same settings: half a dataset at 20 Hz and half at 55 is worse than none. Work that is already in
+//! the dataset (the writer was killed after the commit) is not added twice.
 
 use std::collections::HashSet;
 
@@ -12,10 +12,10 @@ use crate::receipts::{Receipt, Receipts, shards_of};
 use crate::staging::{FoundArea, Settings};
 use crate::store::Turn;
 
-/// Longer values are named, not shown.
+/// Longer values are named but not shown.
 const MAX_SHOWN: usize = 40;
 
-/// How many finished episodes writers have left that are gone, as far as a look can tell.
+/// The number of finished episodes that dead writers have left, as far as one look can tell.
 pub(crate) fn interrupted(found: &[FoundArea]) -> u64 {
     let gone = found.iter().filter(|area| !is_alive(area));
     gone.map(|area| episodes(area).unwrap_or(0)).sum()
@@ -43,19 +43,19 @@ pub(crate) fn is_at_work(found: &[FoundArea]) -> bool {
     found.iter().any(|area| has_begun(area) && is_alive(area))
 }
 
-/// What a writer takes up from those before it.
+/// What a writer resumes from others.
 #[derive(Debug, Default)]
-pub(crate) struct TakenUp {
+pub(crate) struct Resumed {
     /// Areas whose work is all in `work` or in the dataset: the commit removes them.
     pub(crate) areas: Vec<Receipts>,
     /// Finished shards.
     pub(crate) work: Vec<Receipt>,
-    /// Finished episodes that stay where they are, because others have their ids.
+    /// Finished episodes that stay where they are, because their ids are taken.
     pub(crate) left: u64,
 }
 
 /// Takes over the areas of interrupted writers with these settings, and reads what they have finished.
-pub(crate) fn take_up(found: Vec<FoundArea>, settings: &Settings, base: &Base) -> Result<TakenUp> {
+pub(crate) fn resume(found: Vec<FoundArea>, settings: &Settings, base: &Base) -> Result<Resumed> {
     let (mut areas, mut other) = (Vec::new(), None);
     for area in found {
         let there = area.settings()?;
@@ -65,7 +65,7 @@ pub(crate) fn take_up(found: Vec<FoundArea>, settings: &Settings, base: &Base) -
             other = other.or(there.map(|there| (area, there)));
         }
     }
-    let mut taken = TakenUp::default();
+    let mut taken = Resumed::default();
     let mut known = base.ids()?;
     for area in areas {
         let left = taken.left;
@@ -79,7 +79,7 @@ pub(crate) fn take_up(found: Vec<FoundArea>, settings: &Settings, base: &Base) -
     match other.filter(|_| taken.work.is_empty()) {
         Some((area, there)) => Err(DatasetError::Exists {
             what: format!(
-                "{} holds work that was interrupted under other settings ({}); repeat those to resume it, or look at it with `kinograph gc` and remove it",
+                "{} holds interrupted work with other settings ({}); use the same settings to resume it, or list and remove it with `kinograph gc`",
                 area.path().display(),
                 differences(settings, &there)
             ),
@@ -88,8 +88,8 @@ pub(crate) fn take_up(found: Vec<FoundArea>, settings: &Settings, base: &Base) -
     }
 }
 
-impl TakenUp {
-    /// Takes up a shard, unless the dataset or another shard has an episode of the same id.
+impl Resumed {
+    /// Adds a shard, unless the dataset or another shard has an episode with the same id.
     fn add(&mut self, receipt: Receipt, known: &mut HashSet<String>) {
         let ids = receipt.rows.iter().map(|(_, row)| &row.id);
         let mut ids = ids.filter(|id| !id.is_empty());
@@ -117,7 +117,7 @@ fn differences(here: &Settings, there: &Settings) -> String {
         let (here, there) = (show(here.get(name)), show(there.get(name)));
         match here == there {
             true => format!("{name} differs"),
-            false => format!("{name}: {there} there, {here} here"),
+            false => format!("{name} was {there}, now it is {here}"),
         }
     });
     shown.collect::<Vec<_>>().join("; ")
@@ -128,7 +128,7 @@ fn episodes(area: &FoundArea) -> Result<u64> {
     Ok(shards.iter().map(|shard| shard.episodes).sum())
 }
 
-/// Whether its writer is at work; one that cannot be looked at is left alone.
+/// Whether its writer is running; if that cannot be determined, it is left alone.
 fn is_alive(area: &FoundArea) -> bool {
     area.holder()
         .map_or(true, |holder| matches!(holder, Holder::Alive))

@@ -1,7 +1,7 @@
-//! One shard file while it is being written: in `staging/` until it is whole.
+//! One shard file while it is being written: in `staging/` until it is complete.
 //!
-//! Pages are appended as they come. An episode that is abandoned is cut off again, so the file
-//! always ends with a whole episode or with one that can still be ended.
+//! Pages are appended as they arrive. An abandoned episode is truncated away, so the file always ends with a complete
+//! episode or with one that can still be completed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -25,7 +25,7 @@ use crate::table::EpisodeRow;
 use crate::usage::Usage;
 use crate::writer::EpisodeInfo;
 
-/// Bytes are written to the file in pieces of at least this size.
+/// Bytes are written to the file in chunks of at least this size.
 const FLUSH_BYTES: usize = 1 << 20;
 
 /// One shard in `staging/`.
@@ -36,12 +36,12 @@ pub(crate) struct ShardFile {
     buffer: Vec<u8>,
     hasher: blake3::Hasher,
     schema: Schema,
-    /// Length and hash when the current episode began, to go back to.
+    /// Length and hash at the start of the current episode, for rolling back.
     episode_start: (u64, Box<blake3::Hasher>),
     contents: Contents,
 }
 
-/// What the whole episodes of a shard hold.
+/// What the complete episodes of a shard hold.
 #[derive(Debug, Default)]
 pub(crate) struct Contents {
     pub(crate) rows: Vec<(u64, EpisodeRow)>,
@@ -102,12 +102,12 @@ impl ShardFile {
         self.writer.position()
     }
 
-    /// Whether it holds no whole episode.
+    /// Whether it holds no complete episode.
     pub(crate) fn is_empty(&self) -> bool {
         self.contents.rows.is_empty()
     }
 
-    /// Remembers where the next episode begins.
+    /// Records where the next episode starts.
     fn begin_episode(&mut self) -> Result<()> {
         self.flush()?;
         self.episode_start = (self.writer.position(), Box::new(self.hasher.clone()));
@@ -280,7 +280,7 @@ impl ShardFile {
         }
     }
 
-    /// The stream's position in the shard's schema, where it is added if it is new.
+    /// The stream's index in the shard's schema; a new stream is added.
     fn schema_position(&mut self, stream: &StreamSchema) -> u32 {
         let known = self.schema.streams.iter().position(|known| known == stream);
         let position = known.unwrap_or_else(|| {
@@ -290,7 +290,7 @@ impl ShardFile {
         u32::try_from(position).unwrap_or(NONE)
     }
 
-    /// Writes the tail and moves the file to its place.
+    /// Writes the tail and moves the file to its final place.
     pub(crate) fn publish(mut self, store: &Store) -> Result<(ShardRef, Contents)> {
         self.flush()?;
         let mut tail = Vec::new();
@@ -357,7 +357,7 @@ fn stream_record(stream: &StreamDraft, position: u32, pages: &RunPages) -> Strea
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a duration for people")]
+#[expect(clippy::cast_precision_loss, reason = "a duration for display")]
 fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9
 }

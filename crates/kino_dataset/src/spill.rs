@@ -1,7 +1,7 @@
-//! Frames that wait for the rest of their stream, or of their episode, in a file instead of in memory.
+//! Frames that wait for the rest of their stream or episode in a file instead of in memory.
 //!
-//! The file lies in the writer's own folder under `staging/`, on the disk that the dataset goes to, and has no name: it is gone with the
-//! writer, whichever way that ends.
+//! The file is in the writer's own folder under `staging/`, on the same disk as the dataset, and is unnamed: it
+//! disappears with the writer, however that ends.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -32,14 +32,14 @@ impl Spill {
         })
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<()> {
-        let error = self.error("write frames that wait to");
+        let error = self.error("write waiting frames to a temporary file in");
         self.file
             .seek(SeekFrom::End(0))
             .and_then(|_| self.file.write_all(bytes))
@@ -54,7 +54,7 @@ impl Spill {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(range.start as u64))
             .and_then(|_| file.read_exact(&mut bytes))
-            .map_err(self.error("read frames that wait in"))?;
+            .map_err(self.error("read waiting frames from a temporary file in"))?;
         Ok(bytes)
     }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_back_and_no_file_is_seen() {
+    fn bytes_round_trip_and_no_file_is_visible() {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::new(folder.path()).unwrap();
         spill.push(b"abc").unwrap();

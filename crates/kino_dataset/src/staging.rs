@@ -1,14 +1,15 @@
-//! A writer's own place for unfinished work: nobody else writes there, and nobody removes what it or its successor needs.
+//! A writer's own folder for unfinished work: no one else writes there, and no one removes what it or its successor
+//! needs.
 //!
 //! ```text
-//! staging/<random>/settings.json      what the writer was told, so that only the same work is taken up
-//! staging/<random>/lock, lease        whether the writer lives                                  lease.rs
+//! staging/<random>/settings.json      the writer's settings: only work with the same settings is resumed
+//! staging/<random>/lock, lease        whether the writer is alive                               lease.rs
 //! staging/<random>/shard-…            the shard being written
 //! staging/<random>/000001.json, …     what the finished shards hold                             receipts.rs
 //! ```
 //!
-//! An area is removed by the commit that makes its work visible, by a writer that leaves nothing to resume, or by
-//! [`collect_garbage`](crate::collect_garbage). Those of writers that died stay until then.
+//! An area is removed by the commit that makes its work visible, by a writer that has nothing to resume, or by
+//! [`collect_garbage`](crate::collect_garbage). The areas of dead writers stay until then.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +19,13 @@ use crate::error::{DatasetError, Result, corrupt, io_at};
 use crate::lease::{self, Holder, Lease};
 use crate::store::{Store, create_folder, list_folder};
 
-/// How the names of unfinished shards begin.
+/// Prefix of the names of unfinished shards.
 const SHARD_PREFIX: &str = "shard-";
 const SETTINGS: &str = "settings.json";
-/// No list of settings is larger than this.
+/// Upper limit of the size of the settings.
 const MAX_SETTINGS_BYTES: u64 = 16 << 20;
 
-/// What a writer was told, by name: work is only taken up under the same settings.
+/// A writer's settings, by name: work is only resumed with the same settings.
 pub(crate) type Settings = BTreeMap<String, String>;
 
 /// A staging area that this process holds.
@@ -33,11 +34,11 @@ pub(crate) struct Area {
     store: Store,
     /// Its key: `staging/<random>`.
     key: String,
-    /// The last field, so that it is let go of last.
+    /// The last field, so that it is released last.
     _lease: Lease,
 }
 
-/// The staging area of any writer, as it is found on disk.
+/// The staging area of any writer, as found on disk.
 #[derive(Debug)]
 pub(crate) struct FoundArea {
     store: Store,
@@ -45,14 +46,14 @@ pub(crate) struct FoundArea {
 }
 
 impl Area {
-    /// A new area. Called in the writer's turn, so that nobody sees it half made.
+    /// Creates an area. Called in the writer's turn, so that no one sees it half created.
     pub(crate) fn create(store: &Store, settings: &Settings) -> Result<Self> {
         let parent = store.root().join("staging");
         let error = |path: &Path| io_at("create", path.display().to_string());
         create_folder(&parent).map_err(error(&parent))?;
         let mut builder = tempfile::Builder::new();
         builder.prefix("");
-        // A temporary folder is private by default, a dataset is for everyone the umask lets in.
+        // A temporary folder is private by default, but a dataset is readable by everyone the umask allows.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
         let folder = builder.tempdir_in(&parent).map_err(error(&parent))?.keep();
@@ -74,7 +75,7 @@ impl Area {
         format!("{}/{name}", self.key)
     }
 
-    /// Its name, which no other area has.
+    /// Its name, which is unique.
     pub(crate) fn name(&self) -> &str {
         self.key.rsplit('/').next().unwrap_or_default()
     }
@@ -87,7 +88,7 @@ impl Area {
         self.store.root().join(&self.key)
     }
 
-    /// A new file for a shard, removed again unless it is published.
+    /// Creates a file for a shard, which is removed unless it is published.
     pub(crate) fn shard_file(&self) -> Result<tempfile::NamedTempFile> {
         let folder = self.path();
         let mut builder = tempfile::Builder::new();
@@ -99,13 +100,13 @@ impl Area {
             .map_err(io_at("create a file in", folder.display().to_string()))
     }
 
-    /// Removes it, with all that is in it. What cannot be removed only takes space.
+    /// Removes it with its contents. What cannot be removed only takes space.
     pub(crate) fn remove(&self) {
         let folder = self.path();
-        // The settings go first: without them nobody takes what is left for work to resume.
+        // The settings first: without them, the rest is not mistaken for resumable work.
         let _ = fs::remove_file(folder.join(SETTINGS));
         let _ = fs::remove_dir_all(&folder);
-        // Succeeds only when no other writer has an area.
+        // Succeeds only if no other writer has an area.
         let _ = fs::remove_dir(self.store.root().join("staging"));
     }
 }
@@ -130,7 +131,7 @@ impl FoundArea {
         self.store.root().join(&self.key)
     }
 
-    /// What its writer was told, or `None` if it died before it could say.
+    /// The settings of its writer, or `None` if the writer died before it wrote them.
     pub(crate) fn settings(&self) -> Result<Option<Settings>> {
         let key = format!("{}/{SETTINGS}", self.key);
         let text = match self.store.read(&key, MAX_SETTINGS_BYTES) {
@@ -143,13 +144,13 @@ impl FoundArea {
             .map_err(|error| corrupt(self.store.path(&key), error.to_string()))
     }
 
-    /// Whether its writer lives, as far as a look can tell.
+    /// Whether its writer is alive, as far as one look can tell.
     pub(crate) fn holder(&self) -> Result<Holder> {
         let place = self.path().display().to_string();
         lease::find(&self.path()).map_err(io_at("lock", place))
     }
 
-    /// Takes it over from a writer that is gone.
+    /// Takes it over from a dead writer.
     pub(crate) fn take_over(self) -> Result<Option<Area>> {
         let place = self.path().display().to_string();
         let lease = Lease::take_over(&self.path()).map_err(io_at("lock", place))?;

@@ -7,10 +7,10 @@
 //!   staging/                    work in progress (staging.rs); no reader looks here
 //! ```
 //!
-//! The file names are made here from numbers and hashes and never taken from a file's text, so
-//! nothing that a manifest says can point outside the folder. Everything is durable (file and
-//! folder are synced) before the call returns. Calls block; without an async runtime the local
-//! store of `object_store` works on the calling thread, so blocking costs nothing extra.
+//! File names are generated here from numbers and hashes and never taken from a file's contents, so nothing in a
+//! manifest can point outside the folder. Everything is durable (file and folder are synced) before the call returns.
+//! Calls block; without an async runtime the local store of `object_store` works on the calling thread, so blocking
+//! costs nothing extra.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -31,10 +31,10 @@ use crate::hash::Hash;
 use crate::local::check_local;
 use crate::manifest::MAX_VERSION;
 
-/// How long a writer waits for the turn of another before it goes on without.
+/// How long a writer waits for another writer's turn before it continues without.
 const TURN_WAIT: Duration = Duration::from_secs(30);
 
-/// How often it looks.
+/// How often it checks.
 const TURN_STEP: Duration = Duration::from_millis(5);
 
 /// Files are hashed in pieces of this size.
@@ -65,11 +65,11 @@ pub(crate) fn version_key(version: u64) -> String {
     format!("versions/{version:08}.json")
 }
 
-/// The number that the name of a manifest stands for, or `u64::MAX` for a larger one; `None` for any other name.
+/// The version number in the name of a manifest, or `u64::MAX` for a larger one; `None` for any other name.
 fn version_of(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".json")?;
     let is_number = digits.bytes().all(|byte| byte.is_ascii_digit());
-    // Only the one way to write a number counts: `1.json` is not version 1.
+    // Only the canonical form counts: `1.json` is not version 1.
     let is_canonical = digits.len() == 8 || (digits.len() > 8 && !digits.starts_with('0'));
     let version = digits.parse().unwrap_or(u64::MAX);
     (is_number && is_canonical && version > 0).then_some(version)
@@ -87,7 +87,7 @@ pub(crate) enum Put {
 pub(crate) struct Store {
     root: PathBuf,
     inner: Arc<dyn ObjectStore>,
-    /// Where reads are to behave like those of another storage.
+    /// Set if reads emulate another storage.
     emulated: Option<Arc<Emulated>>,
 }
 
@@ -116,7 +116,7 @@ impl Store {
         })
     }
 
-    /// The store at a folder that is made, durably, if it is not there.
+    /// The store at a folder, which is created durably if necessary.
     pub(crate) fn create(root: &Path) -> Result<Self> {
         check_local(root)?;
         if root.exists() && !root.is_dir() {
@@ -131,10 +131,11 @@ impl Store {
         Self::open(root)
     }
 
-    /// Waits for its turn to register a writer, to commit or to collect garbage, which others then wait for.
+    /// Waits for the turn to register a writer, to commit or to collect garbage; others wait meanwhile.
     ///
-    /// Correctness does not rest on it, since a manifest is put only if absent: it saves rivals the work of a lost attempt.
-    /// So a file system without locks, or a process that was stopped in the middle of its turn, holds nobody up for ever.
+    /// Correctness does not depend on it, since a manifest is only created if absent: it saves other writers the work
+    /// of a lost attempt. So a file system without locks, or a process that is stopped during its turn, never blocks
+    /// anyone forever.
     pub(crate) fn turn(&self) -> Turn {
         let deadline = Instant::now() + TURN_WAIT;
         let Ok(folder) = File::open(&self.root) else {
@@ -151,7 +152,7 @@ impl Store {
         }
     }
 
-    /// The same files, read as if they lay on another storage.
+    /// The same files on emulated storage.
     pub(crate) fn on(&self, storage: Storage) -> Self {
         Self {
             emulated: Some(Arc::new(Emulated::new(storage))),
@@ -175,10 +176,10 @@ impl Store {
         if size > limit {
             return Err(corrupt(
                 self.path(key),
-                format!("{size} bytes, at most {limit} are expected"),
+                format!("it has {size} bytes, but at most {limit} are expected"),
             ));
         }
-        // No more than was counted: a file that grows meanwhile stays within the limit.
+        // No more than was counted: a file that grows in the meantime stays within the limit.
         match size {
             0 => Ok(Bytes::new()),
             _ => self.read_stored(key, 0..size),
@@ -202,8 +203,8 @@ impl Store {
             .map_err(|error| at("read", &self.root.join(key), error))
     }
 
-    /// Asks the system to forget what it has in memory of a file, so that the next read comes from the device. A request: a
-    /// system that cannot, or a file that is still to be written back, stays as it is.
+    /// Drops a file from the page cache, so that the next read comes from the device. Best effort: has no effect if
+    /// the system does not support it, or on data that is not written back yet.
     pub(crate) fn forget(&self, key: &str) -> Result<()> {
         let path = self.root.join(key);
         let file = File::open(&path).map_err(io_at("open", path.display().to_string()))?;
@@ -214,7 +215,7 @@ impl Store {
         Ok(())
     }
 
-    /// The object's length, without opening it: a FIFO would block for ever, and a device may have no end.
+    /// The object's length, without opening it: a FIFO would block forever, and a device may have no end.
     pub(crate) fn size(&self, key: &str) -> Result<u64> {
         let path = self.root.join(key);
         match fs::metadata(&path) {
@@ -227,7 +228,7 @@ impl Store {
         }
     }
 
-    /// The version numbers that have a manifest, in rising order.
+    /// The version numbers that have a manifest, ascending.
     pub(crate) fn versions(&self) -> Result<Vec<u64>> {
         let listed = block_on(self.inner.list_with_delimiter(Some(&Key::from("versions"))));
         let listed = listed.map_err(|error| at("list", &self.root.join("versions"), error))?;
@@ -236,16 +237,16 @@ impl Store {
         let mut versions: Vec<u64> = names.filter_map(version_of).collect();
         versions.sort_unstable();
         match versions.last() {
-            // It would be the head for ever: no version could follow it.
+            // It would be the head forever: no version could follow it.
             Some(&last) if last > MAX_VERSION => {
-                let what = format!("a version number over {MAX_VERSION}; remove that file");
+                let what = format!("it has a version number above {MAX_VERSION}; remove that file");
                 Err(corrupt(self.path("versions"), what))
             }
             _ => Ok(versions),
         }
     }
 
-    /// Writes the object unless there is one: of two rivals exactly one creates it.
+    /// Creates the object unless it exists: of two rivals exactly one creates it.
     pub(crate) fn put_new(&self, key: &str, bytes: Vec<u8>) -> Result<Put> {
         let options = PutOptions {
             mode: PutMode::Create,
@@ -266,7 +267,8 @@ impl Store {
         let (hash, len) = (Hash::of(&bytes), bytes.len() as u64);
         let key = kind.key(&hash);
         if self.put_new(&key, bytes.clone())? == Put::AlreadyThere {
-            // Under its own hash there should be nothing but these bytes; a damaged leftover would spoil the version that names it.
+            // Under its own hash there should only be these bytes; a damaged leftover would corrupt the version that
+            // references it.
             let is_same = self.read(&key, len).is_ok_and(|there| there == bytes);
             if !is_same {
                 self.replace(&key, bytes)?;
@@ -275,7 +277,7 @@ impl Store {
         Ok((hash, len))
     }
 
-    /// Puts the right bytes in the place of damaged ones.
+    /// Replaces damaged bytes with the right ones.
     fn replace(&self, key: &str, bytes: Vec<u8>) -> Result<()> {
         block_on(self.inner.put(&Key::from(key), PutPayload::from(bytes)))
             .map(drop)
@@ -303,7 +305,7 @@ impl Store {
         file.as_file().sync_all().map_err(error)?;
         let folder = self.root.join("shards");
         fs::create_dir_all(&folder).map_err(error)?;
-        // The name is the content's hash: whoever was here before wrote the same bytes.
+        // The name is the content's hash: an existing file has the same bytes.
         file.persist(&path).map_err(|failed| error(failed.error))?;
         sync_folder(&folder)
             .and_then(|()| sync_folder(&self.root))
@@ -311,12 +313,12 @@ impl Store {
     }
 }
 
-/// The right to change what a dataset's folder holds; see [`Store::turn`].
+/// The right to change the contents of a dataset's folder; see [`Store::turn`].
 #[derive(Debug)]
 pub(crate) struct Turn(Option<File>);
 
 impl Turn {
-    /// Whether nobody else can have it: not so on a file system without locks, or after a wait without end.
+    /// Whether the turn is exclusive: it is not on a file system without locks, or after waiting too long.
     pub(crate) fn is_exclusive(&self) -> bool {
         self.0.is_some()
     }
@@ -324,12 +326,12 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        // Not left to closing: a process that was forked meanwhile holds the same file open.
+        // Unlocked explicitly: a process forked in the meantime may hold the same file open.
         let _ = self.0.as_ref().map(File::unlock);
     }
 }
 
-/// Makes a folder and its parents, and their names durable.
+/// Creates a folder and its parents, durably.
 pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     let mut missing = Vec::new();
     let mut above = Some(folder);
@@ -345,7 +347,7 @@ pub(crate) fn create_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// What a folder holds; nothing if it is missing.
+/// The entries of a folder; none if it is missing.
 pub(crate) fn list_folder(folder: &Path) -> Result<Vec<fs::DirEntry>> {
     match fs::read_dir(folder).and_then(Iterator::collect) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -424,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not_versions_are_passed_over() {
+    fn names_that_are_not_versions_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
         for name in [
@@ -442,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_number_that_none_can_follow_is_refused() {
+    fn a_version_number_without_a_successor_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
         store.put_new(&version_key(MAX_VERSION), vec![1]).unwrap();
@@ -456,7 +458,7 @@ mod tests {
             store.put_new(&key, vec![1]).unwrap();
             let error = store.versions().unwrap_err();
             assert!(
-                error.to_string().contains("a version number over"),
+                error.to_string().contains("a version number above"),
                 "{error}"
             );
             fs::remove_file(folder.path().join(key)).unwrap();
@@ -465,7 +467,7 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn what_is_not_a_regular_file_is_refused_before_it_is_opened() {
+    fn a_file_that_is_not_regular_is_refused_before_it_is_opened() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::create(folder.path()).unwrap();
         let shards = folder.path().join("shards");
@@ -490,7 +492,7 @@ mod tests {
                 );
             }
         }
-        // A link to a regular file is a regular file: caches keep datasets as links to blobs.
+        // A link to a regular file is a regular file: caches store datasets as links to blobs.
         fs::write(folder.path().join("blob"), b"123").unwrap();
         std::os::unix::fs::symlink("../blob", shards.join("link")).unwrap();
         assert_eq!(&store.read("shards/link", 3).unwrap()[..], b"123");

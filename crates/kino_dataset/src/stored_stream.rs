@@ -1,14 +1,14 @@
-//! The pages of one stream of one episode: finding, fetching and decoding them, each apart.
+//! The pages of one stream of one episode: finding, fetching and decoding them as separate steps.
 //!
 //! ```text
 //! pages(10..30)  ─▶ [page 4: frames 2.. of 8] [page 5: all of 8] [page 6: ..6 of 8]       the index, no bytes
 //! fetch(pages)   ─▶ one read                                                              an I/O thread
-//! page_bytes, decode  ─▶ checksum compared, straight into the caller's place              a decode thread
+//! page_bytes, decode  ─▶ checksum verified, decoded into the caller's buffer              a decode thread
 //! ```
 //!
-//! [`Stream`](crate::Stream) does the three one after the other. A training loader does them on different threads,
-//! many pages at once. A stream that shares frames with another stores only the rest itself: [`Stream::place_of`]
-//! says which stored stream holds which frames.
+//! [`Stream`](crate::Stream) does the three in sequence. A training loader does them on different threads, many pages
+//! at once. A stream that shares frames with another stores only the rest itself: [`Stream::place_of`] tells which
+//! stored stream holds a frame.
 //!
 //! [`Stream::place_of`]: crate::Stream::place_of
 
@@ -24,7 +24,7 @@ use kino_format::{NONE, PageSlice, Segment, StreamRecord, StreamSchema};
 use crate::episode::Episode;
 use crate::error::{DatasetError, Result, codec_at, corrupt, format_at, invalid};
 
-/// The frames that one stream of an episode stores itself.
+/// The frames that a stream of an episode stores itself.
 #[derive(Debug)]
 pub struct StoredStream {
     episode: Episode,
@@ -44,7 +44,7 @@ impl StoredStream {
             .get(record.stream as usize)
             .cloned();
         let schema = schema
-            .ok_or_else(|| corrupt(episode.place("index"), "a stream is not in the schema"))?;
+            .ok_or_else(|| corrupt(episode.place("index"), "a stream is missing in the schema"))?;
         let frame = schema
             .frame_type()
             .map_err(format_at(episode.place("schema")))?;
@@ -58,7 +58,7 @@ impl StoredStream {
         })
     }
 
-    /// Its position among the episode's streams.
+    /// Its index among the episode's streams.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -73,7 +73,7 @@ impl StoredStream {
         &self.frame
     }
 
-    /// Which of the stream's frames are stored here; those before are another stream's.
+    /// Which of the stream's frames are stored here; those before belong to another stream.
     pub fn frames(&self) -> Range<u32> {
         self.record.own_start..self.record.frames
     }
@@ -91,7 +91,7 @@ impl StoredStream {
         &self.episode
     }
 
-    /// The pages that hold `frames`, in time order; frames that are not stored here are left out.
+    /// The pages that hold `frames`, in time order; frames that are not stored here are skipped.
     pub fn pages(&self, frames: Range<u32>) -> impl Iterator<Item = PageSlice> {
         let segment = Segment {
             stream: self.position,
@@ -100,7 +100,7 @@ impl StoredStream {
         self.episode.index().pages_of(&segment)
     }
 
-    /// Reads pages that follow each other, in one go.
+    /// Reads consecutive pages in one request.
     pub fn fetch(&self, pages: &[PageSlice]) -> Result<Bytes> {
         match (pages.first(), pages.last()) {
             (Some(first), Some(last)) => self.episode.read_pages(&first.record, &last.record),
@@ -108,8 +108,8 @@ impl StoredStream {
         }
     }
 
-    /// The bytes of one of the pages that were fetched together, compared with its checksum: damage to one page does no
-    /// harm to its neighbours.
+    /// The bytes of one of several pages fetched together, with its checksum verified: damage to one page does not
+    /// affect its neighbours.
     pub fn page_bytes<'b>(
         &self,
         pages: &[PageSlice],
@@ -127,7 +127,7 @@ impl StoredStream {
         Ok(stored)
     }
 
-    /// Decodes the wanted frames of a page into a packed buffer of exactly their size.
+    /// Decodes the requested frames of a page into a packed buffer of exactly their size.
     pub fn decode(
         &self,
         page: &PageSlice,
@@ -147,7 +147,7 @@ impl StoredStream {
             .map_err(|error| self.at_page(page, error))
     }
 
-    /// Appends the wanted texts of a page.
+    /// Appends the requested texts of a page.
     pub fn decode_text(
         &self,
         page: &PageSlice,
@@ -164,7 +164,7 @@ impl StoredStream {
             .map_err(|error| self.at_page(page, error))
     }
 
-    /// The type of its numbers; an error for text.
+    /// The type of its values; an error for text.
     pub(crate) fn value_type(&self) -> Result<&ValueType> {
         let text = || invalid(format!("{} holds text; read it as text", self.place()));
         self.frame.as_values().ok_or_else(text)
@@ -186,7 +186,7 @@ impl StoredStream {
         frame: &FrameType,
         shared_page: u32,
     ) -> Result<Box<dyn Decoder>> {
-        let place = format!("{}, what its pages share", self.place());
+        let place = format!("{}, shared data of its pages", self.place());
         let shared = match shared_page {
             NONE => Bytes::new(),
             page => self
@@ -211,10 +211,10 @@ impl StoredStream {
     }
 }
 
-/// A byte that is neither 0 nor 1 is undefined behaviour in code that takes it for a bool.
+/// A byte other than 0 or 1 is undefined behaviour in code that treats it as a bool.
 pub(crate) fn check_bools(ty: &ValueType, values: &[u8]) -> Result<(), CodecError> {
     if ty.dtype() == Dtype::Bool && values.iter().any(|&byte| byte > 1) {
-        let what = "a bool is neither 0 nor 1".to_owned();
+        let what = "a bool is stored as neither 0 nor 1".to_owned();
         return Err(CodecError::Corrupt {
             codec: "bool",
             what,

@@ -1,7 +1,7 @@
-//! One stream of one episode: reading frames by number or by time.
+//! One stream of one episode: reading frames by index or by time.
 //!
-//! A range of frames is one read per few megabytes of stored bytes, each page is checked and then
-//! decoded straight into the caller's buffer.
+//! A range of frames takes one read per few megabytes of stored bytes; each page is verified and then decoded
+//! straight into the caller's buffer.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -19,9 +19,9 @@ const READ_BYTES: u64 = 8 << 20;
 /// One stream of one episode.
 #[derive(Debug)]
 pub struct Stream {
-    /// What it stores itself.
+    /// The frames it stores itself.
     own: StoredStream,
-    /// The stream whose frames it shares, once it was needed.
+    /// The stream whose frames it shares, opened when needed.
     base: OnceLock<StoredStream>,
     clock: OnceLock<Clock>,
 }
@@ -45,7 +45,7 @@ impl Stream {
         self.own.frame_type()
     }
 
-    /// How many frames it has.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.own.record().frames as usize
     }
@@ -55,7 +55,7 @@ impl Stream {
         self.len() == 0
     }
 
-    /// The place of its clock among the episode's: streams with the same number have the same times.
+    /// The index of its clock among the episode's: streams with the same index have the same times.
     pub(crate) fn clock_number(&self) -> u32 {
         self.own.record().clock
     }
@@ -70,7 +70,7 @@ impl Stream {
         self.own.record().raw_bytes
     }
 
-    /// When its frames were taken; explicit times are read once.
+    /// The times of its frames; explicit times are read once.
     pub fn clock(&self) -> Result<&Clock> {
         if let Some(clock) = self.clock.get() {
             return Ok(clock);
@@ -86,10 +86,10 @@ impl Stream {
         Ok(self.clock.get_or_init(|| clock))
     }
 
-    /// The frames with `seconds.start ≤ t < seconds.end`, counted from the episode's start.
+    /// The frames with `seconds.start ≤ t < seconds.end`, relative to the start of the episode.
     pub fn frames_between(&self, seconds: Range<f64>) -> Result<Range<usize>> {
         if seconds.start.is_nan() || seconds.end.is_nan() {
-            return Err(invalid("a time range must not be NaN"));
+            return Err(invalid("the ends of a time range must not be NaN"));
         }
         let start = self.episode().start_ns();
         Ok(self.clock()?.frames_in(
@@ -104,7 +104,7 @@ impl Stream {
         Ok(frames.filter_map(|idx| clock.time_ns(idx)).collect())
     }
 
-    /// Reads frames of numbers, packed.
+    /// Reads frames of values, packed.
     pub fn read(&self, frames: Range<usize>) -> Result<Vec<u8>> {
         self.check_range(&frames)?;
         let ty = self.own.value_type()?;
@@ -113,7 +113,7 @@ impl Stream {
             .checked_mul(ty.frame_bytes())
             .ok_or_else(|| self.too_large(frames.len()))?;
         let mut out = Vec::new();
-        // The number of frames comes from the file: ask for memory politely.
+        // The number of frames comes from the file: do not abort if the allocation fails.
         out.try_reserve_exact(len)
             .map_err(|_| self.too_large(frames.len()))?;
         out.resize(len, 0);
@@ -121,7 +121,7 @@ impl Stream {
         Ok(out)
     }
 
-    /// Reads frames of numbers into a packed buffer of exactly their size.
+    /// Reads frames of values into a packed buffer of exactly their size.
     pub fn read_into(
         &self,
         frames: Range<usize>,
@@ -132,7 +132,7 @@ impl Stream {
         let ty = self.own.value_type()?;
         if frames.len().checked_mul(ty.frame_bytes()) != Some(out.len()) {
             return Err(invalid(format!(
-                "{}: {} bytes for {} frames of {ty}",
+                "{}: the buffer has {} bytes, which do not match {} frames of {ty}",
                 self.place(),
                 out.len(),
                 frames.len()
@@ -161,7 +161,7 @@ impl Stream {
         Ok(texts)
     }
 
-    /// The stored bitstream of one frame as a file of its own (a JPEG file), where the codec keeps one.
+    /// The stored bitstream of one frame as a file (a JPEG file), if the codec keeps one.
     pub fn read_bitstream(&self, frame: usize) -> Result<Option<Vec<u8>>> {
         let frames = frame..frame.saturating_add(1);
         self.check_range(&frames)?;
@@ -180,11 +180,11 @@ impl Stream {
         Ok(found)
     }
 
-    /// Where a frame is stored: the stream's position among the episode's, and the frame's number there.
+    /// Where a frame is stored: the index of the stream in the episode, and of the frame in that stream.
     pub fn place_of(&self, frame: u32) -> (usize, u32) {
         let record = self.own.record();
         if record.base != NONE && frame < record.own_start {
-            // `check_base` of the index saw that the shared frames exist in the base.
+            // `check_base` of the index has verified that the shared frames exist in the base.
             (
                 record.base as usize,
                 frame.saturating_add(record.base_first),
@@ -194,7 +194,8 @@ impl Stream {
         }
     }
 
-    /// What is stored at a position that [`place_of`](Self::place_of) named: by this stream, or by the one it shares frames with.
+    /// The stored stream at an index returned by [`place_of`](Self::place_of): this one, or the one it shares frames
+    /// with.
     pub fn stored(&self, position: usize) -> Result<&StoredStream> {
         if position == self.own.position() {
             return Ok(&self.own);
@@ -203,11 +204,11 @@ impl Stream {
             return Ok(base);
         }
         let base = StoredStream::open(self.episode().clone(), self.own.record().base as usize)?;
-        // Two threads may open it at once; the first stays.
+        // Two threads may open it at once; the first one wins.
         Ok(self.base.get_or_init(|| base))
     }
 
-    /// Calls `decode` for every page of `frames`, in order, with bytes whose checksum was right.
+    /// Calls `decode` for every page of `frames`, in order, with verified bytes.
     fn each_page(
         &self,
         frames: &Range<usize>,
@@ -281,7 +282,7 @@ impl Stream {
         if !rising {
             return Err(corrupt(
                 place,
-                "they go back, or do not start and end where the index says",
+                "they decrease, or do not start and end at the times in the index",
             ));
         }
         Ok(times)
@@ -294,7 +295,7 @@ impl Stream {
     fn check_range(&self, frames: &Range<usize>) -> Result<()> {
         if frames.start > frames.end || frames.end > self.len() {
             return Err(invalid(format!(
-                "{} has {} frames, not {frames:?}",
+                "{} has {} frames, so frames {frames:?} are out of range",
                 self.place(),
                 self.len()
             )));
@@ -304,7 +305,7 @@ impl Stream {
 
     fn too_large(&self, frames: usize) -> crate::error::DatasetError {
         invalid(format!(
-            "{}: {frames} frames do not fit into memory; read fewer at a time",
+            "{}: {frames} frames do not fit in memory; read fewer at a time",
             self.place()
         ))
     }
@@ -314,10 +315,10 @@ impl Stream {
     }
 }
 
-/// Seconds as whole nanoseconds, rounded to the nearest; saturates at the ends of time.
+/// Seconds as nanoseconds, rounded to the nearest; saturates.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "`as` saturates, which is what is wanted at the ends"
+    reason = "`as` saturates, as intended"
 )]
 fn to_ns(seconds: f64) -> i64 {
     (seconds * 1e9).round() as i64

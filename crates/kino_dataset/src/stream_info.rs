@@ -1,4 +1,4 @@
-//! What a stream is, as its writer says before the first frame: name, kind, frame type, times.
+//! A stream as declared by its writer before the first frame: name, kind, frame type, times.
 
 use kino_codec::FrameType;
 use kino_format::{Clock, Kind, RegularClock};
@@ -6,26 +6,26 @@ use kino_format::{Clock, Kind, RegularClock};
 use crate::error::{Result, format_at, invalid};
 use crate::plan::Arrival;
 
-/// What a stream is, before its first frame.
+/// A stream, as declared before its first frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StreamInfo {
     /// The path inside the episode.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The type of its frames.
     pub frame: FrameType,
-    /// How many frames it has.
+    /// The number of frames.
     pub frames: u64,
-    /// When they were taken.
+    /// The times of the frames.
     pub times: Times,
-    /// How they arrive.
+    /// How they are pushed.
     pub arrival: Arrival,
-    /// Frames that another stream of the episode has already.
+    /// Frames that another stream of the episode already has.
     pub shared: Option<SharedFrames>,
 }
 
-/// When the frames of a stream were taken.
+/// The times of a stream's frames.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Times {
     /// At a fixed rate.
@@ -42,11 +42,11 @@ pub enum Times {
 /// The first frames of a stream are frames of another: `next_obs/x` is `obs/x` one step later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedFrames {
-    /// The stream that has them, written before in the same episode.
+    /// The stream that stores them, written earlier in the same episode.
     pub base: String,
     /// The frame of `base` that is frame 0 here.
     pub first: u64,
-    /// How many are shared; those after them are pushed.
+    /// The number of shared frames; those after them are pushed.
     pub count: u64,
 }
 
@@ -69,13 +69,13 @@ impl Times {
 fn check_times(place: &str, times: &[i64], frames: u32) -> Result<()> {
     if times.len() != frames as usize {
         return Err(invalid(format!(
-            "{place} has {frames} frames and {} timestamps",
+            "{place} has {frames} frames but {} timestamps",
             times.len()
         )));
     }
     match times.windows(2).position(|pair| pair[0] > pair[1]) {
         Some(idx) => Err(invalid(format!(
-            "{place}: timestamps go back from {} ns (frame {idx}) to {} ns (frame {}); sort or repair them first",
+            "{place}: timestamps decrease from {} ns (frame {idx}) to {} ns (frame {}); sort or fix them first",
             times[idx],
             times[idx + 1],
             idx + 1

@@ -10,13 +10,13 @@ use crate::compare::psnr_db;
 use crate::error::{Result, format_at};
 use crate::manifest::StreamSummary;
 
-/// The cost of every stream, in the order in which they first came.
+/// The cost of every stream, in order of first appearance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Usage {
     streams: Vec<StreamUsage>,
 }
 
-/// What one stream costs and how well it came through.
+/// What one stream costs, and the error of its codec.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamUsage {
     /// Name, kind, frame type and codec.
@@ -24,24 +24,24 @@ pub struct StreamUsage {
     pub schema: StreamSchema,
     /// Episodes that have it.
     pub episodes: u64,
-    /// Frames in all.
+    /// Total frames.
     pub frames: u64,
     /// Bytes before encoding.
     pub raw_bytes: u64,
     /// Bytes of its pages.
     pub bytes: u64,
-    /// Largest difference between a decoded and an original number.
+    /// Largest difference between a decoded and an original value.
     pub max_abs_error: f64,
-    /// Sum of the squared differences of the numbers in its own pages.
+    /// Sum of the squared errors of the values in its own pages.
     pub sum_squared_error: f64,
-    /// How many numbers its own pages hold.
+    /// The number of values in its own pages.
     pub stored_values: u64,
-    /// Frames that come back bit for bit although the codec is lossy.
+    /// Frames that are bit-exact although the codec is lossy.
     #[serde(default)]
     pub protected_frames: u64,
     /// Time spent encoding, over all threads.
     pub encode_time: Duration,
-    /// Time spent decoding to check, over all threads.
+    /// Time spent decoding for verification, over all threads.
     pub decode_time: Duration,
 }
 
@@ -62,7 +62,7 @@ impl StreamUsage {
         }
     }
 
-    /// Bytes before encoding of what its own pages hold: the rest is shared with another stream.
+    /// Bytes before encoding of its own pages; other frames are shared with another stream.
     pub fn coded_bytes(&self) -> u64 {
         let width = self.schema.dtype.parse().map_or(1, kino_codec::Dtype::size);
         if self.schema.dtype == "text" {
@@ -72,7 +72,7 @@ impl StreamUsage {
         }
     }
 
-    /// The peak signal-to-noise ratio of 8-bit images, or `None` if nothing was lost or they are none.
+    /// The peak signal-to-noise ratio of 8-bit images; `None` if it is lossless or not an 8-bit image.
     pub fn psnr_db(&self) -> Option<f64> {
         let is_image = self.schema.kind == Kind::Image && self.schema.dtype == "uint8";
         psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_image)
@@ -141,7 +141,7 @@ impl Usage {
 }
 
 impl StreamSummary {
-    /// The peak signal-to-noise ratio of 8-bit images, or `None` if nothing was lost or they are none.
+    /// The peak signal-to-noise ratio of 8-bit images; `None` if it is lossless or not an 8-bit image.
     pub fn psnr_db(&self) -> Option<f64> {
         let is_image = self.kind == Kind::Image && self.dtype == "uint8";
         psnr_db(self.sum_squared_error, self.stored_values).filter(|_| is_image)
@@ -180,7 +180,7 @@ impl StreamSummary {
     }
 }
 
-/// The sum of two sums of squares; JSON has no infinity, so it ends at the largest number.
+/// The sum of two sums of squares; JSON has no infinity, so it saturates at the largest finite value.
 fn add_errors(a: f64, b: f64) -> f64 {
     (a + b).min(f64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Writing a dataset: episodes in, one atomic version out.
+//! Writes a dataset: episodes in, one atomic version out.
 //!
 //! ```text
 //! DatasetWriter::create ─▶ episode ─▶ stream ─▶ push … ─▶ finish ─▶ … ─▶ commit
@@ -10,9 +10,9 @@
 //!                     shard file in staging/ ─▶ shards/<hash>.kshard when full
 //! ```
 //!
-//! Until `commit` has returned, nothing that a reader sees has changed. A writer that is dropped or
-//! killed leaves only `staging/` and finished shards that no version names; [`Start::Resume`]
-//! takes these up again. Memory is bounded by [`WriterOptions::memory_bytes`].
+//! Until `commit` has returned, nothing visible to readers has changed. A writer that is dropped or killed leaves
+//! only `staging/` and finished shards that no version references; [`Start::Resume`] resumes these. Memory is bounded
+//! by [`WriterOptions::memory_bytes`].
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use crate::events::Protected;
 use crate::overwrite::{FOLDERS, Replacement};
 use crate::plan::Plan;
 use crate::receipts::{Receipt, Receipts};
-use crate::resume::{self, TakenUp};
+use crate::resume::{self, Resumed};
 use crate::shard_file::row_of;
 use crate::staging::{Area, FoundArea, Settings};
 use crate::store::Store;
@@ -40,17 +40,17 @@ use crate::table::{Label, check_texts, refuse_name};
 pub struct WriterOptions {
     /// Codec, bound and page size per stream.
     pub plan: Plan,
-    /// A shard is closed when it has reached this many bytes.
+    /// A shard is closed once it has this many bytes.
     pub shard_bytes: u64,
-    /// The most memory for frames that wait to be encoded or written, with what their codecs work with. One
-    /// block may exceed it alone: a page, or a run of up to 4,194,304 numbers, which takes about 200 MB.
+    /// Memory limit for frames waiting to be encoded or written, including the codecs' working memory. A single block
+    /// may exceed it: a page, or a run of up to 4,194,304 values, which takes about 200 MB.
     pub memory_bytes: usize,
     /// Worker threads; 0 means one per core.
     pub threads: usize,
-    /// What is known of the whole dataset (`env_args`, …), kept in the manifest.
+    /// Metadata of the whole dataset (`env_args`, …), kept in the manifest.
     pub attributes: serde_json::Map<String, serde_json::Value>,
-    /// What is being written and how, by name: [`Start::Resume`] takes up work under the same settings only. The plan
-    /// is always one of them.
+    /// What is being written and how, by name: [`Start::Resume`] only resumes work with the same settings. The plan
+    /// is always included.
     pub settings: BTreeMap<String, String>,
 }
 
@@ -67,7 +67,7 @@ impl Default for WriterOptions {
     }
 }
 
-/// What the target of a writer may already hold.
+/// What the target of a writer may already contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Nothing: an existing dataset or an interrupted pack is refused.
@@ -81,37 +81,37 @@ pub enum Start {
     Resume,
 }
 
-/// What is known of an episode beside its streams.
+/// What is known about an episode besides its streams.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeInfo {
-    /// Its name, unique in the dataset. If empty, the commit makes it `episode_<n>`, with the next numbers that are free.
+    /// Its id, unique in the dataset. If empty, the commit names it `episode_<n>`, with the next free number.
     pub id: String,
-    /// Where it stands in the table among the episodes of this commit; the order of writing if absent.
+    /// Its position in the table among the episodes of this commit; `None` for the order of writing.
     pub position: Option<u64>,
     /// The splits it belongs to (`train`, `valid`, `20_percent`).
     pub splits: Vec<String>,
-    /// What was to be done.
+    /// The task, as an instruction.
     pub task: Option<String>,
-    /// Whether it was done.
+    /// Whether the task succeeded.
     pub success: Option<bool>,
     /// The licence, as an SPDX expression.
     pub licence: Option<String>,
-    /// What the people recorded agreed to.
+    /// What the people recorded have agreed to.
     pub consent: Option<String>,
     /// The file and object it was read from.
     pub source: Option<String>,
     /// BLAKE3 of that file.
     pub source_hash: Option<String>,
-    /// Stretches of time whose frames come back bit for bit in streams that protect their event.
+    /// Time ranges whose frames are bit-exact in streams that protect their event.
     pub protected: Vec<Protected>,
-    /// What the source said of it, kept in the shard.
+    /// Metadata from the source, kept in the shard.
     pub attributes: serde_json::Map<String, serde_json::Value>,
     /// Columns of the episode table.
     pub labels: BTreeMap<String, Label>,
 }
 
 impl EpisodeInfo {
-    /// What messages call it.
+    /// Its name in messages.
     pub(crate) fn label(&self) -> String {
         match (self.id.as_str(), self.position) {
             ("", Some(position)) => format!("episode {position} of this writer"),
@@ -129,9 +129,9 @@ pub struct DatasetWriter {
     pub(crate) assembler: Assembler,
     start: Start,
     base: Base,
-    /// This writer's own receipts, then those that it has taken up.
+    /// This writer's own receipts, then the resumed ones.
     receipts: Receipts,
-    taken_up: Vec<Receipts>,
+    resumed_areas: Vec<Receipts>,
     sources: Vec<SourceRecord>,
     ids: HashSet<String>,
     resumed: HashSet<String>,
@@ -144,7 +144,7 @@ pub struct DatasetWriter {
 }
 
 impl DatasetWriter {
-    /// Starts to write into the folder `path`, which is made if it is not there.
+    /// Starts writing into the folder `path`, which is created if necessary.
     pub fn open(path: &Path, start: Start, options: WriterOptions) -> Result<Self> {
         check_quality(&options.plan)?;
         options.plan.check()?;
@@ -168,10 +168,10 @@ impl DatasetWriter {
         let found = resume::sweep(FoundArea::all(&store)?, &turn);
         check_target(&store, start, (&base, &found))?;
         let taken = match start {
-            Start::Resume => resume::take_up(found, &settings, &base)?,
-            _ => TakenUp {
+            Start::Resume => resume::resume(found, &settings, &base)?,
+            _ => Resumed {
                 left: resume::interrupted(&found),
-                ..TakenUp::default()
+                ..Resumed::default()
             },
         };
         let receipts = Receipts::of(Area::create(&store, &settings)?)?;
@@ -190,17 +190,17 @@ impl DatasetWriter {
             start,
             base,
             receipts,
-            taken_up: taken.areas,
+            resumed_areas: taken.areas,
             interrupted: taken.left,
             replacement,
         };
         let mut work = taken.work.into_iter();
-        work.try_for_each(|receipt| writer.take_up(receipt))?;
+        work.try_for_each(|receipt| writer.resume(receipt))?;
         Ok(writer)
     }
 
     /// Counts a shard that an interrupted writer had finished.
-    fn take_up(&mut self, receipt: Receipt) -> Result<()> {
+    fn resume(&mut self, receipt: Receipt) -> Result<()> {
         for (position, row) in &receipt.rows {
             self.begun = self.begun.max(position + 1);
             let id = match row.id.as_str() {
@@ -217,17 +217,17 @@ impl DatasetWriter {
         for (name, ty) in receipt.usage.types()? {
             self.types.entry(name).or_insert(ty);
         }
-        self.assembler.take_up(receipt);
+        self.assembler.resume(receipt);
         Ok(())
     }
 
-    /// The ids of the episodes that an interrupted writer had finished, which need not be written again. One that was
-    /// given no id has the one it would get if it were committed alone.
+    /// The ids of the episodes that an interrupted writer had finished, which need not be written again. One without
+    /// an id has the id it would get if it were committed alone.
     pub fn resumed(&self) -> &HashSet<String> {
         &self.resumed
     }
 
-    /// How many finished episodes of interrupted writers lie in the dataset's `staging/` and were not taken up.
+    /// The number of finished episodes of interrupted writers in `staging/` that were not resumed.
     pub fn interrupted(&self) -> u64 {
         self.interrupted
     }
@@ -250,8 +250,8 @@ impl DatasetWriter {
         self.options.attributes.extend(attributes);
     }
 
-    /// Adds to what is known of where the episodes come from. What a source says of itself replaces nothing that the
-    /// dataset has already: another value of the same name is kept as `<name>@<source>`.
+    /// Adds metadata of the episodes' source. It never replaces an attribute of the dataset: a different value of the
+    /// same name is kept as `<name>@<source>`.
     pub fn add_source(&mut self, source: SourceRecord) {
         self.sources.push(source);
     }
@@ -262,14 +262,14 @@ impl DatasetWriter {
         info.position = Some(position);
         if self.ids.contains(&info.id) {
             return Err(invalid(format!(
-                "episode `{}` is in the dataset already; ids are unique, give it another (`--prefix` for all of a source)",
+                "episode `{}` is already in the dataset; ids must be unique, so choose another one (or use `--prefix` for all episodes of a source)",
                 info.id
             )));
         }
         if info.id.len() > 255 {
             let len = info.id.len();
             return Err(invalid(format!(
-                "an episode id of {len} bytes; use at most 255"
+                "the episode id has {len} bytes; use at most 255"
             )));
         }
         check_printable("episode id", &info.id)?;
@@ -281,15 +281,15 @@ impl DatasetWriter {
 
     /// Makes everything written visible as one new version.
     ///
-    /// Where there is nothing to add, that is the version that was there. If it fails, everything that was written stays
-    /// in `staging/`, where [`Start::Resume`] finds it.
+    /// If there is nothing to add, returns the existing version. If it fails, everything written stays in `staging/`,
+    /// where [`Start::Resume`] finds it.
     pub fn commit(mut self, message: &str) -> Result<Committed> {
         self.pool
             .drain_all(&mut self.assembler, &mut self.receipts)?;
         let finished = self.assembler.finish(&mut self.receipts)?;
         if finished.rows.is_empty() && self.base.is_new() {
             return Err(invalid(
-                "no episode was written; a dataset has at least one",
+                "no episodes were written; a dataset needs at least one",
             ));
         }
         let is_nothing = finished.rows.is_empty() && self.sources.is_empty();
@@ -298,7 +298,7 @@ impl DatasetWriter {
             self.options.attributes.is_empty(),
             self.base.committed(),
         ) {
-            self.taken_up.into_iter().for_each(Receipts::remove);
+            self.resumed_areas.into_iter().for_each(Receipts::remove);
             return Ok(head);
         }
         let additions = Additions {
@@ -308,7 +308,7 @@ impl DatasetWriter {
             message,
         };
         let committed = commit::commit(&self.store, self.base, self.start, &additions)?;
-        self.taken_up.into_iter().for_each(Receipts::remove);
+        self.resumed_areas.into_iter().for_each(Receipts::remove);
         self.receipts.remove();
         self.replacement.map_or(Ok(()), Replacement::finish)?;
         Ok(Committed {
@@ -317,7 +317,7 @@ impl DatasetWriter {
         })
     }
 
-    /// Refuses labels that the table could not hold, before an hour of packing is lost to them.
+    /// Refuses labels that the table cannot hold, before an hour of packing is lost.
     fn check_labels(&self, info: &EpisodeInfo) -> Result<()> {
         for (name, label) in &info.labels {
             if let Some(why) = refuse_name(name) {
@@ -330,7 +330,7 @@ impl DatasetWriter {
             let known = self.label_types.get(name).copied().unwrap_or(here);
             if known != here {
                 return Err(invalid(format!(
-                    "label `{name}` of {} is a {here}, in other episodes a {known}",
+                    "label `{name}` of {} is a {here}, but in other episodes a {known}; use one type for it",
                     info.label()
                 )));
             }
@@ -338,24 +338,24 @@ impl DatasetWriter {
         Ok(())
     }
 
-    /// Refuses a stream whose type differs from what the dataset has.
+    /// Refuses a stream whose type differs from the dataset's.
     pub(crate) fn check_type(&self, name: &str, kind: Kind, frame: &FrameType) -> Result<()> {
         match self.types.get(name) {
             Some((known_kind, known_frame)) if (*known_kind, known_frame) != (kind, frame) => {
                 Err(invalid(format!(
-                    "stream `{name}` is {} {frame} here and {} {known_frame} in other episodes; \
-                     give it another name or convert it",
+                    "stream `{name}` is {} {frame} here, but {} {known_frame} in other episodes; \
+                     rename it or convert it",
                     kind.name(),
                     known_kind.name()
                 )))
             }
             Some(_) => Ok(()),
-            // A stream that the dataset has keeps its name.
+            // A stream that the dataset already has keeps its name.
             None => check_printable("stream name", name),
         }
     }
 
-    /// Remembers what a finished episode has settled: its id, and the types of its streams and labels.
+    /// Records what a finished episode fixes: its id, and the types of its streams and labels.
     pub(crate) fn end_episode(&mut self, settled: Settled) {
         self.ids
             .extend(Some(settled.id).filter(|id| !id.is_empty()));
@@ -363,14 +363,14 @@ impl DatasetWriter {
         self.label_types.extend(settled.label_types);
     }
 
-    /// Gives back the place of an episode that was abandoned.
+    /// Frees the position of an abandoned episode.
     pub(crate) fn abandon_episode(&mut self) {
         self.begun -= 1;
         self.pool.abandon_episode(&mut self.assembler);
     }
 
-    /// What tells an episode without an id from others: its position, and among those of other writers also the
-    /// writer. A new dataset has one writer only, and stays the same bytes for the same episodes.
+    /// Distinguishes episodes without an id: by position and, if there are other writers, by writer. A new dataset
+    /// has only one writer, so the same episodes give the same bytes.
     pub(crate) fn draft_name(&self, info: &EpisodeInfo) -> String {
         let position = info.position.unwrap_or(self.begun);
         match (info.id.as_str(), self.base.is_new()) {
@@ -380,7 +380,7 @@ impl DatasetWriter {
         }
     }
 
-    /// The folder for what is not finished.
+    /// The folder for unfinished work.
     pub(crate) fn staging(&self) -> PathBuf {
         self.receipts.area().path()
     }
@@ -390,18 +390,18 @@ impl DatasetWriter {
     }
 }
 
-/// Refuses new names that could not be shown as they are: readers escape them, people would not find them.
+/// Refuses new names that cannot be displayed as they are: readers escape them, and people would not find them.
 fn check_printable(what: &str, name: &str) -> Result<()> {
     match name.chars().find(|&c| is_unprintable(c)) {
         Some(c) => Err(invalid(format!(
-            "{what} {name:?} has the character U+{:04X}, which controls a terminal or the direction of text; leave it out",
+            "{what} {name:?} contains the character U+{:04X}, which controls a terminal or the direction of text; remove it",
             u32::from(c)
         ))),
         None => Ok(()),
     }
 }
 
-/// What a finished episode settles for those after it.
+/// What a finished episode fixes for those after it.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) id: String,
@@ -409,7 +409,7 @@ pub(crate) struct Settled {
     pub(crate) label_types: Vec<(String, &'static str)>,
 }
 
-/// The settings that resumed work has to share, with the plan among them.
+/// The settings that resumed work must share, including the plan.
 fn settings(options: &WriterOptions) -> Settings {
     let plan = serde_json::to_string(&options.plan).unwrap_or_default();
     let mut settings = options.settings.clone();
@@ -419,12 +419,14 @@ fn settings(options: &WriterOptions) -> Settings {
 
 fn check_quality(plan: &Plan) -> Result<()> {
     match plan.quality.filter(|quality| !(1..=100).contains(quality)) {
-        Some(quality) => Err(invalid(format!("quality {quality} is not from 1 to 100"))),
+        Some(quality) => Err(invalid(format!(
+            "quality {quality} is out of range; use 1 to 100"
+        ))),
         None => Ok(()),
     }
 }
 
-/// Refuses targets that hold something the caller did not expect.
+/// Refuses targets that contain something the caller did not expect.
 fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea])) -> Result<()> {
     let root = store.root().display();
     let what = match start {
@@ -433,17 +435,17 @@ fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea]
             base.len()
         ),
         Start::New if resume::is_at_work(found) => format!(
-            "another writer is at work in {root}; wait for its commit and append (`--append`, in Python `mode=\"append\"`), or choose another path"
+            "another writer is running in {root}; wait for its commit and append (`--append`, in Python `mode=\"append\"`), or choose another path"
         ),
         Start::New if resume::interrupted(found) > 0 => format!(
-            "{root} holds an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or look at it with `kinograph gc` and remove it"
+            "{root} contains an interrupted pack; continue it (`--resume`, in Python `mode=\"resume\"`), or list and remove it with `kinograph gc`"
         ),
         Start::New if has_other_files(store.root())? => {
-            format!("{root} is not empty and not a dataset; choose another path")
+            format!("{root} is not empty and is not a dataset; choose another path")
         }
         Start::Append if base.is_new() => {
             return Err(crate::error::not_found(format!(
-                "{root} holds no dataset to append to; pack without `--append`"
+                "{root} does not contain a dataset to append to; pack without `--append`"
             )));
         }
         _ => return Ok(()),
@@ -451,7 +453,7 @@ fn check_target(store: &Store, start: Start, (base, found): (&Base, &[FoundArea]
     Err(DatasetError::Exists { what })
 }
 
-/// Whether a folder without versions holds anything but what an interrupted writer leaves.
+/// Whether a folder without versions contains anything but the leftovers of an interrupted writer.
 fn has_other_files(root: &Path) -> Result<bool> {
     let error = crate::error::io_at("list", root.display().to_string());
     let entries: Result<Vec<_>, _> = std::fs::read_dir(root)

@@ -1,4 +1,4 @@
-//! Bounds and protected frames through a whole dataset: written under a plan, read back, compared.
+//! Bounds and protected frames through a whole dataset: written with a plan, read back, compared.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,7 +8,7 @@
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "small numbers made here"
+    reason = "small generated numbers"
 )]
 
 mod common;
@@ -108,7 +108,7 @@ fn frames_around_events_are_exact_and_the_others_within_the_bound() {
             ..EpisodeInfo::default()
         })
         .unwrap();
-    // The protected stream comes before the one in which the events show.
+    // The protected stream comes before the one in which the events are detected.
     for (info, values) in [
         (info("joints", &[3]), joints()),
         (info("gripper", &[1]), gripper()),
@@ -136,7 +136,7 @@ fn frames_around_events_are_exact_and_the_others_within_the_bound() {
             assert_eq!(got.to_bits(), original.to_bits(), "frame {}", idx / 3);
         }
     }
-    assert!(moved > 1000, "the rest is lossy: {moved} numbers moved");
+    assert!(moved > 1000, "the rest is lossy: {moved} values changed");
     let gripper = episode.stream("gripper").unwrap();
     assert_eq!(floats(&gripper.read(0..FRAMES).unwrap()), self::gripper());
 
@@ -163,7 +163,7 @@ fn frames_around_events_are_exact_and_the_others_within_the_bound() {
 }
 
 #[test]
-fn images_keep_their_bound_and_are_exact_around_events() {
+fn images_satisfy_their_bound_and_are_exact_around_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let plan = PLAN
@@ -223,7 +223,7 @@ fn images_keep_their_bound_and_are_exact_around_events() {
 }
 
 #[test]
-fn images_that_protect_an_event_come_after_it() {
+fn images_that_protect_an_event_must_be_written_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let plan = PLAN
         .replace("joints", "camera")
@@ -245,7 +245,7 @@ fn images_that_protect_an_event_come_after_it() {
 }
 
 #[test]
-fn a_bound_that_no_codec_of_the_kind_keeps_is_refused_before_a_frame_is_written() {
+fn a_bound_without_a_suitable_codec_is_refused_before_a_frame_is_written() {
     for (bound, codec, expected) in [
         ("psnr(40)", None, "psnr"),
         ("lossless", Some("jpeg:q=90"), "lossless"),

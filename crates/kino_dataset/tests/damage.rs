@@ -1,4 +1,5 @@
-//! Damage of every kind: a flipped bit, a cut file, a missing file. It is always seen, named, and never read as data.
+//! Damage of every kind: a flipped bit, a truncated file, a missing file. It is always detected and located, and
+//! never read as data.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +20,7 @@ use kino_dataset::{
     WriterOptions, verify,
 };
 
-/// A dataset of a few kilobytes with every kind of page: shared parts, clocks, shared frames, text, an image.
+/// A dataset of a few kilobytes with every kind of page: shared data, clocks, shared frames, text, an image.
 fn write_tiny(path: &Path) {
     let mut writer = DatasetWriter::open(path, Start::New, WriterOptions::default()).unwrap();
     for number in 0..2 {
@@ -95,7 +96,7 @@ fn files(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// What verify says: nothing wrong, or a text that names the place.
+/// The report of verify: empty, or a text that names the place.
 fn found(path: &Path) -> String {
     match verify(path, Level::Bytes, &mut |_, _| {}) {
         Err(error) => chain(&error),
@@ -107,7 +108,7 @@ fn found(path: &Path) -> String {
     }
 }
 
-/// Asserts that `bytes` instead of the file are reported under its name, and never read as other data.
+/// Asserts that `bytes` in place of the file are reported under its name, and never read as other data.
 fn assert_seen(path: &Path, file: &Path, bytes: &[u8], original: &[Vec<u8>], what: &str) {
     fs::write(file, bytes).unwrap();
     let seen = std::panic::catch_unwind(AssertUnwindSafe(|| (found(path), read_all(path).ok())));
@@ -134,7 +135,7 @@ fn flipping_any_bit_of_any_file_is_reported_with_its_place_and_never_read_as_dat
         let bytes = fs::read(&file).unwrap();
         let is_shard = file.extension().is_some_and(|ending| ending == "kshard");
         for position in 0..bytes.len() * 8 {
-            // The other files are covered by one hash as a whole: one bit of each byte shows it.
+            // A single hash covers each of the other files: one bit of each byte is enough.
             if !is_shard && position % 8 != position / 8 % 8 {
                 continue;
             }
@@ -154,7 +155,7 @@ fn flipping_any_bit_of_any_file_is_reported_with_its_place_and_never_read_as_dat
 }
 
 #[test]
-fn a_file_cut_at_any_byte_or_grown_is_reported() {
+fn a_file_truncated_at_any_byte_or_extended_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tiny.kino");
     write_tiny(&path);
@@ -263,7 +264,7 @@ fn damage_in_a_page_names_episode_stream_and_frame_and_spares_the_others() {
 }
 
 #[test]
-fn a_shard_in_the_place_of_another_is_seen_before_a_frame_is_read() {
+fn a_shard_in_the_place_of_another_is_detected_before_a_frame_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let [a, b] = ["a.kino", "b.kino"].map(|name| folder.path().join(name));
     for (path, seed) in [(&a, 1), (&b, 2)] {
@@ -296,7 +297,7 @@ fn a_shard_in_the_place_of_another_is_seen_before_a_frame_is_read() {
         "{error}"
     );
     assert!(
-        found(&a).contains("its hash is not that of the manifest"),
+        found(&a).contains("its hash does not match the manifest"),
         "{}",
         found(&a)
     );

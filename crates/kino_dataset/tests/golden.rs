@@ -1,7 +1,7 @@
-//! Datasets written by every released version must be read for ever.
+//! Datasets written by every released version must stay readable forever.
 //!
-//! `golden/` grows and never changes. A new one is written by
-//! `KINOGRAPH_WRITE_GOLDEN=v2 cargo test -p kino_dataset --test golden`, once, when the format changes.
+//! `golden/` grows and never changes. When the format changes, a new one is written once by
+//! `KINOGRAPH_WRITE_GOLDEN=v2 cargo test -p kino_dataset --test golden`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -37,7 +37,7 @@ const PLANS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn writes_a_golden_dataset_when_asked_to() {
+fn a_golden_dataset_is_written_on_request() {
     let Ok(version) = std::env::var("KINOGRAPH_WRITE_GOLDEN") else {
         println!("skipped: set KINOGRAPH_WRITE_GOLDEN=<version> to write a new golden dataset");
         return;
@@ -82,7 +82,7 @@ fn hashes(path: &Path) -> BTreeMap<String, Hash> {
 }
 
 #[test]
-fn reads_every_golden_dataset() {
+fn every_golden_dataset_is_readable() {
     let mut count = 0;
     for version in std::fs::read_dir(golden()).unwrap() {
         for (name, _) in PLANS {
@@ -101,7 +101,7 @@ fn reads_every_golden_dataset() {
                 path.display()
             );
             assert_eq!(Dataset::open_version(&path, 1).unwrap().len(), 1);
-            // What is lossless can be compared with what it was made from, not only with what was read once.
+            // Lossless streams can be compared with their source, not only with an earlier reading.
             for (id, streams) in [sample(0), sample(1)] {
                 for (info, bytes) in streams
                     .iter()

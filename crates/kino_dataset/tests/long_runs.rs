@@ -1,4 +1,4 @@
-//! Streams that are longer than what is encoded at once, and episodes at the limits of a shard.
+//! Streams that are too long to be encoded at once, and episodes at the limits of a shard.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -7,7 +7,7 @@
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    reason = "small numbers made here"
+    reason = "small generated numbers"
 )]
 
 mod common;
@@ -21,7 +21,7 @@ use kino_dataset::{
     WriterOptions,
 };
 
-/// Just over what is encoded as a whole: 4,194,304 numbers.
+/// Just above what is encoded as a whole: 4,194,304 values.
 const FRAMES: usize = 280_000;
 const ELEMENTS: usize = 15;
 
@@ -40,7 +40,7 @@ fn joints_info() -> StreamInfo {
     }
 }
 
-/// Joints: waves, an encoder's counts, a constant, a copy, and some numbers that nobody expects.
+/// Joints: waves, encoder counts, a constant, a copy, and some unusual values.
 fn joints() -> Vec<u8> {
     let noise = random_bytes(FRAMES, 3);
     let mut bytes = Vec::with_capacity(FRAMES * ELEMENTS * 4);
@@ -72,7 +72,7 @@ fn write(path: &Path, options: WriterOptions, piece: usize) {
 }
 
 #[test]
-fn a_long_stream_comes_back_whatever_wrote_it_and_its_bytes_are_the_same() {
+fn a_long_stream_round_trips_and_its_bytes_do_not_depend_on_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let original = joints();
     let mut shards = Vec::new();
@@ -95,7 +95,7 @@ fn a_long_stream_comes_back_whatever_wrote_it_and_its_bytes_are_the_same() {
 }
 
 #[test]
-fn a_long_clock_comes_back() {
+fn a_long_clock_round_trips() {
     let frames = (1 << 22) + 1000;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
@@ -124,7 +124,7 @@ fn a_long_clock_comes_back() {
 }
 
 #[test]
-fn a_long_stream_is_exact_around_events_that_show_after_it() {
+fn a_long_stream_is_exact_around_events_that_are_detected_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let plan = "[[stream]]\nmatch = \"joints\"\nbound = \"abs(1e-3)\"\nprotect = [\"*\"]";
@@ -159,18 +159,18 @@ fn a_long_stream_is_exact_around_events_that_show_after_it() {
         // 20 frames per second: 5000 s is frame 100,000.
         let is_protected = (100_000..=100_200).contains(&(idx / ELEMENTS));
         if is_protected || !float(original).is_finite() {
-            assert_eq!(got, original, "number {idx}");
+            assert_eq!(got, original, "value {idx}");
         }
         moved += usize::from(got != original);
         let far = (f64::from(float(got)) - f64::from(float(original))).abs();
-        assert!(got == original || far <= 1e-3, "number {idx}");
+        assert!(got == original || far <= 1e-3, "value {idx}");
     }
     assert!(moved > 1_000_000, "{moved}");
     assert_eq!(dataset.manifest().streams[0].protected_frames, 201);
 }
 
 #[test]
-fn an_episode_whose_streams_do_not_fit_the_shard_begins_the_next() {
+fn an_episode_whose_streams_do_not_fit_the_shard_starts_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, options(2, 64 << 20)).unwrap();
@@ -197,7 +197,7 @@ fn an_episode_whose_streams_do_not_fit_the_shard_begins_the_next() {
 }
 
 #[test]
-fn an_episode_of_too_many_streams_is_refused_as_a_wrong_argument() {
+fn an_episode_with_too_many_streams_is_an_invalid_argument() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, options(1, 64 << 20)).unwrap();
@@ -213,7 +213,7 @@ fn an_episode_of_too_many_streams_is_refused_as_a_wrong_argument() {
 }
 
 #[test]
-fn pages_of_text_end_early_where_texts_are_long() {
+fn pages_of_long_texts_end_early() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, options(1, 64 << 20)).unwrap();

@@ -1,7 +1,7 @@
-//! The most memory that writing takes. Alone in its file, because other tests of the same process would be counted too.
+//! The peak memory of writing. Alone in its file, because other tests in the same process would be counted too.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::print_stderr, reason = "says what it measured")]
-#![allow(clippy::cast_precision_loss, reason = "small numbers made here")]
+#![allow(clippy::print_stderr, reason = "prints what it measured")]
+#![allow(clippy::cast_precision_loss, reason = "small generated numbers")]
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::vector_info;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{DatasetWriter, EpisodeInfo, Start, StreamInfo, WriterOptions};
 
-/// The most bytes of this process that were ever in memory; `None` where nobody says.
+/// The peak memory of this process; `None` if unknown.
 fn peak_bytes() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -20,7 +20,7 @@ fn peak_bytes() -> Option<usize> {
 const ELEMENTS: usize = 64;
 const FRAMES: usize = 250_000;
 
-/// What a writer may take beside its budget.
+/// What a writer may take besides its budget.
 const BESIDE: usize = 256 << 20;
 
 #[test]
@@ -52,7 +52,7 @@ fn a_long_stream_is_written_within_the_budget() {
     episode.finish().unwrap();
     writer.commit("").unwrap();
     let (Some(before), Some(after)) = (before, peak_bytes()) else {
-        eprintln!("this system does not say how much memory a process had");
+        eprintln!("skipped: this system does not report the peak memory of a process");
         return;
     };
     let taken = after - before;

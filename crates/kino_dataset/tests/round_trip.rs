@@ -6,7 +6,7 @@
     clippy::print_stdout,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::cast_precision_loss, reason = "small numbers made here")]
+#![allow(clippy::cast_precision_loss, reason = "small generated numbers")]
 
 mod common;
 
@@ -28,7 +28,7 @@ fn options(plan: Plan) -> WriterOptions {
 }
 
 #[test]
-fn every_stream_comes_back_bit_for_bit() {
+fn every_stream_round_trips_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     write_sample(&path, Start::New, 0..3);
@@ -115,7 +115,7 @@ fn the_bytes_of_a_shard_do_not_depend_on_the_number_of_threads() {
 }
 
 #[test]
-fn append_makes_a_new_version_and_leaves_the_old_one_readable() {
+fn append_creates_a_new_version_and_keeps_the_old_one_readable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     write_sample(&path, Start::New, 0..2);
@@ -142,7 +142,7 @@ fn append_makes_a_new_version_and_leaves_the_old_one_readable() {
 }
 
 #[test]
-fn shared_frames_are_stored_once_and_served_under_both_names() {
+fn shared_frames_are_stored_once_and_read_under_both_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let frames = random_bytes(11 * 24, 1);
@@ -215,10 +215,10 @@ fn an_abandoned_episode_leaves_no_trace() {
 }
 
 #[test]
-fn a_dropped_writer_changes_nothing_and_its_shards_can_be_taken_up() {
+fn a_dropped_writer_changes_nothing_and_its_shards_can_be_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
-    // No memory to wait in: every episode is laid down before the next begins, in a shard of its own.
+    // A minimal memory limit: every episode is written before the next starts, in a shard of its own.
     let options = || WriterOptions {
         shard_bytes: 1,
         memory_bytes: 1,
@@ -331,7 +331,7 @@ fn wrong_input_is_refused_with_its_place_and_leaves_the_writer_usable() {
     .unwrap();
     type Mistake = fn(&mut kino_dataset::EpisodeWriter<'_>) -> kino_dataset::Result<()>;
     let mistakes: [(&str, Mistake); 8] = [
-        ("4 were announced", |episode| {
+        ("but 4 were announced", |episode| {
             episode.stream(&vector_info("x", 4, 3))?;
             episode.push(&[0; 24])?;
             episode.stream(&vector_info("y", 4, 3))
@@ -340,11 +340,11 @@ fn wrong_input_is_refused_with_its_place_and_leaves_the_writer_usable() {
             episode.stream(&vector_info("x", 4, 3))?;
             episode.push(&[0; 5 * 24])
         }),
-        ("whole number of frames", |episode| {
+        ("not a multiple of the frame size", |episode| {
             episode.stream(&vector_info("x", 4, 3))?;
             episode.push(&[0; 25])
         }),
-        ("go back", |episode| {
+        ("decrease", |episode| {
             let times = Times::Explicit(vec![0, 5, 3, 9]);
             episode.stream(&StreamInfo {
                 times,
@@ -382,7 +382,7 @@ fn wrong_input_is_refused_with_its_place_and_leaves_the_writer_usable() {
     write_good(writer, &folder.path().join("a.kino"));
 }
 
-/// After any number of refused episodes: a good one, a second of the same name, one of another type.
+/// After any number of refused episodes: a valid one, a second with the same id, one of another type.
 fn write_good(mut writer: DatasetWriter, path: &Path) {
     let info = |name: &str| vector_info(name, 4, 3);
     let mut episode = writer
@@ -414,7 +414,7 @@ fn write_good(mut writer: DatasetWriter, path: &Path) {
 }
 
 #[test]
-fn targets_that_hold_something_are_refused() {
+fn targets_that_are_not_empty_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     write_sample(&path, Start::New, 0..1);
@@ -436,7 +436,7 @@ fn targets_that_hold_something_are_refused() {
     assert!(
         open(&folder.path().join("b"), Start::Append)
             .to_string()
-            .contains("no dataset")
+            .contains("does not contain a dataset")
     );
     assert_eq!(
         open(&folder.path().join("c"), Start::Append).kind(),
@@ -453,7 +453,7 @@ fn targets_that_hold_something_are_refused() {
             .commit("")
             .unwrap_err()
             .to_string()
-            .contains("no episode")
+            .contains("no episodes")
     );
 }
 
@@ -525,7 +525,7 @@ fn empty_streams_odd_shapes_and_labels_survive() {
 }
 
 #[test]
-fn a_jpeg_that_arrives_as_jpeg_is_carried_unchanged() {
+fn a_jpeg_file_is_stored_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let (first, second) = (folder.path().join("a.kino"), folder.path().join("b.kino"));
     common::write_sample_with(&first, Start::New, 0..1, options(Plan::quality(80)));
@@ -565,7 +565,7 @@ fn a_jpeg_that_arrives_as_jpeg_is_carried_unchanged() {
 }
 
 #[test]
-fn labels_that_the_table_cannot_hold_are_refused_at_once() {
+fn labels_that_the_table_cannot_hold_are_refused_immediately() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let labelled = |name: &str, label| EpisodeInfo {
@@ -593,7 +593,7 @@ fn labels_that_the_table_cannot_hold_are_refused_at_once() {
 }
 
 #[test]
-fn opening_reads_no_shard() {
+fn opening_a_dataset_reads_no_shard() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     write_sample(&path, Start::New, 0..2);
@@ -605,7 +605,7 @@ fn opening_reads_no_shard() {
 }
 
 #[test]
-fn a_pack_of_another_plan_is_not_resumed_by_mistake() {
+fn a_pack_with_another_plan_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let options = |plan| WriterOptions {
@@ -623,7 +623,7 @@ fn a_pack_of_another_plan_is_not_resumed_by_mistake() {
 }
 
 #[test]
-fn ids_do_not_skip_the_place_of_an_abandoned_episode() {
+fn ids_do_not_skip_the_number_of_an_abandoned_episode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, options(Plan::lossless())).unwrap();

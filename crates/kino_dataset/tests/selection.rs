@@ -1,11 +1,11 @@
-//! Episodes chosen by split, list and filter from a table with labels.
+//! Episodes selected by split, list and filter from a table with labels.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     reason = "a test fails by panicking"
 )]
-#![allow(clippy::cast_precision_loss, reason = "small numbers made here")]
+#![allow(clippy::cast_precision_loss, reason = "small generated numbers")]
 
 mod common;
 
@@ -101,7 +101,7 @@ fn filters_keep_the_rows_for_which_every_condition_holds() {
 }
 
 #[test]
-fn splits_lists_and_filters_are_joined_by_and() {
+fn splits_lists_and_filters_are_combined_with_and() {
     let (_folder, dataset) = open();
     let rows = |selection: &Selection| selection.rows(&dataset).unwrap();
     assert_eq!(rows(&Selection::default()), [0, 1, 2, 3, 4, 5]);
@@ -121,7 +121,7 @@ fn splits_lists_and_filters_are_joined_by_and() {
 }
 
 #[test]
-fn a_wrong_selection_says_what_there_is() {
+fn an_invalid_selection_lists_what_exists() {
     let (_folder, dataset) = open();
     let listed = |episodes| Selection {
         episodes,
@@ -147,7 +147,7 @@ fn a_wrong_selection_says_what_there_is() {
         ),
         (
             listed(Some(Episodes::Rows(vec![6]))),
-            "no episode 6; the dataset has 6, the last is 5",
+            "no episode 6; the dataset has 6 episodes, the nearest valid index is 5",
         ),
         (
             listed(Some(Episodes::Rows(vec![2, 2]))),
@@ -156,26 +156,26 @@ fn a_wrong_selection_says_what_there_is() {
         (listed(Some(Episodes::Rows(vec![]))), "empty list"),
         (
             filter("succes"),
-            "filter: no column `succes`; did you mean `success`? There are episode, id, frames",
+            "filter: there is no column `succes`; did you mean `success`? There are episode, id, frames",
         ),
         (
             filter("frames"),
-            "`frames` does not fit column `frames`, a number; compare it with a number",
+            "`frames` does not fit column `frames` of type number; compare it with a number",
         ),
         (filter("frames == 'a'"), "compare it with a number"),
         (
             filter("success < true"),
-            "`success < true` does not fit column `success`, a truth value",
+            "`success < true` does not fit column `success` of type bool",
         ),
-        (filter("task == 3"), "compare it with a text in quotes"),
-        (filter("splits == 'train'"), "choose splits by `splits`"),
+        (filter("task == 3"), "compare it with a string in quotes"),
+        (filter("splits == 'train'"), "select splits with `splits`"),
         (
             filter("success and frames > 1e3"),
-            "filter: `frames > 1e3` leaves no episode of 2; the values there are: 30 to 50",
+            "filter: `frames > 1e3` matches no episode (checked 2); the values are 30 to 50",
         ),
         (
             filter("operator == 'cy'"),
-            "leaves no episode of 6; the values there are: \"ana\", \"bo\", null in 1 episodes",
+            "matches no episode (checked 6); the values are \"ana\", \"bo\", null in 1 episodes",
         ),
     ] {
         let error = selection.rows(&dataset).unwrap_err().to_string();

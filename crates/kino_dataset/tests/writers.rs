@@ -1,5 +1,5 @@
-//! Writers beside each other, after each other's death, and over damaged leftovers: what was acknowledged is there, what can
-//! be resumed stays, and two writers never make one dataset that neither of them meant.
+//! Writers in parallel, after the death of others, and over damaged leftovers: acknowledged data stays, resumable
+//! work stays, and two writers never create a dataset that neither of them intended.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -20,7 +20,7 @@ use kino_dataset::{
     Label, Level, Start, StreamInfo, WorkState, WriterOptions, collect_garbage, verify,
 };
 
-/// Every episode in a shard of its own, written before the next begins.
+/// Every episode in a shard of its own, written before the next starts.
 fn options() -> WriterOptions {
     WriterOptions {
         shard_bytes: 1,
@@ -41,7 +41,7 @@ fn open(path: &Path, start: Start) -> DatasetWriter {
     DatasetWriter::open(path, start, options()).unwrap()
 }
 
-/// Adds an episode of four frames that hold `value`; without an id if `id` is empty.
+/// Adds an episode of four frames with the value `value`; without an id if `id` is empty.
 fn add(writer: &mut DatasetWriter, id: &str, value: f64) {
     let mut episode = writer
         .episode(EpisodeInfo {
@@ -54,7 +54,7 @@ fn add(writer: &mut DatasetWriter, id: &str, value: f64) {
     episode.finish().unwrap();
 }
 
-/// Ends a writer in the middle of an episode: those before it are finished.
+/// Drops a writer in the middle of an episode: those before it are finished.
 fn die(mut writer: DatasetWriter) {
     let mut episode = writer.episode(EpisodeInfo::default()).unwrap();
     common::push(&mut episode, &vector_info("x", 4, 3), &[0; 96]);
@@ -76,7 +76,7 @@ fn base(folder: &Path) -> PathBuf {
     path
 }
 
-/// The first number of every episode, by id.
+/// The first value of every episode, by id.
 fn values(path: &Path) -> BTreeMap<String, f64> {
     let found = verify(path, Level::Decode, &mut |_, _| {}).unwrap();
     assert_eq!(found.damage, []);
@@ -97,7 +97,7 @@ fn orphans(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn many_appenders_at_once_all_succeed_and_leave_no_garbage() {
+fn many_concurrent_appenders_all_succeed_and_leave_no_garbage() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let (appenders, rounds) = (8_u32, 3_u32);
@@ -132,7 +132,7 @@ fn many_appenders_at_once_all_succeed_and_leave_no_garbage() {
 }
 
 #[test]
-fn ids_that_the_commit_makes_up_are_free_whoever_commits_first() {
+fn generated_ids_are_free_whichever_writer_commits_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let [mut one, mut two] = [open(&path, Start::Append), open(&path, Start::Append)];
@@ -151,14 +151,14 @@ fn ids_that_the_commit_makes_up_are_free_whoever_commits_first() {
     ];
     let expected = expected.map(|(id, value)| (id.to_owned(), value));
     assert_eq!(values(&path), BTreeMap::from(expected));
-    // The attributes of an episode that was numbered can be read: its shard knows no other id.
+    // The attributes of a numbered episode can be read: its shard has no other id.
     let dataset = Dataset::open(&path).unwrap();
     let row = dataset.table().find("episode_3").unwrap();
     dataset.episode(row).unwrap().read_attributes().unwrap();
 }
 
 #[test]
-fn an_id_that_a_rival_took_is_a_conflict_and_the_work_stays() {
+fn an_id_taken_by_another_writer_is_a_conflict_and_the_work_stays() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let [mut one, mut two] = [open(&path, Start::Append), open(&path, Start::Append)];
@@ -171,7 +171,7 @@ fn an_id_that_a_rival_took_is_a_conflict_and_the_work_stays() {
     assert_eq!(values(&path)["same"], 1.0);
     let left = || collect_garbage(&path, Collect::List, Interrupted::Keep).unwrap();
     assert_eq!((left().writers.len(), left().writers[0].episodes), (1, 1));
-    // Resuming cannot add it either, and does not throw it away.
+    // Resuming cannot add it either, but does not discard it.
     let resumed = open(&path, Start::Resume);
     assert_eq!((resumed.resumed().len(), resumed.interrupted()), (0, 1));
     assert_eq!(resumed.commit("").unwrap().version, 2, "nothing to add");
@@ -179,7 +179,7 @@ fn an_id_that_a_rival_took_is_a_conflict_and_the_work_stays() {
 }
 
 #[test]
-fn a_stream_keeps_one_type_whoever_commits_first() {
+fn a_stream_keeps_one_type_whichever_writer_commits_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let [mut one, mut two] = [open(&path, Start::Append), open(&path, Start::Append)];
@@ -204,7 +204,7 @@ fn a_stream_keeps_one_type_whoever_commits_first() {
 }
 
 #[test]
-fn a_label_keeps_one_type_whoever_commits_first() {
+fn a_label_keeps_one_type_whichever_writer_commits_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let writers = [Label::Int(3), Label::Text("three".to_owned())].map(|label| {
@@ -229,7 +229,7 @@ fn a_label_keeps_one_type_whoever_commits_first() {
 }
 
 #[test]
-fn an_episode_that_was_abandoned_settles_no_types() {
+fn an_abandoned_episode_does_not_fix_any_types() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = open(&folder.path().join("a.kino"), Start::New);
     let other = StreamInfo {
@@ -244,18 +244,18 @@ fn an_episode_that_was_abandoned_settles_no_types() {
 }
 
 #[test]
-fn of_two_new_datasets_at_one_path_one_wins_and_the_other_can_be_added() {
+fn of_two_writers_that_create_a_dataset_one_wins_and_the_other_can_be_added() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let one = open(&path, Start::New);
     let error = DatasetWriter::open(&path, Start::New, options()).unwrap_err();
     assert!(
-        error.to_string().contains("another writer is at work"),
+        error.to_string().contains("another writer is running"),
         "{error}"
     );
     drop(one);
     assert!(!path.join("staging").exists());
-    // A rival that does not ask: it resumes where there is nothing to resume.
+    // Another writer that skips the check: it resumes although there is nothing to resume.
     let mut late = open(&path, Start::New);
     add(&mut late, "late", 2.0);
     let mut first = open(&path, Start::Resume);
@@ -264,7 +264,7 @@ fn of_two_new_datasets_at_one_path_one_wins_and_the_other_can_be_added() {
     let error = late.commit("").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(
-        error.to_string().contains("made by another writer"),
+        error.to_string().contains("another writer created"),
         "{error}"
     );
     let resumed = open(&path, Start::Resume);
@@ -274,7 +274,7 @@ fn of_two_new_datasets_at_one_path_one_wins_and_the_other_can_be_added() {
 }
 
 #[test]
-fn what_a_dead_writer_has_finished_survives_the_commits_of_others() {
+fn the_finished_work_of_a_dead_writer_survives_the_commits_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let mut dead = open(&path, Start::Append);
@@ -301,7 +301,7 @@ fn what_a_dead_writer_has_finished_survives_the_commits_of_others() {
 }
 
 #[test]
-fn a_living_writer_keeps_its_open_shard_whatever_the_clock_says() {
+fn a_live_writer_keeps_its_open_shard_whatever_the_clock_says() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let mut writer = DatasetWriter::open(
@@ -330,13 +330,13 @@ fn a_living_writer_keeps_its_open_shard_whatever_the_clock_says() {
     assert_eq!(shards, 1, "an open shard");
     append(&path, "quick", 9.0).unwrap();
     let error = collect_garbage(&path, Collect::Remove, Interrupted::GiveUp).unwrap_err();
-    assert!(error.to_string().contains("at work"), "{error}");
+    assert!(error.to_string().contains("still running"), "{error}");
     writer.commit("").unwrap();
     assert_eq!(values(&path).len(), 6);
 }
 
 #[test]
-fn resuming_under_other_settings_is_refused_by_name() {
+fn resuming_with_other_settings_is_refused_and_names_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = DatasetWriter::open(&path, Start::New, with_setting("rate_hz", "20")).unwrap();
@@ -347,12 +347,12 @@ fn resuming_under_other_settings_is_refused_by_name() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains(r#"rate_hz: "20" there, "55" here"#),
+        error.contains(r#"rate_hz was "20", now it is "55""#),
         "{error}"
     );
     let error = resume(options()).unwrap_err().to_string();
     assert!(
-        error.contains(r#"rate_hz: "20" there, none here"#),
+        error.contains(r#"rate_hz was "20", now it is none"#),
         "{error}"
     );
     let mut other_plan = with_setting("rate_hz", "20");
@@ -367,12 +367,12 @@ fn resuming_under_other_settings_is_refused_by_name() {
 }
 
 #[test]
-fn a_commit_that_came_through_is_not_taken_up_again() {
+fn work_that_was_committed_is_not_resumed_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let mut writer = open(&path, Start::Append);
     add(&mut writer, "once", 1.0);
-    // As after a kill between the commit and the removal of what it had staged.
+    // As after a kill between the commit and the removal of the staged files.
     let copy = folder.path().join("staging");
     die(writer);
     copy_folder(&path.join("staging"), &copy);
@@ -385,7 +385,7 @@ fn a_commit_that_came_through_is_not_taken_up_again() {
 }
 
 #[test]
-fn a_staged_shard_that_was_damaged_meanwhile_is_not_taken_up() {
+fn a_damaged_staged_shard_is_not_resumed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = open(&path, Start::New);
@@ -424,7 +424,7 @@ fn damaged_files_under_the_hashes_of_a_commit_are_replaced() {
 }
 
 #[test]
-fn garbage_is_listed_and_removed_only_when_asked_to() {
+fn garbage_is_listed_and_removed_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = base(folder.path());
     let mut writer = open(&path, Start::Append);
@@ -470,7 +470,7 @@ fn old_versions_keep_their_files() {
 }
 
 #[test]
-fn bools_that_no_reader_would_take_are_refused_before_they_are_written() {
+fn bools_that_readers_would_refuse_are_refused_before_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     let mut writer = open(&path, Start::New);

@@ -1,12 +1,12 @@
-//! How many steps per second keep an emulated accelerator busy for 90 % of the time.
+//! The highest step rate at which an emulated accelerator is kept 90 % busy.
 //!
 //! ```text
-//! T      what a batch takes, alone
-//! step   T/2 ─────────×──── ✓ ──── 3T        halved again and again: ✓ is held, × is not
+//! T      time to load a batch, alone
+//! step   T/2 ─────────×──── ✓ ──── 3T        bisection: ✓ is sustained, × is not
 //! ```
 //!
-//! Utilisation is by the formula of MLPerf Storage v3, steps × step time ÷ elapsed, as an emulation of what a loader supplies;
-//! it is no MLPerf result. The rules that make such figures honest are part of the result.
+//! Utilisation is steps × step time ÷ elapsed time, as MLPerf Storage v3 defines it, for an emulation of what a
+//! loader supplies; it is not an MLPerf result. The rules that make such figures honest are part of the result.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ const HALVINGS: usize = 7;
 /// How to measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AuOptions {
-    /// The step time of a real policy, in seconds, if there is one.
+    /// The step time of a real policy in seconds, if known.
     pub step_s: Option<f64>,
-    /// The utilisation that is to be held.
+    /// The utilisation to sustain.
     pub held: f64,
-    /// How long each run takes.
+    /// Seconds per run.
     pub seconds: f64,
-    /// Runs at the answer.
+    /// Runs at the step time found.
     pub runs: usize,
 }
 
@@ -41,17 +41,17 @@ impl Default for AuOptions {
     }
 }
 
-/// Finds the highest step rate that is held.
+/// Finds the highest step rate that is sustained.
 pub fn bench_au(
     subject: &Subject,
     options: &AuOptions,
     host: &mut dyn Host,
 ) -> Result<BenchResult> {
     let counted = Duration::try_from_secs_f64(options.seconds)
-        .map_err(|_| invalid("measure for longer than nothing"))?;
+        .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
     if !(options.held > 0.0 && options.held < 1.0) || options.runs == 0 {
         return Err(invalid(
-            "hold a part of the time above 0 and below 1, such as 0.9, in one run or more",
+            "the utilisation to sustain (`held`) must be above 0 and below 1, for example 0.9, and `runs` at least 1",
         ));
     }
     let windows = subject
@@ -66,11 +66,15 @@ pub fn bench_au(
         counted,
         batches: None,
     };
-    host.begins("what a batch takes, alone");
+    host.begins("the time to load a batch, alone");
     let busy = BusyCore::new();
     let alone = free(subject, length, host)?;
     drop(busy);
-    result.add("batch, alone", (alone.batch_s * 1e3, "ms"), Better::Less);
+    result.add(
+        "time per batch, loader alone",
+        (alone.batch_s * 1e3, "ms"),
+        Better::Less,
+    );
 
     let (mut fails, mut holds) = (alone.batch_s / 2.0, alone.batch_s * 3.0);
     for _ in 0..HALVINGS {
@@ -81,20 +85,20 @@ pub fn bench_au(
         }
     }
     let each = repeat(subject, (length, holds), options.runs, host)?;
-    result.add("step that is held", (holds * 1e3, "ms"), Better::Less);
+    result.add("shortest sustained step", (holds * 1e3, "ms"), Better::Less);
     result.add(
-        "steps that are held",
+        "sustained step rate",
         (1.0 / holds, "per second"),
         Better::More,
     );
-    add_runs(&mut result, "utilisation there", &each);
+    add_runs(&mut result, "utilisation at that rate", &each);
     if let Some(step_s) = options.step_s {
         result.set("step_ms", step_s * 1e3);
         let each = repeat(subject, (length, step_s), options.runs, host)?;
         add_runs(&mut result, "utilisation at the given step", &each);
         let kept = (step_s / holds).floor();
         result.add(
-            "accelerators of that step that are kept busy",
+            "accelerators kept busy at the given step",
             (kept, ""),
             Better::More,
         );
@@ -131,15 +135,12 @@ fn repeat(
     Ok(each)
 }
 
-/// The median of runs, the least and the most.
+/// The median, the minimum and the maximum of the runs.
 fn add_runs(result: &mut BenchResult, name: &str, sorted: &[f64]) {
     let places = [
         (String::new(), sorted.len() / 2),
-        (", least of the runs".to_owned(), 0),
-        (
-            ", most of the runs".to_owned(),
-            sorted.len().saturating_sub(1),
-        ),
+        (", lowest run".to_owned(), 0),
+        (", highest run".to_owned(), sorted.len().saturating_sub(1)),
     ];
     for (part, place) in places {
         let value = sorted.get(place).copied().unwrap_or(0.0);
@@ -147,21 +148,21 @@ fn add_runs(result: &mut BenchResult, name: &str, sorted: &[f64]) {
     }
 }
 
-/// The rules for an honest emulation, and how each is kept here.
+/// The rules for an honest emulation, and how each is followed here.
 fn rules(result: &BenchResult, options: &AuOptions) -> Vec<String> {
     let stored = result.dataset.as_ref().map_or(0, |dataset| dataset.bytes);
     let times = stored as f64 / result.machine.memory_bytes.max(1) as f64;
     vec![
-        "1. decoding, collating and the batch's memory are part of what is measured (MLPerf Storage leaves them out)".to_owned(),
-        "2. one core is kept busy as the accelerator's training loop".to_owned(),
-        "3. batches that lay ready before a run are not counted as steps".to_owned(),
-        format!("4. the system is asked to forget the shards before each run; the dataset is {times:.2} times the memory (5 would be safe)"),
-        "5. a step spins on a monotonic clock, it does not sleep".to_owned(),
+        "1. decoding, collating and batch memory are included (MLPerf Storage omits them)".to_owned(),
+        "2. one core is kept busy, as by a training loop".to_owned(),
+        "3. batches that were ready before a run do not count as steps".to_owned(),
+        format!("4. the shards are dropped from the page cache before each run; the dataset has {times:.2} times the size of the memory (5 times would rule out caching)"),
+        "5. a step spins on a monotonic clock instead of sleeping".to_owned(),
         match options.step_s {
-            Some(step_s) => format!("6. the step of {:.1} ms was given: it should be that of a named policy on a named accelerator", step_s * 1e3),
-            None => "6. no step time was given: the rate is what this machine supplies, not what an accelerator asks for".to_owned(),
+            Some(step_s) => format!("6. the step time of {:.1} ms was given; publish it with the policy and the accelerator it was measured on", step_s * 1e3),
+            None => "6. no step time was given: the rate is what this machine supplies, not what an accelerator needs".to_owned(),
         },
-        format!("7. {} runs at the answer, with the least and the most; runs on a quiet machine differ by less than 5 %", options.runs),
-        "utilisation is by the formula of MLPerf Storage v3; this is no MLPerf result".to_owned(),
+        format!("7. {} runs at the step time found, with the lowest and the highest; on an idle machine they differ by less than 5 %", options.runs),
+        "utilisation as MLPerf Storage v3 defines it; this is not an MLPerf result".to_owned(),
     ]
 }

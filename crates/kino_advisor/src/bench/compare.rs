@@ -11,26 +11,26 @@ use crate::error::{Result, invalid};
 /// Two results, compared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What differs beside the figures: such a comparison says less.
+    /// What differs besides the figures, and so weakens the comparison.
     pub differs: Vec<String>,
-    /// The figures that both have.
+    /// The figures that both results have.
     pub rows: Vec<Row>,
-    /// Figures that only one of them has.
+    /// Figures that only one of the results has.
     pub alone: Vec<String>,
 }
 
-/// One figure in both.
+/// One figure of both results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Of what.
+    /// Its unit.
     pub unit: String,
-    /// In the first.
+    /// The first result's value.
     pub first: f64,
-    /// In the second.
+    /// The second result's value.
     pub second: f64,
-    /// How many times better the second is; below 1 it is worse.
+    /// How many times better the second result is; below 1 it is worse.
     pub better: f64,
 }
 
@@ -38,7 +38,7 @@ pub struct Row {
 pub fn compare(first: &BenchResult, second: &BenchResult) -> Result<Comparison> {
     if first.bench != second.bench {
         return Err(invalid(format!(
-            "one is of `bench {}`, the other of `bench {}`; compare two of the same",
+            "cannot compare a result of `bench {}` with one of `bench {}`; use two results of the same benchmark",
             first.bench, second.bench
         )));
     }
@@ -88,7 +88,7 @@ fn differs(first: &BenchResult, second: &BenchResult) -> Vec<String> {
         }
     };
     let (ours, theirs) = (&first.machine, &second.machine);
-    look("cpu", ours.cpu.clone(), theirs.cpu.clone());
+    look("CPU", ours.cpu.clone(), theirs.cpu.clone());
     look("cores", ours.cores.to_string(), theirs.cores.to_string());
     look(
         "memory",
@@ -124,7 +124,7 @@ fn differs(first: &BenchResult, second: &BenchResult) -> Vec<String> {
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.differs.is_empty() {
-            writeln!(f, "these differ too, so the figures say less:")?;
+            writeln!(f, "the setups differ, so compare with care:")?;
             self.differs
                 .iter()
                 .try_for_each(|one| writeln!(f, "  {one}"))?;
@@ -143,7 +143,7 @@ impl fmt::Display for Comparison {
             )?;
         }
         for name in &self.alone {
-            writeln!(f, "{name}: only in one of them")?;
+            writeln!(f, "{name}: only in one of the results")?;
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_differs_is_named() {
+    fn other_differences_are_listed() {
         let (first, mut second) = (result(1.0, 1.0), result(1.0, 0.0));
         second.machine.cores += 1;
         second.set("threads", 3);

@@ -1,11 +1,12 @@
-//! What a loader makes, alone: samples per second, cpu time, first batch, memory; cold and warm.
+//! A loader alone: samples per second, CPU time, time to first batch, memory; cold and warm.
 //!
 //! ```text
-//! cold    the system is asked to forget the shards ─▶ start ─▶ first batch ─▶ batches for some time
-//! warm    the same at once again, from the system's memory
+//! cold    drop the shards from the page cache ─▶ start ─▶ first batch ─▶ batches for some time
+//! warm    the same again at once, from the page cache
 //! ```
 //!
-//! Every batch is taken at once and dropped. The first is compared with the plain reader before anything is timed.
+//! Every batch is dropped as soon as it is taken. The first is compared with the plain reader before anything is
+//! timed.
 
 use std::time::{Duration, Instant};
 
@@ -15,20 +16,20 @@ use kino_loader::{Batch, ImageDtype, Loader, LoaderOptions, PerKey, Run, Stage};
 use super::{BenchResult, Better};
 use crate::doctor::{Host, Subject};
 use crate::error::{Result, invalid};
-use crate::machine::{cpu_s, forget_peak, peak_bytes};
+use crate::machine::{cpu_s, peak_bytes, reset_peak};
 
-/// The fewest batches that are timed.
+/// The fewest batches to time.
 const LEAST: u64 = 4;
 
 /// Measures a loader for `seconds`, cold and warm.
 pub fn bench_loader(subject: &Subject, seconds: f64, host: &mut dyn Host) -> Result<BenchResult> {
     let time = Duration::try_from_secs_f64(seconds)
-        .map_err(|_| invalid("measure for longer than nothing"))?;
+        .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
     let dataset = subject
         .windows
         .first()
         .and_then(|variants| variants.first())
-        .ok_or_else(|| invalid("a loader of no windows"))?
+        .ok_or_else(|| invalid("the loader has no windows; request at least one stream"))?
         .dataset();
     check(subject)?;
     let mut result = BenchResult::new("loader", Some(dataset));
@@ -44,9 +45,9 @@ pub fn bench_loader(subject: &Subject, seconds: f64, host: &mut dyn Host) -> Res
         measure(subject, (name, time), host, &mut result)?;
     }
     result.rules = [
-        "samples are made as fast as the loader can, taken at once and dropped; the first batch was compared with the plain reader",
-        "cold: the system was asked to forget the shards before; frames that come again may come from memory",
-        "cpu time is that of the whole process; memory is its peak",
+        "batches are taken as fast as the loader delivers them and dropped; the first was compared with the plain reader",
+        "cold: the shards were dropped from the page cache before the run; frames read twice may come from the page cache",
+        "CPU time and peak memory are those of the whole process",
     ]
     .map(str::to_owned)
     .to_vec();
@@ -59,7 +60,7 @@ fn measure(
     host: &mut dyn Host,
     result: &mut BenchResult,
 ) -> Result<()> {
-    forget_peak();
+    reset_peak();
     let (began, cpu) = (Instant::now(), cpu_s());
     let mut loader = Loader::start(
         subject.order.clone(),
@@ -82,11 +83,11 @@ fn measure(
     let mut add = |what: &str, figure: (f64, &str), better| {
         result.add(&format!("{name}: {what}"), figure, better);
     };
-    add("first batch", (ms(first), "ms"), Better::Less);
+    add("time to first batch", (ms(first), "ms"), Better::Less);
     add("samples", (samples / elapsed, "per second"), Better::More);
     if let (Some(before), Some(after)) = (cpu, cpu_s()) {
         let each = (after - before) * 1e6 / samples;
-        add("cpu time", (each, "µs per sample"), Better::Less);
+        add("CPU time", (each, "µs per sample"), Better::Less);
     }
     let fetched = report.stages.iter().find(|one| one.stage == Stage::Fetch);
     let fetched = fetched.map_or(0, |one| one.bytes) as f64;
@@ -97,18 +98,20 @@ fn measure(
     Ok(())
 }
 
-/// Compares the first batch with the plain reader, as far as frames come as they are stored.
+/// Compares the first batch with the plain reader, for frames that are delivered as stored.
 fn check(subject: &Subject) -> Result<()> {
     let options = LoaderOptions {
         run: Run {
             batches: Some(1),
-            ..Run::default()
+            ..subject.options.run.clone()
         },
         ..subject.options.clone()
     };
     let mut loader = Loader::start(subject.order.clone(), subject.windows.clone(), options)?;
     let Some(batch) = loader.next_batch()? else {
-        return Err(invalid("the order has no batch"));
+        return Err(invalid(
+            "the dataset has no batches; use more episodes or a smaller batch size",
+        ));
     };
     for (slot, sample) in batch.samples().iter().enumerate() {
         let variants = subject.windows.get(sample.source as usize);
@@ -142,7 +145,7 @@ fn check_sample(
             continue;
         };
         let is_plain = !subject.options.normal.iter().any(|(key, _)| key == name);
-        // Images have three axes behind that of time; others come as they are stored in any case.
+        // Images have three axes after that of time; everything else is delivered as stored anyway.
         if !is_plain || !are_stored && shape.len() >= 3 {
             continue;
         }
@@ -155,7 +158,7 @@ fn check_sample(
         });
         if found != Some(bytes) {
             return Err(invalid(format!(
-                "`{name}` of sample {slot} is not what the plain reader gives; this is a bug, please report it"
+                "`{name}` of sample {slot} differs from the plain reader; this is a bug in kinograph, please report it"
             )));
         }
     }

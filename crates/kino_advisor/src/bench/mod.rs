@@ -1,14 +1,14 @@
-//! What things cost here: figures with the machine that they were measured on, and two of them side by side.
+//! Benchmarks on this machine: figures with the machine they were measured on, and comparing two results.
 //!
 //! ```text
-//! loader.rs    samples per second, cpu time, first batch, memory; cold and warm
+//! loader.rs    samples per second, CPU time, time to first batch, memory; cold and warm
 //! au.rs        the highest step rate at which an emulated accelerator is kept busy
-//! storage.rs   bandwidth and latency of a dataset's path, by block and by reads in flight
+//! storage.rs   bandwidth and latency of a dataset's path, by block size and reads in flight
 //! compare.rs   two results: ratios, and what else differs
 //! ```
 //!
-//! A result is JSON that says what it is: `{"bench", "machine", "dataset", "settings", "figures", "rules"}`. What is timed is
-//! checked: the loader's first batch is compared with the plain reader.
+//! A result is self-describing JSON: `{"bench", "machine", "dataset", "settings", "figures", "rules"}`. What is timed
+//! is also checked: the loader's first batch is compared with the plain reader.
 
 mod au;
 mod compare;
@@ -28,20 +28,20 @@ pub use storage::bench_storage;
 use crate::doctor::Subject;
 use crate::machine::Machine;
 
-/// Figures, and all that a reader has to know about them.
+/// Figures, and everything that a reader needs to judge them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchResult {
-    /// Which bench: `loader`, `au`, `storage`, `codecs`.
+    /// The benchmark: `loader`, `au`, `storage` or `codecs`.
     pub bench: String,
-    /// Where it ran.
+    /// The machine it ran on.
     pub machine: Machine,
-    /// On what; `None` for what needs no dataset.
+    /// The dataset; `None` for a benchmark without one.
     pub dataset: Option<MeasuredDataset>,
-    /// How, by the name of the option.
+    /// The settings, by option name.
     pub settings: BTreeMap<String, String>,
-    /// What came out.
+    /// The figures.
     pub figures: Vec<Figure>,
-    /// How the figures are to be understood.
+    /// How to read the figures.
     pub rules: Vec<String>,
 }
 
@@ -50,9 +50,9 @@ pub struct BenchResult {
 pub struct MeasuredDataset {
     /// Its folder.
     pub path: String,
-    /// Its id: the same id means the same episodes.
+    /// Its id; equal ids mean equal episodes.
     pub id: String,
-    /// Episodes.
+    /// Number of episodes.
     pub episodes: usize,
     /// Stored bytes.
     pub bytes: u64,
@@ -61,17 +61,17 @@ pub struct MeasuredDataset {
 /// One figure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// How much.
+    /// Its value.
     pub value: f64,
-    /// Of what.
+    /// Its unit.
     pub unit: String,
-    /// Whether more of it is better.
+    /// Whether more or less is better.
     pub better: Better,
 }
 
-/// Which way is better.
+/// Which direction is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
@@ -82,7 +82,7 @@ pub enum Better {
 }
 
 impl BenchResult {
-    /// A result without figures yet.
+    /// A result without any figures.
     pub fn new(bench: &str, dataset: Option<&Dataset>) -> Self {
         Self {
             bench: bench.to_owned(),
@@ -113,7 +113,7 @@ impl BenchResult {
         self.settings.insert(name.to_owned(), value.to_string());
     }
 
-    /// Says how a loader was set up.
+    /// Records the configuration of a loader.
     fn describe(&mut self, subject: &Subject) {
         let options = &subject.options;
         let order = subject.order.settings();
@@ -173,7 +173,7 @@ impl std::fmt::Display for BenchResult {
     }
 }
 
-/// A figure with about four digits.
+/// A figure with about four significant digits.
 fn shown(value: f64) -> String {
     let digits = match value.abs() {
         1000.0.. => 0,

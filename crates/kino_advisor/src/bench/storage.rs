@@ -1,14 +1,14 @@
-//! Bandwidth and latency of the path that a dataset lies on, as a loader would see them.
+//! Bandwidth and latency of the storage of a dataset, as a loader would see them.
 //!
 //! ```text
 //!                 1 read in flight    4    16
 //! 4 KiB blocks    MB/s, p50, p99      …
 //! 64 KiB
-//! 1 MiB           what a loader reads at a time, at most
+//! 1 MiB           the most that a loader reads at once
 //! ```
 //!
-//! Blocks lie at random places of the shards. Before each row the system is asked to forget them; a block that comes twice may
-//! come from memory, which small datasets cannot avoid.
+//! Blocks are read at random offsets in the shards. Before each row the shards are dropped from the page cache; a
+//! block that is read twice may come from the page cache, which is unavoidable for small datasets.
 
 use std::time::{Duration, Instant};
 
@@ -23,11 +23,11 @@ const BLOCKS: [(u64, &str); 3] = [(4 << 10, "4 KiB"), (64 << 10, "64 KiB"), (1 <
 /// Reads in flight.
 const THREADS: [usize; 3] = [1, 4, 16];
 
-/// Measures the path of a dataset, about `seconds` in all.
+/// Measures the storage of a dataset, for about `seconds` in total.
 pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Result<BenchResult> {
     let rows = BLOCKS.len() * THREADS.len();
     let time = Duration::try_from_secs_f64(seconds / rows as f64)
-        .map_err(|_| invalid("measure for longer than nothing"))?;
+        .map_err(|_| invalid("the measuring time (`seconds`) must be positive"))?;
     let sizes: Vec<u64> = dataset
         .manifest()
         .shards
@@ -36,7 +36,7 @@ pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Re
         .collect();
     if sizes.iter().all(|&bytes| bytes == 0) {
         return Err(invalid(
-            "the dataset has no bytes to read; pack something first",
+            "the dataset has no data to read; pack or write an episode first",
         ));
     }
     let mut result = BenchResult::new("storage", Some(dataset));
@@ -57,7 +57,7 @@ pub fn bench_storage(dataset: &Dataset, seconds: f64, host: &mut dyn Host) -> Re
         }
     }
     result.rules = vec![
-        "blocks at random places of the shards; the system was asked to forget these before each row".to_owned(),
+        "blocks at random offsets in the shards, which were dropped from the page cache before each row".to_owned(),
     ];
     Ok(result)
 }
@@ -80,7 +80,11 @@ fn measure(
             scope.spawn(move || read_for(dataset, sizes, (block, thread as u64), time))
         };
         let threads: Vec<_> = (0..threads).map(spawn).collect();
-        let lost = || Err(invalid("a thread that read was lost; this is a bug"));
+        let lost = || {
+            Err(invalid(
+                "a reading thread panicked; this is a bug in kinograph, please report it",
+            ))
+        };
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|_| lost()))
@@ -124,7 +128,7 @@ fn read_for(
     Ok((bytes, latencies_s))
 }
 
-/// A plain generator: the places only have to be spread.
+/// A simple generator: the offsets only need to be spread out.
 fn next(state: u64) -> u64 {
     state
         .wrapping_mul(6_364_136_223_846_793_005)

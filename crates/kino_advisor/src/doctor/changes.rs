@@ -1,6 +1,7 @@
-//! What to change, the most promising first, each with the compute ratio that it would bring.
+//! What to change, the most promising first, each with the compute ratio predicted for it.
 //!
-//! The predictions are those of `model.rs`, from what was measured on this machine. A change that would bring nothing is left out.
+//! The predictions are those of `model.rs`, from measurements on this machine. Changes that would not help are
+//! dropped.
 
 use kino_dataset::Cost;
 use serde::{Deserialize, Serialize};
@@ -9,34 +10,34 @@ use super::evidence::{Differences, Evidence, StreamCosts};
 use super::model::{compute_ratio, replay};
 use super::verdict::{Cause, Verdict};
 
-/// A change has to bring so many steps more, or it is not worth a line.
+/// A change must bring at least this many times the steps per second to be listed.
 const WORTH: f64 = 1.01;
 
-/// The most batches ahead that are proposed, as the loader's own choice.
+/// The largest prefetch depth to recommend, the same limit as in the loader.
 const MOST_AHEAD: usize = 64;
 
-/// Everything may stay decoded if it takes less than this part of the machine's memory.
+/// Keeping everything decoded is recommended up to one over this of the machine's memory.
 const MEMORY_SHARE: u64 = 2;
 
-/// A pool of fewer episodes mixes too little to be advised.
+/// Shuffle groups of fewer episodes mix too little to be recommended.
 const GROUP: u64 = 8;
 
-/// Floats of 32 bits are four times as large as bytes, and so are images of twice the sides.
+/// A float32 image has four times the bytes of a uint8 one, and so has an image of twice the width and height.
 const QUARTER: f64 = 4.0;
 
-/// Something that can be done.
+/// A possible change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Remedy {
-    /// So many threads that decode.
+    /// This many decoding threads.
     Threads(usize),
-    /// So many batches ahead; as the loader chooses if `None`.
+    /// This prefetch depth; `None` lets the loader choose.
     Prefetch(Option<usize>),
-    /// Room for all decoded frames, in bytes.
+    /// A budget for all decoded frames, in bytes.
     Memory(u64),
-    /// Groups of episodes under a pool of so many bytes, in place of a shuffle of everything.
+    /// Shuffling in groups of episodes of this many decoded bytes, instead of globally.
     Pool(u64),
-    /// No limit to the CPU's share.
+    /// No CPU limit.
     CpuShare,
     /// Another codec for one stream.
     Codec {
@@ -47,36 +48,36 @@ pub enum Remedy {
     },
     /// A copy on faster storage.
     Staging,
-    /// Images as bytes, turned into floats on the accelerator.
+    /// Images as uint8, converted to floats on the GPU.
     Bytes,
-    /// Images of half the sides.
+    /// Images of half the width and height.
     SmallerImages,
-    /// Decoding on the accelerator.
+    /// Decoding on the GPU.
     GpuDecode,
-    /// Larger batches or fewer arrays: fewer hand-overs per sample.
+    /// Larger batches or fewer arrays, so fewer hand-overs per sample.
     FewerHandOvers,
     /// Nothing.
     Nothing,
 }
 
-/// A change, and what it would bring.
+/// A change, and its predicted effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// What.
+    /// What to change.
     pub remedy: Remedy,
-    /// The same in words, with the option to use.
+    /// How to change it, in words, with the option to use.
     pub how: String,
-    /// Seconds per batch after it.
+    /// Seconds per batch after the change.
     pub batch_s: f64,
-    /// The compute ratio after it.
+    /// Compute ratio after the change.
     pub compute_ratio: f64,
-    /// Steps per second after it ÷ steps per second now.
+    /// Steps per second after the change ÷ steps per second now.
     pub gain: f64,
     /// Whether this version of the library can do it.
     pub is_available: bool,
 }
 
-/// The changes that would help, the best first; of equals the one that is less work.
+/// The changes that would help, the best first; among equals, the least work first.
 pub fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
     let mut advice = Advice {
         evidence,
@@ -88,7 +89,7 @@ pub fn changes(evidence: &Evidence, verdict: &Verdict) -> Vec<Change> {
     }
     let mut found = advice.changes;
     found.retain(|change| change.gain >= WORTH);
-    // Rounded, so that equals stay in the order in which they were found: the least work first.
+    // Rounded, so that near-equals keep the order in which they were found: the least work first.
     let rank = |change: &Change| (!change.is_available, (-1e2 * change.compute_ratio).round());
     found.sort_by(|a, b| {
         let (a, b) = (rank(a), rank(b));
@@ -104,7 +105,7 @@ fn nothing(evidence: &Evidence, verdict: &Verdict) -> Change {
     let how = match verdict.met {
         true => "change nothing",
         false => {
-            "nothing in the loader would help: look at the step itself, or give the host more cores"
+            "no loader option would help: make the step itself faster, or use a host with more cores"
         }
     };
     Change {
@@ -131,13 +132,13 @@ impl Advice<'_> {
                 let batch_s = without.without_cpu_limit.as_ref().map(|run| run.batch_s);
                 self.add(
                     Remedy::CpuShare,
-                    "leave `cpu` out, or give a larger share".to_owned(),
+                    "remove the `cpu` limit, or raise it".to_owned(),
                     batch_s.unwrap_or(self.evidence.whole.batch_s),
                 );
             }
             Cause::HandOver => self.add_ratio(
                 Remedy::FewerHandOvers,
-                "make batches larger, ask for fewer arrays, or send them ahead with `device=`"
+                "use larger batches, request fewer streams, or copy batches to the GPU ahead of time with `device=`"
                     .to_owned(),
                 (self.evidence.whole.batch_s, self.evidence.target),
             ),
@@ -150,7 +151,7 @@ impl Advice<'_> {
                 self.keep_all(without);
                 self.add(
                     Remedy::Staging,
-                    "copy the dataset to a local disk (this is what storage as fast as memory would bring)".to_owned(),
+                    "copy the dataset to a faster local disk (upper bound: predicted for storage as fast as memory)".to_owned(),
                     without.without_fetch.batch_s,
                 );
                 self.smaller_codec(without);
@@ -176,7 +177,8 @@ impl Advice<'_> {
         self.add_ratio(remedy, how, (batch_s, ratio));
     }
 
-    /// What a batch took in the loop ÷ what it took with a busy core beside it: a loop that waits leaves its core to the loader.
+    /// What a batch took in the loop ÷ what it took beside a busy core: a loop that waits leaves its core to the
+    /// loader.
     fn in_the_loop(&self) -> f64 {
         let (step_s, whole) = (self.evidence.step_s, self.evidence.whole.batch_s);
         if whole <= step_s {
@@ -197,7 +199,7 @@ impl Advice<'_> {
         });
     }
 
-    /// As many threads as there are cores, but one; what they cannot make faster is what reading and planning take.
+    /// One thread per core, minus one; threads cannot go below the time of reading and planning.
     fn threads(&mut self, without: &Differences) {
         let setting = &self.evidence.setting;
         let most = setting.cores.saturating_sub(1).max(1);
@@ -210,13 +212,14 @@ impl Advice<'_> {
             .max(without.only_fetch.batch_s)
             .max(self.evidence.whole.schedule_s);
         let how = format!(
-            "`threads={most}` in place of {} ({} cores, one left alone)",
+            "`threads={most}` instead of {} ({} cores, one kept free for the training loop)",
             setting.threads, setting.cores
         );
         self.add(Remedy::Threads(most), how, batch_s);
     }
 
-    /// Room for everything, where the machine has it: then nothing is read or decoded after the first epoch.
+    /// A budget for all decoded frames, if the machine has the memory: after the first epoch nothing is read or
+    /// decoded.
     fn keep_all(&mut self, without: &Differences) {
         let setting = &self.evidence.setting;
         let fits = setting.decoded_bytes <= setting.machine_bytes / MEMORY_SHARE;
@@ -226,7 +229,7 @@ impl Advice<'_> {
         let collate = self.evidence.whole.collate_s / setting.threads.max(1) as f64;
         let batch_s = collate.max(self.evidence.whole.schedule_s);
         let how = format!(
-            "`memory=\"{}\"`: everything stays decoded after the first epoch",
+            "`memory=\"{}\"`: all decoded frames stay cached after the first epoch",
             megabytes(setting.decoded_bytes)
         );
         let bytes = setting.decoded_bytes;
@@ -237,13 +240,13 @@ impl Advice<'_> {
         );
     }
 
-    /// Groups of episodes, each decoded once.
+    /// Shuffles in groups of episodes, each decoded once.
     fn pool(&mut self, without: &Differences) {
         let setting = &self.evidence.setting;
         if !setting.shuffles_everything {
             return;
         }
-        // Two groups have to fit: one in use and the next in the making.
+        // Two groups must fit: one in use and the next being decoded.
         let bytes = setting.memory_bytes / 22 * 10;
         if bytes < setting.decoded_bytes / setting.episodes.max(1) as u64 * GROUP {
             return;
@@ -256,7 +259,7 @@ impl Advice<'_> {
             .min(without.without_fetch.batch_s);
         let batch_s = rest + (whole - rest) / excess;
         let how = format!(
-            "`shuffle=kinograph.Shuffle(memory=\"{}\")` instead of a global shuffle: each group of episodes is decoded once",
+            "`shuffle=kinograph.Shuffle(memory=\"{}\")` instead of a global shuffle: each group of episodes is decoded once per epoch",
             megabytes(bytes)
         );
         self.add(Remedy::Pool(bytes), how, batch_s);
@@ -270,7 +273,7 @@ impl Advice<'_> {
             let ratio = replay(&run.each_s, step_s, MOST_AHEAD.min(4 * given.max(4)));
             self.add_ratio(
                 Remedy::Prefetch(None),
-                format!("leave `prefetch={given}` out: the loader chooses by what it measures"),
+                format!("remove `prefetch={given}`: the loader then adapts the depth to what it measures"),
                 (run.batch_s, ratio),
             );
             return;
@@ -284,14 +287,15 @@ impl Advice<'_> {
         if ahead > fed.prefetch && ratio > now {
             self.add_ratio(
                 Remedy::Prefetch(Some(ahead)),
-                format!("`prefetch={ahead}` in place of {}", fed.prefetch),
+                format!("`prefetch={ahead}` instead of {}", fed.prefetch),
                 (whole.batch_s, ratio),
             );
         }
         self.threads(without);
         self.add(
             Remedy::Staging,
-            "copy the dataset to a local disk, if its reads are what comes late".to_owned(),
+            "copy the dataset to a faster local disk, if slow reads cause the late batches"
+                .to_owned(),
             without.without_fetch.batch_s,
         );
     }
@@ -302,18 +306,18 @@ impl Advice<'_> {
         if self.evidence.setting.images_are_floats {
             self.add(
                 Remedy::Bytes,
-                "`image_dtype=\"uint8\"`, and divide and normalise on the accelerator".to_owned(),
+                "request images as `uint8`, and scale and normalize them on the GPU".to_owned(),
                 batch_s,
             );
         }
         self.add(
             Remedy::SmallerImages,
-            "`image_size=` with half the sides, where the policy can see with it".to_owned(),
+            "resize images to half the width and height, if the policy can do with it".to_owned(),
             batch_s,
         );
     }
 
-    /// A codec that decodes faster, for the stream where that brings most.
+    /// A codec that decodes faster, for the stream where it helps most.
     fn faster_codec(&mut self, without: &Differences) {
         let (whole, rest) = (self.evidence.whole.batch_s, without.without_decode.batch_s);
         let Some((stream, cost, factor)) = self.other_codec(|cost| cost.decode_ns) else {
@@ -323,7 +327,7 @@ impl Advice<'_> {
         self.codec(stream, cost, batch_s);
     }
 
-    /// A codec that stores less, for the stream where that brings most.
+    /// A codec that compresses better, for the stream where it helps most.
     fn smaller_codec(&mut self, without: &Differences) {
         let whole = self.evidence.whole.batch_s;
         let per_frame = |cost: &Cost| cost.frame_bytes / cost.ratio.max(1e-9);
@@ -346,7 +350,7 @@ impl Advice<'_> {
         self.add(Remedy::Codec { stream, codec }, how, batch_s);
     }
 
-    /// The stream and codec with which all streams together need the smallest part of a price.
+    /// The stream and codec that reduce the total price of all streams most, with the factor.
     fn other_codec(&self, price: impl Fn(&Cost) -> f64) -> Option<(String, Cost, f64)> {
         let streams = &self.evidence.streams;
         let now = |stream: &StreamCosts| stream.now.as_ref().map_or(0.0, &price);
@@ -368,7 +372,7 @@ impl Advice<'_> {
     fn gpu(&mut self, without: &Differences) {
         self.add(
             Remedy::GpuDecode,
-            "decode on the accelerator (not available in this version)".to_owned(),
+            "decode on the GPU (not available in this version)".to_owned(),
             without.without_decode.batch_s,
         );
     }

@@ -1,10 +1,10 @@
-//! What the doctor saw: plain figures, from which verdict and changes follow.
+//! The evidence: the measured figures from which the verdict and the changes follow.
 //!
 //! ```text
-//! fed        the loop with its step            does it wait?
-//! whole      the loader alone, as it is        T, seconds per batch
-//! without    one stage taken away at a time    T without it: the difference is what it costs
-//! nothing    all of them taken away            what planning and handing over cost
+//! fed        the loop with its step             does it wait?
+//! whole      the loader alone, unchanged        T, seconds per batch
+//! without    one stage disabled at a time        T without it: the difference is its cost
+//! nothing    all stages disabled                the cost of planning and handing over
 //! ```
 
 use kino_dataset::Cost;
@@ -14,28 +14,28 @@ use serde::{Deserialize, Serialize};
 /// Everything that was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Seconds of a step.
+    /// Seconds per step.
     pub step_s: f64,
-    /// The compute ratio that is asked for.
+    /// The compute ratio to reach.
     pub target: f64,
-    /// What was measured.
+    /// What was measured, and how it was configured.
     pub setting: Setting,
-    /// The loop, with the step.
+    /// The training loop, with its step.
     pub fed: FedRun,
     /// The loader alone.
     pub whole: FreeRun,
-    /// The loader with parts taken away; only looked at where the loop waits.
+    /// The loader with stages disabled; only measured if the loop waits.
     pub without: Option<Differences>,
-    /// The streams that are read, and what their codecs cost on this machine.
+    /// The streams that are read, and what codecs cost for them on this machine.
     pub streams: Vec<StreamCosts>,
 }
 
-/// What was measured, as far as verdict and changes depend on it.
+/// The configuration, as far as the verdict and the changes depend on it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Setting {
     /// The dataset's folder.
     pub dataset: String,
-    /// The windows of a sample, as the request says them.
+    /// The windows of a sample, with their lengths.
     pub windows: Vec<String>,
     /// Samples per batch.
     pub batch: u32,
@@ -43,115 +43,115 @@ pub struct Setting {
     pub cores: usize,
     /// Bytes of memory of the machine; 0 if unknown.
     pub machine_bytes: u64,
-    /// Processes that wanted to run in the minute before; those of others disturb all figures.
+    /// Runnable processes in the minute before the run; other processes distort the figures.
     pub load: f64,
     /// Threads that decode and collate.
     pub threads: usize,
     /// Threads that read.
     pub readers: usize,
-    /// Cores that all threads together may use, if they are held to it.
+    /// CPU limit of all threads together, in cores, if one is set.
     pub cpu_cores: Option<f64>,
-    /// Batches ahead, if their number was given.
+    /// Prefetch depth, if it was set.
     pub prefetch: Option<usize>,
-    /// The budget of decoded frames.
+    /// Budget for decoded frames.
     pub memory_bytes: u64,
     /// Episodes that are read.
     pub episodes: usize,
-    /// Decoded bytes of all that is read in an epoch.
+    /// Decoded bytes of everything that an epoch reads.
     pub decoded_bytes: u64,
-    /// Whether samples of all episodes are mixed at once, so that a frame comes back long after it was used.
+    /// Whether the shuffle is global, so that a frame is needed again long after it was used.
     pub shuffles_everything: bool,
     /// What the shuffle gives and costs; `None` where that could not be measured.
     #[serde(default)]
     pub shuffle: Option<ShuffleQuality>,
     /// Whether images leave as floats.
     pub images_are_floats: bool,
-    /// How storage was slowed down, in the user's words.
+    /// How storage was slowed down, as the user wrote it.
     pub emulated_storage: Option<String>,
 }
 
-/// A loop with a step.
+/// A training loop that takes a batch per step.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FedRun {
-    /// Steps that count: those after the warm-up, less the batches that lay ready before.
+    /// Steps counted: those after the warm-up, minus batches that were already ready when counting began.
     pub steps: usize,
-    /// The part of the time in which the loop did not wait for a batch.
+    /// The fraction of the time in which the loop did not wait for a batch.
     pub compute_ratio: f64,
-    /// Steps × the time of a step alone ÷ the time that they took: accelerator utilisation by MLPerf Storage's formula.
+    /// Steps × the time of a step alone ÷ elapsed time: accelerator utilisation as MLPerf Storage defines it.
     pub utilisation: f64,
     /// Seconds that each step waited for its batch.
     pub waits_s: Vec<f64>,
-    /// Seconds from the batch to the end of the step, on the average.
+    /// Mean seconds of a step, from receiving the batch.
     pub step_s: f64,
-    /// Batches that lay ready when each step asked for its own.
+    /// Batches ready when each step requested its batch.
     pub ahead: Vec<usize>,
-    /// Batches ahead that the loader wanted at the end.
+    /// The loader's prefetch depth at the end of the run.
     pub prefetch: usize,
 }
 
-/// A loader that is asked for batch after batch.
+/// A loader that is drained as fast as it delivers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FreeRun {
-    /// Batches that count.
+    /// Batches counted.
     pub batches: usize,
-    /// Those of the warm-up too.
+    /// Batches taken, including those of the warm-up.
     pub taken: usize,
     /// Seconds per batch.
     pub batch_s: f64,
     /// Seconds of each batch.
     pub each_s: Vec<f64>,
-    /// Seconds of work per batch and stage, of all threads together.
+    /// Seconds of planning per batch, over all threads.
     pub schedule_s: f64,
-    /// The same of reading.
+    /// Seconds of reading per batch, over all threads.
     pub fetch_s: f64,
-    /// The same of decoding.
+    /// Seconds of decoding per batch, over all threads.
     pub decode_s: f64,
-    /// The same of putting samples together.
+    /// Seconds of collating per batch, over all threads.
     pub collate_s: f64,
     /// Stored bytes read per batch.
     pub fetch_bytes: f64,
     /// Decoded bytes per batch.
     pub decode_bytes: f64,
-    /// Decoded bytes ÷ what is decoded if every frame is decoded once an epoch; 0 once everything stays.
+    /// Decoded bytes ÷ the bytes decoded if every frame is decoded once per epoch; 0 once all frames stay cached.
     pub decode_excess: f64,
-    /// Whether the warm-up lasted until the pool was full.
+    /// Whether the warm-up lasted until the cache was full.
     pub is_steady: bool,
 }
 
-/// The loader with parts taken away.
+/// The loader with stages disabled.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Differences {
-    /// Only reading is left.
+    /// Reading only.
     pub only_fetch: FreeRun,
-    /// Stored bytes come from memory.
+    /// Stored bytes come from memory instead of storage.
     pub without_fetch: FreeRun,
     /// Nothing is decoded.
     pub without_decode: FreeRun,
-    /// Nothing is put into batches.
+    /// Nothing is collated.
     pub without_collate: FreeRun,
-    /// Without the share of the CPU that it is held to.
+    /// Without the configured CPU limit; `None` if there is none.
     pub without_cpu_limit: Option<FreeRun>,
-    /// With as many batches ahead as the loader chooses.
+    /// With the prefetch depth that the loader chooses; `None` if it already does.
     pub chosen_prefetch: Option<FreeRun>,
-    /// The loop with a loader that does nothing: batches are only handed over.
+    /// The training loop with a loader that does no work: batches are only handed over.
     pub nothing: FedRun,
 }
 
-/// A stream that is read, and what codecs cost for such frames by the machine's record.
+/// A stream that is read, and what codecs cost for such frames according to the machine's cost record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamCosts {
     /// Its name.
     pub name: String,
     /// Its codec.
     pub codec: String,
-    /// What it costs; `None` if nothing like it was measured.
+    /// What it costs; `None` if nothing comparable was measured.
     pub now: Option<Cost>,
-    /// What was measured for frames of exactly this type.
+    /// Costs measured for frames of exactly this type.
     pub known: Vec<Cost>,
 }
 
 impl FreeRun {
-    /// Standard deviation of a batch's time ÷ its mean.
+    /// Coefficient of variation of the batch times: std ÷ mean.
     pub fn variation(&self) -> f64 {
         let count = self.each_s.len() as f64;
         if count < 2.0 || self.batch_s <= 0.0 {

@@ -1,11 +1,11 @@
-//! A loop with a step between batches, and what was seen of it.
+//! A loop with a step between batches, and what was measured in it.
 //!
 //! ```text
 //! | wait | step | wait | step | …          compute ratio: steps ÷ (steps + waits)
 //! ```
 //!
-//! Batches that lay ready when counting began were made before: of them as many as are missing at the end are not counted as
-//! steps, so that a loader which lives on its stock does not look faster than it is.
+//! Batches that were ready when counting began were made earlier. For each of them that has not been replaced at the
+//! end, one step is not counted, so that a loader that drains its prefetched batches does not look faster than it is.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use super::evidence::FedRun;
 use super::run::{Emulated, Host, KEPT, LEAST, Length, Subject, WarmUp, take, too_short};
 use crate::error::Result;
 
-/// Batches whose memory is fresh, at least.
+/// At least this many batches use freshly allocated memory.
 const FRESH: usize = 4;
 
-/// Steps, as they are counted.
+/// Step times, as they are counted.
 #[derive(Debug, Default)]
 struct Steps {
     waited_s: f64,
@@ -27,7 +27,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Waits for a batch and does its step; `false` after the last batch.
+    /// Waits for a batch and runs its step; `false` after the last batch.
     fn count(&mut self, loader: &mut Loader, host: &mut dyn Host) -> Result<bool> {
         let (ahead, _) = loader.watch().ready();
         let asked = Instant::now();
@@ -47,7 +47,7 @@ impl Steps {
         Ok(true)
     }
 
-    /// What follows, if `stock` steps used batches that were made before; `step_s` is the time of a step alone.
+    /// The result, if `stock` steps used batches that were made before; `step_s` is the time of a step alone.
     fn finish(self, stock: usize, step_s: f64) -> Result<FedRun> {
         let mut run = self.run;
         if run.steps == 0 {
@@ -63,7 +63,7 @@ impl Steps {
     }
 }
 
-/// A loop with the host's step; `step_s` is the time of a step alone.
+/// Runs a loop with the host's step; `step_s` is the time of a step alone.
 pub(crate) fn fed(
     subject: &Subject,
     (length, step_s): (Length, f64),
@@ -92,7 +92,8 @@ pub(crate) fn fed(
     steps.finish(ready.saturating_sub(left), step_s)
 }
 
-/// An emulated loop over the same few batches again and again. The first of each round are not counted: their memory is fresh.
+/// Runs an emulated loop over the same few batches repeatedly. The first of each round are not counted: their memory
+/// is freshly allocated.
 pub(crate) fn rounds(
     subject: &Subject,
     (length, step_s): (Length, f64),
@@ -126,7 +127,7 @@ pub(crate) fn rounds(
     steps.finish(0, step_s)
 }
 
-/// Seconds of a step on a batch that is there; `None` if the host only emulates one.
+/// Seconds of a step on a batch that is already there; `None` if the host only emulates steps.
 pub(crate) fn step_alone(
     subject: &Subject,
     time: Duration,
@@ -134,7 +135,7 @@ pub(crate) fn step_alone(
 ) -> Result<Option<f64>> {
     let mut loader = subject.start(None)?;
     let batch = take(&mut loader, host)?.ok_or_else(too_short)?;
-    // Nobody else is to use the cores.
+    // The loader's threads must not compete for the cores.
     drop(loader);
     host.step(batch)?;
     let (began, mut each) = (Instant::now(), Vec::new());

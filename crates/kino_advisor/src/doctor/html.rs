@@ -1,4 +1,5 @@
-//! A diagnosis as a page with plots: where a step's time goes, the load of each stage, waits, batches ahead, and codecs.
+//! A diagnosis as an HTML report: where a step's time goes, the load of each stage, waits, prefetched batches, and
+//! codecs.
 
 use super::text::quantile;
 use super::{Diagnosis, FedRun};
@@ -7,21 +8,21 @@ use crate::html::{
     lines, scatter, stacked_bars, to_quantity,
 };
 
-/// Bars of the histogram of waits.
+/// Bins in the histogram of waits.
 const BINS: usize = 24;
 
-/// Points of a line, at most.
+/// Maximum number of points in a line.
 const POINTS: usize = 400;
 
 impl Diagnosis {
-    /// The page, as one file that needs nothing else.
+    /// The report, as one self-contained file.
     pub fn to_html(&self) -> String {
         let evidence = &self.evidence;
         let setting = &evidence.setting;
-        let mut page = HtmlReport::new(&format!("kinograph doctor: {}", setting.dataset))
+        let mut report = HtmlReport::new(&format!("kinograph doctor: {}", setting.dataset))
             .verdict(&self.verdict.sentence)
             .text(&format!(
-                "Batches of {}: {}. {} threads decode, {} read; {} cores.",
+                "Batch size {}: {}. {} decoding threads and {} reading threads on {} cores.",
                 setting.batch,
                 setting.windows.join(", "),
                 setting.threads,
@@ -29,25 +30,25 @@ impl Diagnosis {
                 setting.cores
             ));
         if let Some(shuffle) = &setting.shuffle {
-            page = page.text(&format!("{shuffle}."));
+            report = report.text(&format!("{shuffle}."));
         }
-        if let Some(words) = &setting.emulated_storage {
-            page = page.text(&format!("Storage was slowed down to {words}."));
+        if let Some(emulated) = &setting.emulated_storage {
+            report = report.text(&format!("Storage was slowed down to {emulated}."));
         }
-        page = self.with_changes(page.heading("What to change"));
-        page = page
-            .heading("What was seen")
+        report = self.with_changes(report.heading("What to change"));
+        report = report
+            .heading("Measurements")
             .figure(
                 self.step(),
-                "A step is what the loop computes and what it waits for its batch.",
+                "Time of a step: computing, and waiting for the batch.",
             )
             .figure(
                 self.takes(),
-                "What a batch takes, whole and with one stage taken away: the shorter without it, the more a stage costs.",
+                "Time to load a batch with all stages, and with one stage disabled at a time. The shorter the bar, the more that stage costs.",
             )
             .figure(
                 self.load(),
-                "Threads that are busy in each stage while the loader runs alone.",
+                "Busy threads per stage while the loader runs alone.",
             )
             .figure(
                 waits(&evidence.fed),
@@ -55,18 +56,18 @@ impl Diagnosis {
             )
             .figure(
                 ahead(&evidence.fed),
-                "Batches that lay ready when a step asked for its own: none means that it waited.",
+                "Batches ready when a step requested one; at 0 the step had to wait.",
             );
         if let Some(plot) = self.codecs() {
-            page = page.figure(
+            report = report.figure(
                 plot,
-                "By the machine's cost record (`kinograph bench codecs`), for frames of the streams that are read.",
+                "Costs on this machine, measured by `kinograph bench codecs`, for the frames of the streams that are read.",
             );
         }
-        page.to_html()
+        report.to_html()
     }
 
-    fn with_changes(&self, page: HtmlReport) -> HtmlReport {
+    fn with_changes(&self, report: HtmlReport) -> HtmlReport {
         let rows = self.changes.iter().map(|change| {
             vec![
                 change.how.clone(),
@@ -76,12 +77,12 @@ impl Diagnosis {
             ]
         });
         let rows: Vec<Vec<String>> = rows.collect();
-        page.table(
+        report.table(
             &[
                 "change",
                 "predicted compute ratio",
-                "steps",
-                "a batch takes",
+                "speedup",
+                "time per batch",
             ],
             &rows,
         )
@@ -91,13 +92,13 @@ impl Diagnosis {
         let evidence = &self.evidence;
         let wait = |run: &FedRun| run.waits_s.iter().sum::<f64>() / run.waits_s.len().max(1) as f64;
         let mut rows = vec![StackedBar::new(
-            "the loop",
+            "this loader",
             &[evidence.fed.step_s, wait(&evidence.fed)],
         )];
         if let Some(without) = &evidence.without {
             let nothing = &without.nothing;
             rows.push(StackedBar::new(
-                "a loader that does nothing",
+                "a loader that does no work",
                 &[nothing.step_s, wait(nothing)],
             ));
         }
@@ -111,10 +112,10 @@ impl Diagnosis {
     }
 
     fn takes(&self) -> Plot {
-        let mut rows = vec![Bar::new("the step", self.evidence.step_s)];
+        let mut rows = vec![Bar::new("training step", self.evidence.step_s)];
         let runs = self.runs();
         rows.extend(runs.iter().map(|(name, run)| Bar::new(name, run.batch_s)));
-        bars("What a batch takes", &Axis::new("per batch", "s"), &rows)
+        bars("Time to load a batch", &Axis::new("per batch", "s"), &rows)
     }
 
     fn load(&self) -> Plot {
@@ -129,7 +130,7 @@ impl Diagnosis {
         bars("Load of each stage", &Axis::new("busy threads", ""), &rows)
     }
 
-    /// Codecs of the streams that are read: what they store against what decoding costs.
+    /// Codecs of the streams that are read: compression ratio against decoding time.
     fn codecs(&self) -> Option<Plot> {
         let streams = self.evidence.streams.iter();
         let points = streams.flat_map(|stream| {
@@ -145,8 +146,8 @@ impl Diagnosis {
         (!points.is_empty()).then(|| {
             scatter(&Scatter {
                 title: "Codecs",
-                x: &Axis::log("times smaller", ""),
-                y: &Axis::log("to decode a frame", "s"),
+                x: &Axis::log("compression ratio", ""),
+                y: &Axis::log("decoding time per frame", "s"),
                 points: &points,
                 better: Some((Better::Higher, Better::Lower)),
             })
@@ -155,7 +156,7 @@ impl Diagnosis {
 }
 
 fn waits(run: &FedRun) -> Plot {
-    // The slowest few would leave all others in the first bar; they are counted in the last.
+    // A few slow steps would squeeze all others into the first bin; count them in the last.
     let end = quantile(&run.waits_s, 0.99).max(1e-6) * 1.05;
     let width = end / BINS as f64;
     let bins: Vec<Bin> = (0..BINS)
@@ -181,5 +182,5 @@ fn ahead(run: &FedRun) -> Plot {
         .map(|(step, &ready)| (step as f64, ready as f64))
         .collect();
     let (x, y) = (Axis::new("step", ""), Axis::new("batches ready", ""));
-    lines("Batches ahead", &x, &y, &[Line::new("ready", &points)])
+    lines("Prefetched batches", &x, &y, &[Line::new("ready", &points)])
 }

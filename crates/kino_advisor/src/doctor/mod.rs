@@ -1,21 +1,21 @@
-//! The doctor: does the training loop wait for data, for what, and what would help.
+//! The doctor: does the training loop wait for data, what for, and what would help.
 //!
 //! ```text
-//! 1  fed      the loop with its step                  does it wait?             ─▶ no: done
-//! 2  free     the loader alone, whole, and with one stage taken away at a time  ─▶ which stage
-//! 3  nothing  the loop with a loader that does nothing                          ─▶ or is it the hand-over
+//! 1  fed      the loop with its step                                             does it wait?  ─▶ no: done
+//! 2  free     the loader alone: all stages, then one disabled at a time           ─▶ which stage?
+//! 3  nothing  the loop with a loader that does no work                           ─▶ or is it the hand-over?
 //! ```
 //!
-//! What was seen is the [`Evidence`]; [`judge`] makes a [`Verdict`] of it and [`changes`] a ranked list, both pure functions. Runs without
-//! reading take their bytes from memory, where a first pass has put them. While the loader runs alone a core is kept
-//! busy, as the training loop would.
+//! The measurements are the [`Evidence`]; [`judge`] derives a [`Verdict`] from it and [`changes`] a ranked list, both
+//! pure functions. Runs without reading take their bytes from memory, where a first pass has put them. While the
+//! loader runs alone one core is kept busy, as the training loop would do.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `run.rs`, `fed.rs` | one run, without a step and with one, and what is counted of it |
-//! | `evidence.rs` | what was seen |
-//! | `verdict.rs`, `changes.rs`, `model.rs` | what follows from it |
-//! | `text.rs`, `html.rs` | the same for people |
+//! | `run.rs`, `fed.rs` | one run, without a step and with one, and what is counted |
+//! | `evidence.rs` | the measurements |
+//! | `verdict.rs`, `changes.rs`, `model.rs` | what follows from them |
+//! | `text.rs`, `html.rs` | the diagnosis as text and as HTML |
 
 mod changes;
 mod evidence;
@@ -45,24 +45,24 @@ pub(crate) use text::quantile;
 use crate::error::{Result, invalid};
 use crate::machine::{cores, load, memory_bytes};
 
-/// How to examine.
+/// How to run the doctor.
 #[derive(Debug, Clone)]
 pub struct DoctorOptions {
-    /// Seconds of a step; measured with the host's own step if `None`.
+    /// Seconds of a step; `None` measures the host's own step.
     pub step_s: Option<f64>,
-    /// The compute ratio that is asked for.
+    /// The compute ratio to reach.
     pub target: f64,
-    /// How long the loop is watched; every other run takes half as long.
+    /// How long the loop is measured, in seconds; every other run takes half as long.
     pub seconds: f64,
     /// Cores that the loader may be advised to use.
     pub cores: usize,
-    /// Stored bytes that are kept for runs without reading.
+    /// Stored bytes to keep in memory for runs without reading.
     pub keep_bytes: u64,
-    /// Whether a core is kept busy while the loader runs alone.
+    /// Whether to keep a core busy while the loader runs alone.
     pub reserve_core: bool,
-    /// Storage as it is to be thought of.
+    /// Emulated storage.
     pub storage: Storage,
-    /// How that was said.
+    /// The emulated storage as the user wrote it, for the report.
     pub storage_words: Option<String>,
     /// What codecs cost on this machine.
     pub costs: CostRecord,
@@ -91,12 +91,12 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// What to change, the best first.
     pub changes: Vec<Change>,
-    /// What was seen.
+    /// The measurements.
     pub evidence: Evidence,
 }
 
 impl Diagnosis {
-    /// The verdict and the changes that follow from evidence.
+    /// Derives the verdict and the changes from the evidence.
     pub fn of(evidence: Evidence) -> Self {
         let verdict = judge(&evidence);
         Self {
@@ -107,14 +107,15 @@ impl Diagnosis {
     }
 }
 
-/// Examines a loader: runs it, with the host's step and in parts, for about five times `seconds` where the loop waits.
+/// Examines a loader: runs it with the host's step and with stages disabled, for about five times `seconds` if the
+/// loop waits.
 pub fn diagnose(
     subject: &Subject,
     options: &DoctorOptions,
     host: &mut dyn Host,
 ) -> Result<Diagnosis> {
     let counted = check(options)?;
-    // Before this process adds its own.
+    // Measured before this process adds its own load.
     let load = load();
     let slowed = options.storage != Storage::default();
     let subject = match slowed {
@@ -126,7 +127,9 @@ pub fn diagnose(
         None => {
             host.begins("the step alone");
             let alone = step_alone(&subject, counted / 4, host)?;
-            alone.ok_or_else(|| invalid("give the time of a step, or a step that can be run"))?
+            alone.ok_or_else(|| {
+                invalid("pass the time of a step, or a step function that can be run repeatedly")
+            })?
         }
     };
     host.begins("the loop with its step");
@@ -136,7 +139,7 @@ pub fn diagnose(
     };
     let mut fed = fed(&subject, (length, step_s), host)?;
     if options.step_s.is_none() {
-        // The host's own step: what beside it is slower than alone is waiting too.
+        // The host's own step: where it is slower than alone, the loader slows it down, and that counts as waiting.
         fed.compute_ratio = fed.utilisation;
     }
     let examiner = Examiner {
@@ -167,7 +170,7 @@ pub fn diagnose(
 fn check(options: &DoctorOptions) -> Result<Duration> {
     if !(options.target > 0.0 && options.target <= 1.0) {
         return Err(invalid(format!(
-            "a target of {}; it is a part of the time, above 0 and at most 1, such as 0.95",
+            "the target {} is not a fraction above 0 and up to 1; use for example 0.95",
             options.target
         )));
     }
@@ -176,15 +179,17 @@ fn check(options: &DoctorOptions) -> Result<Duration> {
         .is_some_and(|step| !(step > 0.0 && step <= 3600.0))
     {
         return Err(invalid(
-            "the step has to take longer than nothing, and an hour at most",
+            "the step time must be above 0 and at most one hour",
         ));
     }
     let counted = Duration::try_from_secs_f64(options.seconds).ok();
     let counted = counted.filter(|time| !time.is_zero() && time.as_secs() <= 3600);
-    counted.ok_or_else(|| invalid("watch for longer than nothing, and for an hour at most"))
+    counted.ok_or_else(|| {
+        invalid("the measuring time (`seconds`) must be above 0 and at most one hour")
+    })
 }
 
-/// Runs the loader in parts.
+/// Runs the loader with stages disabled.
 struct Examiner<'e> {
     subject: &'e Subject,
     options: &'e DoctorOptions,
@@ -215,8 +220,8 @@ impl Examiner<'_> {
             keep_bytes: self.options.keep_bytes,
             ..self.options.storage
         })?;
-        let only_fetch = self.free("only reading", &kept.without(true, true), host)?;
-        // As far as the first pass has put bytes into memory, and no farther.
+        let only_fetch = self.free("reading only", &kept.without(true, true), host)?;
+        // Only over the batches whose bytes the first pass has put into memory.
         let filled = Length {
             batches: Some((only_fetch.taken as u64).max(8)),
             ..self.length
@@ -230,7 +235,7 @@ impl Examiner<'_> {
             Some(_) => {
                 let mut other = subject.clone();
                 other.options.cpu = None;
-                Some(self.free("without a limit to the cpu", &other, host)?)
+                Some(self.free("without the CPU limit", &other, host)?)
             }
             None => None,
         };
@@ -238,11 +243,11 @@ impl Examiner<'_> {
             Some(_) => {
                 let mut other = subject.clone();
                 other.options.prefetch = None;
-                Some(self.free("with the prefetch that it chooses", &other, host)?)
+                Some(self.free("with adaptive prefetch", &other, host)?)
             }
             None => None,
         };
-        host.begins("a loader that does nothing");
+        host.begins("a loader that does no work");
         let mut idle = kept.without(true, true);
         idle.options.cpu = None;
         idle.options.prefetch = None;
@@ -301,7 +306,7 @@ fn setting(subject: &Subject, options: &DoctorOptions, load: f64) -> Setting {
     }
 }
 
-/// The streams that are read, with what the machine's record knows of their codecs.
+/// The streams that are read, with the costs of their codecs from the machine's cost record.
 fn stream_costs(subject: &Subject, costs: &CostRecord) -> Vec<StreamCosts> {
     let mut streams = Vec::new();
     for windows in subject.windows.iter().flatten() {

@@ -1,26 +1,29 @@
-//! What a change would do: a small model of the way of a batch.
+//! Predicts the effect of a change with a small model of how a batch is made.
 //!
 //! ```text
 //! fetch (readers) ─┐
-//! decode + collate ├─ side by side: a batch takes as long as the slowest, T = max(F, K, P)
-//! plan, hand-over ─┘
+//! decode + collate ├─ concurrent: a batch takes as long as the slowest, T = max(F, K, P)
+//! plan, hand over ─┘
 //! ```
 //!
-//! F, K and P are not computed but taken from runs: T without a stage is what the others need. Decoding and collating share
-//! their threads, so their times add up: a codec that is k times as fast gives T' = T₋decode + (T − T₋decode) / k. Reading is beside them,
-//! so a storage that is k times as fast gives T' = max(T₋fetch, T / k). More threads divide K until reading or handing over binds.
+//! F, K and P are not computed but measured: T without a stage is what the other stages need. Decoding and collating
+//! share their threads, so their times add up: a codec that is k times as fast gives T' = T₋decode + (T − T₋decode) /
+//! k. Reading runs beside them, so storage that is k times as fast gives T' = max(T₋fetch, T / k). More threads
+//! divide K until reading or handing over becomes the limit.
 //!
-//! The compute ratio that follows is step / max(step, T'), less a margin for unevenness: batches that vary by v (deviation ÷ mean)
-//! around a load u = T' / step cost about u · v² / 2d of a step with d batches ahead, the rule of a queue in heavy traffic.
-//! Where the times of single batches are known, [`replay`] walks along them instead.
+//! The predicted compute ratio is step / max(step, T'), less a margin for jitter: batch times with a coefficient of
+//! variation v (std ÷ mean) at a load u = T' / step cost about u · v² / 2d of a step with d batches prefetched, the
+//! heavy-traffic approximation of queueing theory. Where the times of individual batches are known, [`replay`]
+//! simulates the loop instead.
 
-/// Batches ahead that the margin counts with, at least.
+/// The margin assumes at least this many prefetched batches.
 const LEAST_AHEAD: f64 = 2.0;
 
-/// The margin is never more than this: beyond it the rule says nothing.
+/// Upper limit of the margin: beyond it the approximation does not hold.
 const MOST_MARGIN: f64 = 0.2;
 
-/// The compute ratio of a loop with steps of `step_s` whose batches take `batch_s` and vary by `variation`.
+/// The compute ratio of a loop with steps of `step_s` whose batches take `batch_s` with a coefficient of variation
+/// `variation`.
 pub(crate) fn compute_ratio(step_s: f64, batch_s: f64, variation: f64, ahead: usize) -> f64 {
     if step_s <= 0.0 {
         return 0.0;
@@ -34,12 +37,12 @@ pub(crate) fn compute_ratio(step_s: f64, batch_s: f64, variation: f64, ahead: us
     1.0 - margin.min(MOST_MARGIN)
 }
 
-/// The compute ratio of a loop with `ahead` batches ahead, if batches take these times one after the other.
+/// Simulates the compute ratio of a loop that prefetches `ahead` batches, if batches take these times in sequence.
 ///
-/// A batch is begun when it may be (fewer than `ahead` lie ready or are in the making) and the one before is done.
+/// A batch starts once the previous one is done and fewer than `ahead` are ready or in progress.
 pub(crate) fn replay(each_s: &[f64], step_s: f64, ahead: usize) -> f64 {
     let ahead = ahead.max(1);
-    // When each batch was taken by the loop; the maker may begin batch n when batch n − ahead was taken.
+    // When the loop took each batch; batch n may start once batch n − ahead has been taken.
     let mut taken: Vec<f64> = Vec::with_capacity(each_s.len());
     let (mut made, mut free) = (0.0_f64, 0.0_f64);
     for (number, takes) in each_s.iter().enumerate() {
@@ -51,7 +54,7 @@ pub(crate) fn replay(each_s: &[f64], step_s: f64, ahead: usize) -> f64 {
         taken.push(start);
         free = start + step_s;
     }
-    // The first batches lie ready or not by where the run begins: the loop is counted from its first step on.
+    // How many batches are ready at the start depends on where the run begins: count from the first step.
     let began = taken.first().copied().unwrap_or(0.0);
     let elapsed = free - began;
     if elapsed <= 0.0 {
@@ -65,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_loader_gives_what_it_makes_and_a_fast_one_all_but_the_margin() {
+    fn a_slow_loader_sets_the_ratio_and_a_fast_one_loses_only_the_margin() {
         assert_eq!(compute_ratio(0.05, 0.1, 3.0, 4), 0.5);
         assert_eq!(compute_ratio(0.05, 0.01, 0.0, 4), 1.0);
         let uneven = compute_ratio(0.05, 0.04, 1.0, 4);
@@ -76,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_batch_is_hidden_by_enough_batches_ahead() {
+    fn enough_prefetched_batches_hide_a_slow_one() {
         let mut each = vec![0.01; 200];
         for slow in (19..200).step_by(20) {
             each[slow] = 0.13;
@@ -88,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn even_batches_give_the_ratio_of_the_times() {
+    fn constant_batch_times_give_the_ratio_of_the_times() {
         for (batch, expected) in [(0.01, 1.0), (0.04, 0.5)] {
             let ratio = replay(&[batch; 1000], 0.02, 4);
             assert!((ratio - expected).abs() < 0.01, "{batch}: {ratio}");

@@ -1,7 +1,7 @@
-//! One run of a loader that is asked for batch after batch, and what was seen of it.
+//! One run of a loader that is drained as fast as it delivers, and what was measured in it.
 //!
 //! ```text
-//! | warm-up: until the pool is full, or half of the time | counted |
+//! | warm-up: until the cache is full, or half the time | counted |
 //! ```
 
 use std::sync::Arc;
@@ -15,49 +15,49 @@ use kino_loader::{Batch, Loader, LoaderOptions, Next, Order, Report, Run, Shuffl
 use super::evidence::FreeRun;
 use crate::error::{Result, invalid};
 
-/// A host is asked whether to go on at least this often.
+/// The host is asked at least this often whether to continue.
 const LOOK_UP: Duration = Duration::from_millis(50);
 
-/// The pool is full if it did not grow for this long.
+/// The cache counts as full if it has not grown for this long.
 const SETTLED: Duration = Duration::from_millis(250);
 
-/// The fewest batches that are counted, however long they take.
+/// The fewest batches to count, however long they take.
 pub(super) const LEAST: usize = 4;
 
-/// The most single times that are kept.
+/// The most individual times to keep.
 pub(super) const KEPT: usize = 1 << 14;
 
 /// A loader as it would be started, and what it would read.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    /// Which sample comes when.
+    /// The order of the samples.
     pub order: Order,
-    /// Per source of the order, its variants.
+    /// The variants of each source of the order.
     pub windows: Vec<Vec<Samples>>,
-    /// How the loader works.
+    /// How the loader runs.
     pub options: LoaderOptions,
 }
 
-/// Whoever has the loop: takes batches, and may want to stop.
+/// The caller that runs the training loop: takes batches, and may cancel.
 pub trait Host {
-    /// Computes for one step with a batch.
+    /// Runs one step on a batch.
     fn step(&mut self, batch: Batch) -> Result<()>;
 
-    /// Does the last step again, with the same batch; `false` if there is no such thing, because the step is emulated.
+    /// Repeats the last step on the same batch; `false` if there is nothing to repeat, because the step is emulated.
     fn again(&mut self) -> Result<bool> {
         Ok(false)
     }
 
-    /// Asked now and then: an error ends the measurement.
+    /// Called regularly; an error ends the measurement.
     fn look_up(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Told what is measured next.
+    /// Announces the next measurement.
     fn begins(&mut self, _what: &str) {}
 }
 
-/// An accelerator that is not there: the step spins on the clock, because a real training loop keeps a core busy.
+/// An emulated accelerator: the step spins on the clock, because a real training loop keeps a core busy.
 #[derive(Debug, Clone, Copy)]
 pub struct Emulated {
     /// How long a step takes.
@@ -79,12 +79,12 @@ impl Host for Emulated {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Length {
     pub(crate) counted: Duration,
-    /// The most batches, if they are limited.
+    /// The most batches to take, if limited.
     pub(crate) batches: Option<u64>,
 }
 
 impl Subject {
-    /// The same loader over storage that differs; each of its windows keeps its part of the bytes.
+    /// The same loader over emulated storage; each dataset gets its share of the bytes to keep in memory.
     pub fn on(&self, storage: Storage) -> Result<Self> {
         let count = self.windows.iter().map(Vec::len).sum::<usize>().max(1);
         let each = Storage {
@@ -99,7 +99,7 @@ impl Subject {
         })
     }
 
-    /// The same loader, with stages taken away. What slows a stage down stays.
+    /// The same loader with stages disabled. Emulated slowdowns of the other stages remain.
     pub(crate) fn without(&self, decode: bool, collate: bool) -> Self {
         let mut other = self.clone();
         let trial = self.options.run.trial;
@@ -120,7 +120,7 @@ impl Subject {
         other
     }
 
-    /// Decoded bytes of all that is read in an epoch.
+    /// Decoded bytes of everything that an epoch reads.
     pub(crate) fn decoded_bytes(&self) -> u64 {
         kino_loader::decoded_bytes(&self.windows, &self.options.images)
     }
@@ -131,13 +131,13 @@ impl Subject {
         first.map(|windows| windows.episodes().len()).sum()
     }
 
-    /// Whether a shuffle of everything comes back to frames that did not stay.
+    /// Whether a global shuffle needs frames again that no longer fit in memory.
     pub(crate) fn reads_anew(&self) -> bool {
         self.order.settings().shuffle == Shuffle::Global
             && self.decoded_bytes() > self.options.memory_bytes()
     }
 
-    /// Decoded bytes per sample, if every frame is decoded once an epoch.
+    /// Decoded bytes per sample, if every frame is decoded once per epoch.
     fn once_bytes(&self) -> f64 {
         let first = self.windows.iter().filter_map(|variants| variants.first());
         let samples: u64 = first.map(Samples::len).sum();
@@ -149,7 +149,7 @@ impl Subject {
         let options = LoaderOptions {
             run: Run {
                 batches: batches.or(self.options.run.batches),
-                ..Run::default()
+                ..self.options.run.clone()
             },
             ..self.options.clone()
         };
@@ -173,7 +173,7 @@ pub(super) fn take(loader: &mut Loader, host: &mut dyn Host) -> Result<Option<Ba
     }
 }
 
-/// Whether the pool has filled up.
+/// Detects when the cache has filled up.
 pub(super) struct WarmUp {
     began: Instant,
     limit: Duration,
@@ -193,7 +193,7 @@ impl WarmUp {
         }
     }
 
-    /// One more batch was taken: whether it is enough, and if so, whether the pool is full.
+    /// Counts one more batch; `Some` once the warm-up is over, with whether the cache is full.
     pub(super) fn ends(&mut self, report: &Report) -> Option<bool> {
         self.taken += 1;
         if report.pool_peak_bytes > self.peak + self.peak / 64 {
@@ -206,12 +206,12 @@ impl WarmUp {
     }
 }
 
-/// Takes batch after batch; what a batch takes.
+/// Drains the loader; the time of a batch.
 pub(crate) fn free(subject: &Subject, length: Length, host: &mut dyn Host) -> Result<FreeRun> {
     let mut loader = subject.start(length.batches)?;
     let mut warm = WarmUp::new(length.counted / 2);
     let mut is_steady = None;
-    // Of few batches, most have to be counted.
+    // If there are few batches, most must be counted.
     let most_warm = length.batches.map_or(u64::MAX, |batches| batches / 4);
     while is_steady.is_none() && (warm.taken as u64) < most_warm {
         if take(&mut loader, host)?.is_none() {
@@ -271,12 +271,10 @@ fn per_batch(before: &Report, after: &Report, batches: usize) -> FreeRun {
 }
 
 pub(super) fn too_short() -> crate::AdvisorError {
-    invalid(
-        "the order has too few batches to measure anything; take more episodes or a smaller batch",
-    )
+    invalid("the dataset has too few batches to measure; use more episodes or a smaller batch size")
 }
 
-/// A core that is kept busy as the training loop would, while nobody trains.
+/// Keeps a core busy, as the training loop would, while the loader is measured alone.
 #[derive(Debug)]
 pub(crate) struct BusyCore {
     stop: Arc<AtomicBool>,
@@ -295,7 +293,7 @@ impl BusyCore {
         };
         Self {
             stop,
-            // Without it the figures are a little better than they should be.
+            // If the thread cannot be started, the figures are slightly too good.
             thread: thread.spawn(spin).ok(),
         }
     }

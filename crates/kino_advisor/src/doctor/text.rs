@@ -1,4 +1,4 @@
-//! A diagnosis as lines of text: the verdict, what was seen, what to change.
+//! A diagnosis as text: the verdict, the measurements, what to change.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ impl fmt::Display for Diagnosis {
         writeln!(f, "{}\n", self.verdict.sentence)?;
         writeln!(
             f,
-            "{}, batches of {}: {}",
+            "{}, batch size {}: {}",
             setting.dataset,
             setting.batch,
             setting.windows.join(", ")
@@ -19,20 +19,20 @@ impl fmt::Display for Diagnosis {
         if let Some(shuffle) = &setting.shuffle {
             writeln!(f, "{shuffle}")?;
         }
-        if let Some(words) = &setting.emulated_storage {
-            writeln!(f, "storage is slowed down to {words}")?;
+        if let Some(emulated) = &setting.emulated_storage {
+            writeln!(f, "storage was slowed down to {emulated}")?;
         }
         if setting.load > setting.cores as f64 / 2.0 {
             writeln!(
                 f,
-                "the machine was busy before ({:.1} processes on {} cores): on a quiet one the figures are better",
+                "other processes were running ({:.1} on {} cores): expect better figures on an idle machine",
                 setting.load, setting.cores
             )?;
         }
         let fed = &evidence.fed;
         writeln!(
             f,
-            "step {:.1} ms, {} steps counted: compute ratio {:.3}, utilisation {:.3}, waits p50 {:.2} ms, p99 {:.2} ms, {} batches ahead\n",
+            "step {:.1} ms, {} steps: compute ratio {:.3}, utilisation {:.3}, wait p50 {:.2} ms, p99 {:.2} ms, prefetch depth {}\n",
             evidence.step_s * 1e3,
             fed.steps,
             fed.compute_ratio,
@@ -44,7 +44,7 @@ impl fmt::Display for Diagnosis {
         writeln!(
             f,
             "{:28}{:>10}{:>10}{:>10}{:>10}{:>10}",
-            "ms per batch", "takes", "plan", "fetch", "decode", "collate"
+            "ms per batch", "total", "plan", "fetch", "decode", "collate"
         )?;
         for (name, run) in self.runs() {
             writeln!(
@@ -60,22 +60,25 @@ impl fmt::Display for Diagnosis {
         if let Some(without) = &evidence.without {
             writeln!(
                 f,
-                "a loader that does nothing: compute ratio {:.3}",
+                "with a loader that does no work: compute ratio {:.3}",
                 without.nothing.compute_ratio
             )?;
         }
         if evidence.whole.decode_excess >= 1.05 {
             writeln!(
                 f,
-                "every frame is decoded {:.1} times an epoch",
+                "each frame is decoded {:.1} times per epoch",
                 evidence.whole.decode_excess
             )?;
         }
-        writeln!(f, "\nwhat to change            predicted compute ratio")?;
+        writeln!(
+            f,
+            "\nwhat to change, with the predicted compute ratio and speedup"
+        )?;
         for change in &self.changes {
             writeln!(
                 f,
-                "  {:.3}  {:.2}× the steps  {}",
+                "  {:.3}  {:5.2}×  {}",
                 change.compute_ratio, change.gain, change.how
             )?;
         }
@@ -86,17 +89,17 @@ impl fmt::Display for Diagnosis {
 impl Diagnosis {
     /// Every run of the loader alone, with its name.
     pub(super) fn runs(&self) -> Vec<(&'static str, &FreeRun)> {
-        let mut runs = vec![("whole", &self.evidence.whole)];
+        let mut runs = vec![("whole loader", &self.evidence.whole)];
         if let Some(without) = &self.evidence.without {
             runs.extend([
-                ("only reading", &without.only_fetch),
+                ("reading only", &without.only_fetch),
                 ("without reading", &without.without_fetch),
                 ("without decoding", &without.without_decode),
                 ("without collating", &without.without_collate),
             ]);
             let more = [
-                ("without the share's limit", &without.without_cpu_limit),
-                ("with the prefetch it chooses", &without.chosen_prefetch),
+                ("without the CPU limit", &without.without_cpu_limit),
+                ("with adaptive prefetch", &without.chosen_prefetch),
             ];
             runs.extend(
                 more.into_iter()
@@ -107,12 +110,12 @@ impl Diagnosis {
     }
 }
 
-/// The value below which a part of all values lies; 0 of none.
-pub(crate) fn quantile(values: &[f64], part: f64) -> f64 {
+/// The value below which this fraction of the values lies; 0 for an empty slice.
+pub(crate) fn quantile(values: &[f64], fraction: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().saturating_sub(1);
-    let place = (0..last).take_while(|&idx| (idx as f64) < part * last as f64);
+    let place = (0..last).take_while(|&idx| (idx as f64) < fraction * last as f64);
     sorted.get(place.count()).copied().unwrap_or(0.0)
 }
 

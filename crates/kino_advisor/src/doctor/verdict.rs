@@ -1,30 +1,30 @@
 //! The verdict: one cause and one sentence, a pure function of the evidence.
 //!
 //! ```text
-//! does the loop wait?                 no  ─▶ nothing to fix, or the step is all there is
-//! does it wait almost as much for a loader that does nothing?    yes ─▶ handing over
-//! could the loader make enough, on the average?   yes ─▶ jitter
-//! is it held to a share of the CPU that binds?      ─▶ the share
-//! otherwise: the stage without which a batch is made soonest; decoding frames again and again is memory
+//! does the loop wait?                                             no  ─▶ nothing to fix, or the step dominates
+//! does it wait almost as much for a loader that does no work?     yes ─▶ handing over
+//! is the loader fast enough on average?                           yes ─▶ jitter
+//! is a CPU limit what slows it down?                              yes ─▶ the CPU limit
+//! otherwise: the stage whose removal helps most; if frames are decoded several times per epoch, memory
 //! ```
 
 use serde::{Deserialize, Serialize};
 
 use super::evidence::{Differences, Evidence};
 
-/// A loader that needs less than this part of a step is no matter at all.
+/// Below this fraction of a step the loader is irrelevant.
 const IDLE: f64 = 1.0 / 3.0;
 
-/// A loader that needs less than this part of a step makes enough on the average.
+/// Below this fraction of a step the loader is fast enough on average.
 const ENOUGH: f64 = 0.95;
 
-/// A limit binds if a batch takes less than this part of its time without it.
+/// A limit binds if removing it brings a batch below this fraction of its time.
 const BINDS: f64 = 0.8;
 
-/// What is left of the waiting without any stage is the hand-over's fault if it is more than this part of it.
+/// Handing over is to blame if at least this fraction of the waiting remains with all stages disabled.
 const MOST: f64 = 0.5;
 
-/// A frame that is decoded more often than this an epoch is decoded again and again.
+/// Decoding a frame more often than this per epoch counts as repeated decoding.
 const AGAIN: f64 = 1.5;
 
 /// What keeps the loop waiting.
@@ -33,36 +33,36 @@ const AGAIN: f64 = 1.5;
 pub enum Cause {
     /// Nothing: the target is met.
     Nothing,
-    /// Nothing, and the loader could do several times as much.
+    /// Nothing, and the loader is several times faster than needed.
     SlowStep,
     /// Reading stored bytes.
     Storage,
     /// Decoding.
     Decode,
-    /// Putting frames into batches: cutting, converting, normalising, copying.
+    /// Collating frames into batches: cropping, converting, normalizing, copying.
     Collate,
     /// Planning, handing a batch over, and what the step does with it.
     HandOver,
-    /// Batches come unevenly, though fast enough on the average.
+    /// Batches arrive unevenly, though fast enough on average.
     Jitter,
-    /// Frames are decoded again and again, because too few fit into memory.
+    /// Frames are decoded several times per epoch, because too few fit in memory.
     Memory,
-    /// The share of the CPU that the loader is held to.
+    /// The CPU limit of the loader.
     CpuShare,
 }
 
-/// What the doctor says.
+/// The doctor's verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// What keeps the loop waiting.
     pub cause: Cause,
     /// Whether the target is met.
     pub met: bool,
-    /// The same in a sentence, with figures.
+    /// The verdict as a sentence, with figures.
     pub sentence: String,
 }
 
-/// Judges what was seen.
+/// Derives the verdict from the evidence.
 pub fn judge(evidence: &Evidence) -> Verdict {
     let cause = cause(evidence);
     let met = matches!(cause, Cause::Nothing | Cause::SlowStep);
@@ -107,7 +107,7 @@ fn cause(evidence: &Evidence) -> Cause {
     stage
 }
 
-/// The stage without which a batch is made soonest; if none is worth much alone, the one whose threads are the busiest.
+/// The stage whose removal speeds a batch up most; if none matters much alone, the one with the busiest threads.
 fn binding(evidence: &Evidence, without: &Differences) -> Cause {
     let whole = evidence.whole.batch_s;
     let stages = [
@@ -141,58 +141,58 @@ fn sentence(evidence: &Evidence, cause: Cause) -> String {
     let (step, whole) = (ms(evidence.step_s), ms(evidence.whole.batch_s));
     let ratio = evidence.fed.compute_ratio;
     let waits = format!(
-        "the loop computes for {:.1} % of the time (asked for: {:.1} %)",
+        "the training loop computes {:.1} % of the time (target: {:.1} %)",
         ratio * 100.0,
         evidence.target * 100.0
     );
     let Some(without) = evidence.without.as_ref() else {
         return match cause {
             Cause::SlowStep => format!(
-                "Nothing to fix: the step of {step} is all there is, a batch takes {whole}; {waits}."
+                "Nothing to fix: the training step dominates. A step takes {step}, loading a batch {whole}; {waits}."
             ),
-            _ => format!("Nothing to fix: {waits}, and a batch takes {whole} of a step of {step}."),
+            _ => format!("Nothing to fix: {waits}. A step takes {step}, loading a batch {whole}."),
         };
     };
-    let taken = |name: &str, batch_s: f64| {
+    let timing = |name: &str, batch_s: f64| {
         format!(
-            "a batch takes {whole}, without {name} {}, and the step is {step}",
+            "loading a batch takes {whole}, or {} without {name}; a step takes {step}",
             ms(batch_s)
         )
     };
     let why = match cause {
         Cause::Nothing | Cause::SlowStep => return format!("Nothing to fix: {waits}."),
         Cause::Storage => format!(
-            "Storage is the limit: {}",
-            taken("reading", without.without_fetch.batch_s)
+            "Storage is the bottleneck: {}",
+            timing("reading", without.without_fetch.batch_s)
         ),
         Cause::Decode => format!(
-            "Decoding is the limit: {}",
-            taken("it", without.without_decode.batch_s)
+            "Decoding is the bottleneck: {}",
+            timing("decoding", without.without_decode.batch_s)
         ),
         Cause::Collate => format!(
-            "Putting frames into batches is the limit: {}",
-            taken("it", without.without_collate.batch_s)
+            "Collating is the bottleneck: {}",
+            timing("collating", without.without_collate.batch_s)
         ),
         Cause::HandOver => format!(
-            "Handing batches over is the limit: even a loader that does nothing leaves the loop at {:.1} %",
+            "Handing batches over is the bottleneck: even with a loader that does no work the training loop computes only {:.1} % of the time",
             without.nothing.compute_ratio * 100.0
         ),
         Cause::Jitter => format!(
-            "Unevenness is the limit: a batch takes {whole} on the average, less than the step of {step}, but the slowest of {} took {} with {} ahead",
+            "Uneven batch times are the bottleneck: loading a batch takes {whole} on average, less than the {step} of a step, but the slowest of {} batches took {} and only {} are prefetched",
             evidence.whole.each_s.len(),
             ms(evidence.whole.each_s.iter().copied().fold(0.0, f64::max)),
             evidence.fed.prefetch
         ),
         Cause::Memory => format!(
-            "Memory is the limit: every frame is decoded {:.1} times an epoch, because too few fit; {}",
+            "Memory is the bottleneck: too few decoded frames fit, so each frame is decoded {:.1} times per epoch; {}",
             evidence.whole.decode_excess,
-            taken("decoding", without.without_decode.batch_s)
+            timing("decoding", without.without_decode.batch_s)
         ),
         Cause::CpuShare => format!(
-            "The CPU's share is the limit: held to {:.2} cores {}",
+            "The CPU limit is the bottleneck: with {:.2} cores, {}",
             evidence.setting.cpu_cores.unwrap_or(0.0),
-            taken(
-                "that limit",
+            timing(
+                "the limit",
                 without
                     .without_cpu_limit
                     .as_ref()

@@ -1,23 +1,23 @@
-//! An axis: what it says, and from a value to a place.
+//! An axis: its title, and the mapping from values to positions.
 //!
 //! ```text
-//! values ──▶ Scale (lowest and highest that are drawn) ──▶ place 0 … 1, ticks at 1, 2 and 5 times powers of ten
+//! values ──▶ Scale (lowest and highest value drawn) ──▶ place 0 … 1, ticks at 1, 2 and 5 times powers of ten
 //! ```
 //!
-//! This is where numbers that cannot be drawn are refused: [`Scale::place`] has no answer for them.
+//! Values that cannot be drawn are rejected here: [`Scale::place`] returns `None` for them.
 
 use super::quantity::{step_of, to_number, to_quantity};
 
-/// Larger numbers are refused: their differences would not be finite.
+/// Larger values are rejected: their differences would not be finite.
 const LARGEST: f64 = 1e100;
 
-/// So many ticks, about.
+/// The approximate number of ticks.
 const TICKS: f64 = 5.0;
 
-/// So many powers of ten at most.
+/// The most powers of ten that get a tick.
 const LOG_TICKS: f64 = 7.0;
 
-/// What an axis shows.
+/// The title, unit and scale of an axis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
     title: String,
@@ -26,7 +26,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis with even steps. Of the units `s`, `B` and `B/s` the fitting multiple is chosen; others are written as they are.
+    /// A linear axis. For the units `s`, `B` and `B/s` a fitting prefix is chosen; others are shown as they are.
     pub fn new(title: &str, unit: &str) -> Self {
         Self {
             title: title.to_owned(),
@@ -35,7 +35,7 @@ impl Axis {
         }
     }
 
-    /// An axis on which each step is a multiple. What is not above 0 is not drawn.
+    /// A logarithmic axis. Values that are not positive are not drawn.
     pub fn log(title: &str, unit: &str) -> Self {
         Self {
             is_log: true,
@@ -43,12 +43,12 @@ impl Axis {
         }
     }
 
-    /// The values that can be drawn on it.
+    /// Whether a value can be drawn on this axis.
     pub(super) fn drawable(&self, value: f64) -> bool {
         value.abs() <= LARGEST && (!self.is_log || value >= 1.0 / LARGEST)
     }
 
-    /// The scale of these values; `None` if there are none. Even axes begin at 0.
+    /// The scale for these values; `None` if there are none. Linear axes start at 0.
     pub(super) fn scale(&self, values: impl Iterator<Item = f64>) -> Option<Scale> {
         let mut ends: Option<(f64, f64)> = None;
         for value in values.filter(|&value| self.drawable(value)) {
@@ -57,7 +57,7 @@ impl Axis {
         }
         let (low, high) = ends?;
         Some(if self.is_log {
-            // A little air, so that no point lies on the frame.
+            // Some margin, so that no point lies on the frame.
             Scale {
                 low: (low / 1.3).log10(),
                 high: (high * 1.3).log10(),
@@ -76,7 +76,7 @@ impl Axis {
     /// The title, with the unit of the ticks.
     pub(super) fn label(&self, scale: &Scale) -> String {
         let unit = if self.is_log {
-            // Each tick has its own.
+            // Each tick has its own unit.
             String::new()
         } else {
             self.step(scale).1
@@ -96,7 +96,7 @@ impl Axis {
         to_number(round(value / self.step(scale).0))
     }
 
-    /// A value, as it is said beside a mark.
+    /// A value with its unit, as shown beside a mark.
     pub(super) fn quantity(&self, value: f64) -> String {
         to_quantity(value, &self.unit)
     }
@@ -106,7 +106,7 @@ impl Axis {
     }
 }
 
-/// From values to places.
+/// Maps values to positions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Scale {
     low: f64,
@@ -115,7 +115,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Where a value lies, from 0 to 1; `None` if it cannot be drawn.
+    /// The position of a value, from 0 to 1; `None` if it cannot be drawn.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let value = match self.is_log {
             true if value > 0.0 => value.log10(),
@@ -126,7 +126,7 @@ impl Scale {
         place.is_finite().then(|| place.clamp(0.0, 1.0))
     }
 
-    /// The values that are written at the axis.
+    /// The values that get a tick.
     pub(super) fn ticks(&self) -> Vec<f64> {
         if self.is_log {
             return self.log_ticks();
@@ -139,7 +139,7 @@ impl Scale {
             .collect()
     }
 
-    /// Powers of ten; 2 and 5 times them too where they are few.
+    /// Powers of ten; if there are few, also 2 and 5 times them.
     fn log_ticks(&self) -> Vec<f64> {
         let decades = self.high - self.low;
         let times: &[f64] = if decades > 2.5 {
@@ -158,7 +158,7 @@ impl Scale {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, such that about [`TICKS`] of them fit.
+/// 1, 2 or 5 times a power of ten, so that about [`TICKS`] of them fit.
 fn even_step(range: f64) -> f64 {
     let rough = range / TICKS;
     let power = 10_f64.powf(rough.log10().floor());
@@ -169,7 +169,7 @@ fn even_step(range: f64) -> f64 {
     (step * power).max(f64::MIN_POSITIVE)
 }
 
-/// Without the last digits, which are errors of multiplication.
+/// Rounds away the last digits, which are multiplication errors.
 fn round(value: f64) -> f64 {
     (value * 1e9).round() / 1e9
 }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_drawn_has_no_place() {
+    fn values_that_cannot_be_drawn_have_no_place() {
         let axis = Axis::log("", "");
         let scale = axis.scale([1.0, f64::NAN, f64::INFINITY, -3.0, 0.0, 100.0].into_iter());
         let scale = scale.unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scale_has_finite_ticks_between_its_ends() {
+    fn every_scale_has_finite_ticks_within_its_range() {
         let extremes = [
             0.0,
             1.0,

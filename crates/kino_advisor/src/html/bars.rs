@@ -1,26 +1,26 @@
-//! Bars, one below the other, each with its name and its value; and bars that are made of parts.
+//! Horizontal bars, one per row, each with its name and value; and stacked bars.
 //!
 //! ```text
 //! decode    ███████████████  12.5 ms          ours  ██████████▒▒▒░  14 ms
 //! fetch     ███  2.1 ms                       torch ███▒▒▒▒▒▒▒▒▒▒░░░░  18 ms
 //! ```
 //!
-//! They lie on their side, so that names have room on a phone.
+//! Bars are horizontal, so that names have room on a phone.
 
 use super::Plot;
 use super::axis::{Axis, Scale};
 use super::svg::{Anchor, LETTER, Rect, Svg, WIDTH, legend_height};
 
-/// From one bar to the next.
+/// Distance from one bar to the next.
 const ROW: f64 = 28.0;
 
-/// Names take at most so much of the width.
+/// The most width that names may take.
 const NAMES: f64 = 150.0;
 
-/// Right of the longest bar, for its value.
+/// Room right of the longest bar, for its value.
 const VALUES: f64 = 76.0;
 
-/// Below the bars: what the values are.
+/// Room below the bars, for the axis title.
 const BOTTOM: f64 = 24.0;
 
 /// A bar.
@@ -40,7 +40,7 @@ impl Bar {
     }
 }
 
-/// A bar of several parts, one per series.
+/// A bar of several segments, one per series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StackedBar {
     name: String,
@@ -48,7 +48,7 @@ pub struct StackedBar {
 }
 
 impl StackedBar {
-    /// A bar of these parts, from the left.
+    /// A bar of these segments, from the left.
     pub fn new(name: &str, parts: &[f64]) -> Self {
         Self {
             name: name.to_owned(),
@@ -57,7 +57,7 @@ impl StackedBar {
     }
 }
 
-/// A bar per value. What is negative or no number has none, and its value is `–`.
+/// One bar per value. A value that is negative or not finite has no bar, and is shown as `–`.
 pub fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> Plot {
     let rows: Vec<StackedBar> = bars
         .iter()
@@ -66,7 +66,7 @@ pub fn bars(title: &str, axis: &Axis, bars: &[Bar]) -> Plot {
     stacked_bars(title, axis, &[], &rows)
 }
 
-/// A bar per row, made of parts that are named by `series`. The sum stands at the end of each.
+/// One bar per row, of segments named by `series`. The sum is shown at the end of each.
 pub fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[StackedBar]) -> Plot {
     let sums = rows.iter().map(|row| sum(axis, row));
     let Some(scale) = axis.scale(sums.flatten()) else {
@@ -102,7 +102,7 @@ pub fn stacked_bars(title: &str, axis: &Axis, series: &[&str], rows: &[StackedBa
     svg.finish()
 }
 
-/// Draws the parts of a row; where they end.
+/// Draws the segments of a row; returns where they end.
 fn draw_parts(
     svg: &mut Svg,
     (axis, scale): (&Axis, &Scale),
@@ -120,14 +120,14 @@ fn draw_parts(
         };
         let next = left + place * (WIDTH - left - VALUES);
         let name = series.get(idx).map_or(row.name.as_str(), |name| name);
-        let says = format!("{name}: {}", axis.quantity(part));
+        let tooltip = format!("{name}: {}", axis.quantity(part));
         let rect = Rect {
             x: end,
             y: top + 4.0,
             width: next - end,
             height: ROW - 8.0,
         };
-        svg.rect(idx, rect, &says);
+        svg.rect(idx, rect, &tooltip);
         end = next;
     }
     end
@@ -148,7 +148,7 @@ fn names_width(rows: &[StackedBar]) -> f64 {
     widths.fold(20.0, f64::max).min(NAMES + 20.0)
 }
 
-/// A name that has room.
+/// The name, shortened to fit.
 fn clip(name: &str) -> String {
     const MOST: usize = 21;
     if name.chars().nth(MOST).is_none() {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_lie_end_to_end_and_the_sum_is_said() {
+    fn segments_are_drawn_end_to_end_and_the_sum_is_shown() {
         let rows = [StackedBar::new("ours", &[1.0, 2.0, 1.0])];
         let Plot { svg, .. } = stacked_bars("t", &Axis::new("", "s"), &["a", "b", "c"], &rows);
         check(&svg);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_length_has_no_bar() {
+    fn a_value_that_is_not_a_length_has_no_bar() {
         let values = [f64::NAN, f64::INFINITY, -1.0, 3.0, 0.0];
         let rows: Vec<Bar> = values.iter().map(|&value| Bar::new("x", value)).collect();
         let Plot { svg, .. } = bars("t", &Axis::new("", ""), &rows);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_is_cut() {
+    fn a_long_name_is_shortened() {
         assert_eq!(clip("observation/agentview"), "observation/agentview");
         assert_eq!(clip("observation/agentview_image"), "observation/agentvie…");
     }

@@ -1,21 +1,21 @@
-//! How often values of which size came: a column per bin.
+//! A histogram: one column per bin.
 
 use super::Plot;
 use super::axis::Axis;
 use super::svg::{Frame, Rect, Svg};
 
-/// Values from one number up to another, and how many there were.
+/// A range of values, and how many fell into it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bin {
-    /// The least that counts.
+    /// The lower end, included.
     pub from: f64,
-    /// The least that does not.
+    /// The upper end, excluded.
     pub to: f64,
-    /// How many, or how much.
+    /// The count or amount.
     pub count: f64,
 }
 
-/// A column per bin, as wide as the bin. On a log axis a bin that begins at 0 begins at half of its end.
+/// One column per bin, as wide as the bin. On a log axis, a bin that starts at 0 is drawn from half of its upper end.
 pub fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
     let drawn: Vec<Bin> = bins
         .iter()
@@ -43,7 +43,7 @@ pub fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
         let Some(((left, bottom), (right, top))) = low.zip(high) else {
             continue;
         };
-        let says = format!(
+        let tooltip = format!(
             "{} to {}: {}",
             x.quantity(bin.from),
             x.quantity(bin.to),
@@ -55,7 +55,7 @@ pub fn histogram(title: &str, x: &Axis, y: &Axis, bins: &[Bin]) -> Plot {
             width: right - left - 1.0,
             height: bottom - top,
         };
-        frame.svg.rect(0, rect, &says);
+        frame.svg.rect(0, rect, &tooltip);
     }
     frame.svg.finish()
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_that_cannot_be_drawn_are_left_out() {
+    fn bins_that_cannot_be_drawn_are_skipped() {
         let bins = [
             bin(f64::NAN, 1.0, 1.0),
             bin(0.0, f64::INFINITY, 1.0),
@@ -92,7 +92,7 @@ mod tests {
         let axis = Axis::new("", "");
         let Plot { svg, .. } = histogram("t", &axis, &axis, &bins);
         check(&svg);
-        // The first one has an end, so that its beginning can be guessed.
+        // The first has an upper end, so its lower end can be derived.
         assert_eq!(svg.matches("<rect").count(), 1, "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
         assert!(

@@ -24,7 +24,7 @@ impl Line {
     }
 }
 
-/// A line per series. A point that cannot be drawn is a gap.
+/// One line per series. A point that cannot be drawn leaves a gap.
 pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[Line]) -> Plot {
     let drawn = || {
         let points = series.iter().flat_map(|line| line.points.iter());
@@ -53,14 +53,14 @@ pub fn lines(title: &str, x: &Axis, y: &Axis, series: &[Line]) -> Plot {
     frame.svg.finish()
 }
 
-/// SVG's words for a line that is lifted where there is nothing.
+/// SVG path commands for a line, with a gap wherever there is no point.
 pub(super) fn to_path(places: impl Iterator<Item = Option<(f64, f64)>>) -> String {
     let mut path = String::new();
     let mut is_down = false;
     for place in places {
         if let Some((x, y)) = place {
             let word = if is_down { 'L' } else { 'M' };
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ = write!(path, "{word}{} {}", Place(x), Place(y));
         }
         is_down = place.is_some();
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_per_series_with_a_gap_where_there_is_no_number() {
+    fn there_is_a_line_per_series_with_a_gap_at_values_that_are_not_finite() {
         let points = [(0.0, 1.0), (1.0, f64::NAN), (2.0, 3.0), (3.0, 2.0)];
         let series = [
             Line::new("depth", &points),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_series_needs_no_legend_and_none_no_plot() {
+    fn one_series_has_no_legend_and_no_series_has_no_plot() {
         let axis = Axis::new("", "");
         assert!(
             !lines("t", &axis, &axis, &[Line::new("n", &[(0.0, 0.0)])])

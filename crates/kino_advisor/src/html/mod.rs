@@ -1,23 +1,23 @@
-//! A page to look at: one HTML file with tables and plots, and nothing that is fetched from elsewhere.
+//! A report: one self-contained HTML file with tables and plots.
 //!
 //! ```text
 //! HtmlReport::new(title)
 //!   .verdict(sentence)  .heading(text)  .text(text)
 //!   .table(head, rows)
 //!   .figure(plot, caption)      plot: bars, stacked_bars, histogram, lines, scatter
-//!   .to_html()                  a file        .to_fragment()   a part of somebody else's page: a notebook
+//!   .to_html()                  a file        .to_fragment()   part of another page, such as a notebook
 //! ```
 //!
-//! Everything here is a pure function from data to text: no clock, no file, no thread. The page is also well-formed XML, it
-//! has no script, it is light or dark as the reader's system is, and it fits a phone. All text is escaped in one place
-//! (`svg.rs`), and no number reaches a plot that is not finite (`axis.rs`): what cannot be drawn is left out.
+//! Everything here is a pure function from data to text: no clock, no file, no thread. The report is also well-formed
+//! XML, has no scripts, follows the light or dark theme of the reader's system, and fits a phone. All text is escaped
+//! in one place (`svg.rs`), and only finite values reach a plot (`axis.rs`): what cannot be drawn is skipped.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `axis.rs` | from values to places, and the ticks between |
-//! | `quantity.rs` | a number as people read it: `12.5 ms`, `3.2 MB` |
+//! | `axis.rs` | from values to positions, and the ticks |
+//! | `quantity.rs` | readable numbers: `12.5 ms`, `3.2 MB` |
 //! | `svg.rs` | elements, escaping, the frame of a plot with its axes |
-//! | `bars.rs`, `histogram.rs`, `lines.rs`, `scatter.rs` | a plot each |
+//! | `bars.rs`, `histogram.rs`, `lines.rs`, `scatter.rs` | one plot each |
 //! | `style.rs` | colors and sizes |
 
 mod axis;
@@ -42,14 +42,14 @@ pub use scatter::{Better, Point, Scatter, scatter};
 
 use svg::escape;
 
-/// A plot, ready to be put on a [`HtmlReport`].
+/// A plot, ready for a [`HtmlReport`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plot {
     title: String,
     svg: String,
 }
 
-/// A page in the making; [`to_html`](Self::to_html) is the file.
+/// Builds a report; [`to_html`](Self::to_html) gives the file.
 ///
 /// ```
 /// use kino_advisor::html::{Axis, Bar, HtmlReport, bars};
@@ -57,7 +57,7 @@ pub struct Plot {
 /// let load = [Bar::new("decode", 0.9), Bar::new("fetch", 0.2)];
 /// let html = HtmlReport::new("lift")
 ///     .verdict("decoding is the limit")
-///     .figure(bars("Load of each stage", &Axis::new("busy threads", ""), &load), "Of all threads together.")
+///     .figure(bars("Load of each stage", &Axis::new("busy threads", ""), &load), "Over all threads.")
 ///     .to_html();
 /// assert!(html.starts_with("<!DOCTYPE html>") && !html.contains("<script"));
 /// ```
@@ -68,7 +68,7 @@ pub struct HtmlReport {
 }
 
 impl HtmlReport {
-    /// An empty page.
+    /// An empty report.
     pub fn new(title: &str) -> Self {
         let title = escape(title);
         Self {
@@ -77,22 +77,23 @@ impl HtmlReport {
         }
     }
 
-    /// The sentence that a reader in a hurry needs.
+    /// Adds the conclusion, for a reader in a hurry.
     pub fn verdict(self, sentence: &str) -> Self {
         self.element("p class=\"verdict\"", sentence)
     }
 
-    /// A heading.
+    /// Adds a heading.
     pub fn heading(self, text: &str) -> Self {
         self.element("h2", text)
     }
 
-    /// A paragraph.
+    /// Adds a paragraph.
     pub fn text(self, text: &str) -> Self {
         self.element("p", text)
     }
 
-    /// A table; the first column is a name, the others are figures. A row that is too short ends in empty cells.
+    /// Adds a table; the first column holds names, the others figures. Rows that are too short are filled with empty
+    /// cells.
     pub fn table(mut self, head: &[&str], rows: &[Vec<String>]) -> Self {
         self.body += "<div class=\"wide\"><table>\n<thead><tr>";
         for name in head {
@@ -111,7 +112,7 @@ impl HtmlReport {
         self
     }
 
-    /// A plot, with its title above and a caption below.
+    /// Adds a plot, with its title above and a caption below.
     pub fn figure(mut self, plot: Plot, caption: &str) -> Self {
         let Plot { title, svg } = plot;
         let (title, caption) = (escape(&title), escape(caption));
@@ -123,7 +124,7 @@ impl HtmlReport {
         self
     }
 
-    /// The page as a file.
+    /// The report as a file.
     pub fn to_html(&self) -> String {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
@@ -135,7 +136,7 @@ impl HtmlReport {
         )
     }
 
-    /// The page as a part of another one. Its style touches nothing else there.
+    /// The report as part of another page. Its styles do not affect the rest of that page.
     pub fn to_fragment(&self) -> String {
         format!(
             "<div class=\"kinograph\"><style>{}</style>\n{}</div>\n",
@@ -151,7 +152,7 @@ impl HtmlReport {
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = self.body.write_fmt(text);
     }
 }
@@ -163,7 +164,7 @@ mod tests {
     const NASTY: &str = "a<b> & \"c\" 'd' \u{0}\u{8}]]>";
 
     #[test]
-    fn a_page_of_everything_is_well_formed_and_brings_all_it_needs() {
+    fn a_full_report_is_well_formed_and_self_contained() {
         let page = HtmlReport::new(NASTY)
             .verdict(NASTY)
             .heading(NASTY)
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_page_is_a_page() {
+    fn an_empty_report_is_well_formed() {
         well_formed::check(&HtmlReport::new("").to_html());
         well_formed::check(&HtmlReport::new("").table(&[], &[]).to_html());
     }

@@ -1,6 +1,7 @@
-//! A number as people read it: three digits, and a unit that goes with its size.
+//! Readable numbers: three digits, and a unit prefix that fits the size.
 
-/// A number with its unit: `0.0125` of `s` is `12.5 ms`, `3200000` of `B` is `3.20 MB`. What is not finite is `–`.
+/// A value with its unit: `0.0125` of `s` is `12.5 ms`, `3200000` of `B` is `3.20 MB`. A value that is not finite is
+/// `–`.
 ///
 /// ```
 /// use kino_advisor::html::to_quantity;
@@ -19,9 +20,9 @@ pub fn to_quantity(value: f64, unit: &str) -> String {
     }
 }
 
-/// What a unit is divided by for values of this size, and the name of the result.
+/// The divisor of a unit for values of this size, and the unit with its prefix.
 pub(super) fn step_of(value: f64, unit: &str) -> (f64, String) {
-    // A power of ten that was computed may be a little less than one.
+    // A computed power of ten may be slightly too small.
     let size = value.abs() * (1.0 + 1e-9);
     let steps: &[(f64, &str)] = match unit {
         "s" => &[(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
@@ -36,7 +37,7 @@ pub(super) fn step_of(value: f64, unit: &str) -> (f64, String) {
     }
 }
 
-/// Three digits, or all of those before the point.
+/// Three digits, or all digits before the decimal point.
 pub(super) fn to_number(value: f64) -> String {
     if !value.is_finite() {
         return "–".to_owned();
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quantity_has_three_digits_and_a_unit_of_its_size() {
+    fn a_quantity_has_three_digits_and_a_fitting_unit() {
         let cases = [
             (1.5, "s", "1.50 s"),
             (0.25, "s", "250 ms"),

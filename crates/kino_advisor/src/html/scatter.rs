@@ -1,4 +1,4 @@
-//! Points with names, in groups; and the front: those that no other point beats on both axes.
+//! Named points in groups, and the Pareto front: the points that no other point beats on both axes.
 //!
 //! ```text
 //! decode │ ·zstd
@@ -13,7 +13,7 @@ use super::lines::to_path;
 use super::style::SERIES;
 use super::svg::{Anchor, Frame, LETTER, Place, Svg, WIDTH, escape};
 
-/// Which end of an axis one requests for.
+/// Which end of an axis is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
     /// Less is better.
@@ -25,32 +25,32 @@ pub enum Better {
 /// A point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// Said beside it.
+    /// Its label.
     pub name: String,
-    /// Points of one group have one color.
+    /// Points of one group share a color.
     pub group: String,
-    /// Across.
+    /// Horizontal value.
     pub x: f64,
-    /// Up.
+    /// Vertical value.
     pub y: f64,
 }
 
-/// What is to be drawn.
+/// What to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scatter<'a> {
     /// The title.
     pub title: &'a str,
-    /// Across.
+    /// Horizontal axis.
     pub x: &'a Axis,
-    /// Up.
+    /// Vertical axis.
     pub y: &'a Axis,
     /// The points.
     pub points: &'a [Point],
-    /// What is better on each axis, if the front is to be drawn.
+    /// Which end of each axis is better; `None` draws no front.
     pub better: Option<(Better, Better)>,
 }
 
-/// A point each, named where it lies on the front, or where there is none.
+/// A scatter plot; points on the front are labelled, or all points if there is no front.
 pub fn scatter(request: &Scatter<'_>) -> Plot {
     let (x, y) = (request.x, request.y);
     let points: Vec<&Point> = request
@@ -87,7 +87,7 @@ fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, (group, is_name
     let Some((x, y)) = frame.at((point.x, point.y)) else {
         return;
     };
-    let says = format!(
+    let tooltip = format!(
         "{}: {}, {}",
         point.name,
         request.x.quantity(point.x),
@@ -98,11 +98,11 @@ fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, (group, is_name
         group % SERIES,
         Place(x),
         Place(y),
-        escape(&says)
+        escape(&tooltip)
     ));
     if is_named {
         let width = point.name.chars().map(|_| LETTER).sum::<f64>();
-        // On the side where there is room.
+        // On the side that has room.
         let (at, anchor) = if x + width + 8.0 > WIDTH {
             (x - 8.0, Anchor::End)
         } else {
@@ -112,7 +112,7 @@ fn draw(frame: &mut Frame, request: &Scatter<'_>, point: &Point, (group, is_name
     }
 }
 
-/// Each group once, in the order in which they come.
+/// Each group once, in order of first appearance.
 fn groups<'a>(points: &[&'a Point]) -> Vec<&'a str> {
     let mut groups: Vec<&str> = Vec::new();
     for point in points {
@@ -123,7 +123,7 @@ fn groups<'a>(points: &[&'a Point]) -> Vec<&'a str> {
     groups
 }
 
-/// The points that no other one beats, from left to right: one walk along them, from the better end of the first axis.
+/// The points that no other point beats, from left to right: one pass, from the better end of the first axis.
 fn front<'a>(points: &[&'a Point], (x, y): (Better, Better)) -> Vec<&'a Point> {
     let mut sorted: Vec<&Point> = points.to_vec();
     sorted.sort_by(|a, b| {
@@ -145,7 +145,7 @@ fn front<'a>(points: &[&'a Point], (x, y): (Better, Better)) -> Vec<&'a Point> {
     front
 }
 
-/// The value such that less is better.
+/// The value, negated if necessary so that less is better.
 fn towards(better: Better, value: f64) -> f64 {
     match better {
         Better::Lower => value,
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The twin: a point is on the front if no other is at least as good on both axes and better on one.
+    /// Naive reference: a point is on the front if no other is at least as good on both axes and better on one.
     fn naive(points: &[Point], (x, y): (Better, Better)) -> Vec<String> {
         let key = |point: &Point| (towards(x, point.x), towards(y, point.y));
         let is_beaten = |point: &Point| {
@@ -187,8 +187,8 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_what_nobody_beats() {
-        // Distinct places in a pseudo-random order.
+    fn the_front_holds_the_points_that_no_other_beats() {
+        // Distinct points in a pseudo-random order.
         let points: Vec<Point> = (0..40_u32)
             .map(|idx| {
                 point(
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn points_are_named_on_the_front_and_everything_else_is_said_when_pointed_at() {
+    fn points_on_the_front_are_labelled_and_all_points_have_a_tooltip() {
         let points = [
             point("a<1>", 1e3, 1.0),
             point("b", 1e6, 10.0),
@@ -233,7 +233,7 @@ mod tests {
         check(&svg);
         assert!(!svg.contains("NaN") && svg.matches("<circle").count() == 2);
         assert!(svg.contains(">a&lt;1&gt;</text>") && svg.contains("b: 1 MB, 10 s"));
-        // Its group is named in the legend, it is not.
+        // The legend names its group; the point itself is not labelled.
         assert_eq!(svg.matches(">b</text>").count(), 1);
         let empty = Scatter {
             points: &points[2..],

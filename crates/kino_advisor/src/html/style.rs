@@ -1,10 +1,10 @@
-//! Colors and sizes. A plot only names classes, so that light and dark are decided here.
+//! Colors and sizes. Plots only name classes, so light and dark themes are decided here.
 
-/// Of a page that has the window for itself.
+/// Style of a page that fills the browser window.
 pub(super) const WHOLE_PAGE: &str = "body{margin:0;background:#fcfcfb}\
 @media (prefers-color-scheme: dark){body{background:#1a1a19}}";
 
-/// Of everything inside. Series are s0 to s5, and then s0 again.
+/// Style of everything inside. Series use s0 to s5, then s0 again.
 pub(super) const STYLE: &str = "\
 .kinograph{--ink:#1d1d1b;--soft:#6b6a66;--line:#dedcd6;--paper:#fcfcfb;--note:#f1efe9;\
 --s0:#2a78d6;--s1:#eb6834;--s2:#1baf7a;--s3:#c98500;--s4:#d55181;--s5:#6a5ac7;\
@@ -36,5 +36,5 @@ background:none;color:inherit}\
 .kinograph svg .l0{stroke:var(--s0)}.kinograph svg .l1{stroke:var(--s1)}.kinograph svg .l2{stroke:var(--s2)}\
 .kinograph svg .l3{stroke:var(--s3)}.kinograph svg .l4{stroke:var(--s4)}.kinograph svg .l5{stroke:var(--s5)}";
 
-/// Series that have a color of their own.
+/// Series with a color of their own.
 pub(super) const SERIES: usize = 6;

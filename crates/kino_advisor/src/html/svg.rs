@@ -1,4 +1,4 @@
-//! Elements of a plot, and the frame that most of them share.
+//! SVG elements, and the frame that most plots share.
 //!
 //! ```text
 //! y title
@@ -9,7 +9,7 @@
 //!          x title
 //! ```
 //!
-//! All text goes through [`escape`], all numbers through [`Place`].
+//! All text goes through [`escape`], all coordinates through [`Place`].
 
 use std::fmt::{Display, Formatter, Write};
 
@@ -17,31 +17,31 @@ use super::Plot;
 use super::axis::{Axis, Scale};
 use super::style::SERIES;
 
-/// The width of every plot; it is drawn as wide as the reader's page.
+/// The width of every plot in SVG units; it is scaled to the width of the page.
 pub(super) const WIDTH: f64 = 480.0;
 
 /// The height of a plot with two axes.
 const HEIGHT: f64 = 260.0;
 
-/// Above the area: the title of the vertical axis.
+/// Room above the area, for the title of the vertical axis.
 const TOP: f64 = 24.0;
 
-/// Below it: ticks and the title of the horizontal axis.
+/// Room below it, for ticks and the title of the horizontal axis.
 const BOTTOM: f64 = 42.0;
 
-/// Left of it: ticks.
+/// Room left of it, for ticks.
 const LEFT: f64 = 60.0;
 
-/// Right of it: half of the last tick's text.
+/// Room right of it, for half of the last tick's text.
 const RIGHT: f64 = 24.0;
 
 /// A row of the legend.
 const LEGEND_ROW: f64 = 20.0;
 
-/// The width of a letter, about: text is not measured here.
+/// The approximate width of a letter: text is not measured here.
 pub(super) const LETTER: f64 = 7.0;
 
-/// Text for HTML, XML and attributes. Characters that XML does not know become a mark.
+/// Escapes text for HTML, XML and attributes. Characters that XML does not allow become a replacement character.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -60,7 +60,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// A coordinate: two digits behind the point, and never anything but a number.
+/// A coordinate with two decimals; always finite.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Place(pub(super) f64);
 
@@ -68,14 +68,14 @@ impl Display for Place {
     fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
         debug_assert!(
             self.0.is_finite(),
-            "a number that cannot be drawn passed the axis"
+            "a value that cannot be drawn got past the axis"
         );
         let place = if self.0.is_finite() { self.0 } else { 0.0 };
         write!(f, "{}", (place * 100.0).round() / 100.0)
     }
 }
 
-/// A plot in the making.
+/// A plot under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     title: String,
@@ -83,7 +83,7 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// Where text begins or ends.
+/// Which point of a text is placed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Anchor {
     Start,
@@ -100,7 +100,7 @@ impl Svg {
         }
     }
 
-    /// A plot that says that it has no data.
+    /// A plot that shows "no data".
     pub(super) fn empty(title: &str) -> Plot {
         let mut svg = Self::new(title, 60.0);
         svg.text((WIDTH / 2.0, 34.0), Anchor::Middle, "soft", "no data");
@@ -108,7 +108,7 @@ impl Svg {
     }
 
     pub(super) fn add(&mut self, element: std::fmt::Arguments<'_>) {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = self.body.write_fmt(element);
         self.body.push('\n');
     }
@@ -134,8 +134,8 @@ impl Svg {
         ));
     }
 
-    /// A rectangle that says what it is when it is pointed at.
-    pub(super) fn rect(&mut self, series: usize, rect: Rect, says: &str) {
+    /// A rectangle with a tooltip.
+    pub(super) fn rect(&mut self, series: usize, rect: Rect, tooltip: &str) {
         let Rect {
             x,
             y,
@@ -149,11 +149,11 @@ impl Svg {
             Place(y),
             Place(width.max(0.0)),
             Place(height.max(0.0)),
-            escape(says)
+            escape(tooltip)
         ));
     }
 
-    /// Names of the series, from `top` down.
+    /// The names of the series, from `top` down.
     pub(super) fn legend(&mut self, top: f64, names: &[&str]) {
         let (mut x, mut y) = (LEFT, top);
         for (series, name) in names.iter().enumerate() {
@@ -187,7 +187,7 @@ impl Svg {
     }
 }
 
-/// How high a legend is.
+/// The height of a legend.
 pub(super) fn legend_height(names: &[&str]) -> f64 {
     let (mut x, mut height) = (LEFT, LEGEND_ROW);
     for name in names {
@@ -213,7 +213,7 @@ pub(super) struct Rect {
     pub(super) height: f64,
 }
 
-/// A plot with two axes, and where values lie in it.
+/// A plot with two axes, and the mapping of values to positions in it.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) svg: Svg,
@@ -222,7 +222,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// Draws the axes, and the names of the series where there is more than one.
+    /// Draws the axes, and a legend if there is more than one series.
     pub(super) fn new(
         title: &str,
         (x_axis, x): (&Axis, Scale),
@@ -265,7 +265,7 @@ impl Frame {
             let text = x_axis.tick(&self.x, tick);
             let half = legend_width(&text) / 2.0 - 14.0;
             self.svg.line("axis", (x, bottom), (x, bottom + 4.0));
-            // Texts that would touch are left out.
+            // Labels that would touch are skipped.
             if x - half >= free {
                 self.svg
                     .text((x, bottom + 18.0), Anchor::Middle, "soft", &text);
@@ -287,7 +287,7 @@ impl Frame {
         Some(HEIGHT - BOTTOM - self.y.place(value)? * (HEIGHT - BOTTOM - TOP))
     }
 
-    /// Where a value lies, if both of its numbers can be drawn.
+    /// The position of a point, if both of its coordinates can be drawn.
     pub(super) fn at(&self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         Some((self.x_at(x)?, self.y_at(y)?))
     }
@@ -307,13 +307,13 @@ mod tests {
         svg.text((0.0, 0.0), Anchor::End, "", "<x>");
         svg.legend(0.0, &["<n>"; 30]);
         let Plot { title, svg } = svg.finish();
-        assert_eq!(title, "<t>", "the page escapes it");
+        assert_eq!(title, "<t>", "the report escapes it");
         assert!(!svg.contains("<t>") && !svg.contains("<x>") && !svg.contains("<n>"));
         super::super::well_formed::check(&svg);
     }
 
     #[test]
-    fn a_place_has_at_most_two_digits() {
+    fn a_place_has_at_most_two_decimals() {
         assert_eq!(Place(1.0 / 3.0).to_string(), "0.33");
         assert_eq!(Place(-0.001).to_string(), "-0");
         assert_eq!(Place(12.0).to_string(), "12");

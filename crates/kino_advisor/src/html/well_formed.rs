@@ -1,20 +1,24 @@
-//! For tests: whether a text is well-formed XML, as far as a page needs it. A strict reader of tags, not of grammar.
+//! For tests: checks that a text is well-formed XML, as far as a report needs it. Checks tags strictly, not the
+//! grammar.
 
-/// Panics with the place of the first mistake.
+/// Panics at the first error.
 pub(super) fn check(text: &str) {
     let text = text.strip_prefix("<!DOCTYPE html>").unwrap_or(text);
     let mut open: Vec<&str> = Vec::new();
     let mut rest = text;
     while let Some((before, tag)) = rest.split_once('<') {
         check_text(before);
-        let (tag, after) = tag.split_once('>').expect("a tag ends");
+        let (tag, after) = tag.split_once('>').expect("every tag ends");
         rest = after;
         if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop(), Some(name), "closed in turn");
+            assert_eq!(open.pop(), Some(name), "tags are closed in order");
             continue;
         }
         let body = tag.strip_suffix('/').unwrap_or(tag);
-        let name = body.split_whitespace().next().expect("a tag has a name");
+        let name = body
+            .split_whitespace()
+            .next()
+            .expect("every tag has a name");
         check_attributes(&body[name.len()..]);
         if body.len() == tag.len() {
             open.push(name);
@@ -31,7 +35,7 @@ fn check_attributes(mut rest: &str) {
                 .all(|letter| letter.is_ascii_alphanumeric() || letter == '-'),
             "{name}"
         );
-        let (value, after) = after.split_once('"').expect("a value ends");
+        let (value, after) = after.split_once('"').expect("every value ends");
         check_text(value);
         rest = after;
     }
@@ -45,7 +49,7 @@ fn check_text(text: &str) {
             .all(|letter| letter == '\n' || letter == '\t' || !letter.is_control())
     );
     for entity in text.split('&').skip(1) {
-        let (name, _) = entity.split_once(';').expect("an entity ends");
+        let (name, _) = entity.split_once(';').expect("every entity ends");
         assert!(["amp", "lt", "gt", "quot", "#39"].contains(&name), "{name}");
     }
 }

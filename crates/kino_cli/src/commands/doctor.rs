@@ -1,4 +1,4 @@
-//! `kinograph doctor`: does the training loop wait, for what, and what would help.
+//! `kinograph doctor`: does the training loop wait for data, what for, and what would help.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,29 +12,30 @@ use crate::Outcome;
 use crate::load_args::LoadArgs;
 use crate::output::{note, print, print_json};
 
-/// Find out whether a training loop waits for data, for what, and what to change.
+/// Find out whether a training loop waits for data, what for, and what to change.
 ///
-/// Emulates steps of the given time, which keep one core busy as a training loop does, and runs the loader: with the
-/// step, alone, and with one stage taken away at a time. Takes about five times --seconds where the loop waits.
+/// Emulates training steps of the given duration, which keep one core busy as a training loop does, and runs the
+/// loader: with the step, alone, and with one stage disabled at a time. Takes about five times --seconds if the loop
+/// waits.
 ///
-/// Exit codes: 0 the target is met, 4 it is not, 1 failed, 2 wrong usage.
+/// Exit codes: 0 target met, 4 target not met, 1 failed, 2 wrong usage.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     load: LoadArgs,
-    /// How long a training step takes, in milliseconds
+    /// Duration of a training step, in milliseconds
     #[arg(long, value_name = "MS")]
     step_ms: f64,
-    /// The part of the time in which the loop is to compute
+    /// Fraction of the time that the loop should spend computing
     #[arg(long, value_name = "RATIO", default_value_t = 0.95)]
     target: f64,
-    /// How long the loop is watched; every other run takes half as long
+    /// How long the loop is measured, in seconds; every other run takes half as long
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
-    /// What if storage were slower: bandwidth, latency, stalls of one read in 64, as in 100MB/s,5ms,stall=200ms
-    #[arg(long, value_name = "WORDS")]
+    /// Emulate slower storage: bandwidth, latency, and stalls of one read in 64, for example 100MB/s,5ms,stall=200ms
+    #[arg(long, value_name = "STORAGE")]
     emulate_storage: Option<String>,
-    /// Write a page with plots to this file
+    /// Write an HTML report with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print as JSON
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Emulates the step, and says on stderr what is measured.
+/// Emulates the step, and reports progress on stderr.
 struct Shown(Emulated);
 
 impl Host for Shown {
@@ -57,8 +58,8 @@ impl Host for Shown {
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
     let subject = args.load.subject()?;
-    let words = args.emulate_storage.as_deref();
-    let slow: Option<SlowStorage> = words.map(str::parse).transpose()?;
+    let emulated = args.emulate_storage.as_deref();
+    let slow: Option<SlowStorage> = emulated.map(str::parse).transpose()?;
     let options = DoctorOptions {
         step_s: Some(args.step_ms / 1e3),
         target: args.target,
@@ -71,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
         costs: CostRecord::load(),
         ..DoctorOptions::default()
     };
-    let step = Duration::try_from_secs_f64(args.step_ms / 1e3).context("--step-ms")?;
+    let step = Duration::try_from_secs_f64(args.step_ms / 1e3).context("invalid --step-ms")?;
     let found = diagnose(&subject, &options, &mut Shown(Emulated { step }))?;
     show(args, &found)?;
     Ok(match found.verdict.met {
@@ -84,7 +85,7 @@ fn show(args: &Args, found: &Diagnosis) -> Result<()> {
     if let Some(path) = &args.html {
         std::fs::write(path, found.to_html())
             .with_context(|| format!("cannot write {}", path.display()))?;
-        note(&format!("plots are in {}", path.display()));
+        note(&format!("wrote the HTML report to {}", path.display()));
     }
     match args.json {
         true => print_json(&serde_json::to_value(found)?),

@@ -1,9 +1,9 @@
-//! Which codecs are worth a try on a stream.
+//! Which codecs are worth trying on a stream.
 
 use kino_codec::FrameType;
 use kino_format::Kind;
 
-/// The codecs that suit a stream, the usual choice first, of those that this build has.
+/// The codecs of this build that suit a stream, the usual choice first.
 pub fn candidates(kind: Kind, frame: &FrameType) -> Vec<String> {
     let ty = frame.as_values();
     let width = ty.map_or(1, |ty| ty.dtype().size());
@@ -52,7 +52,7 @@ mod tests {
     use kino_codec::Dtype;
 
     #[test]
-    fn every_kind_has_a_codec_and_none_that_cannot_store_it() {
+    fn every_kind_has_codecs_and_each_can_store_it() {
         let image = FrameType::values(Dtype::U8, &[8, 8, 3]).unwrap();
         let large = FrameType::values(Dtype::F32, &[64, 64]).unwrap();
         let depth = FrameType::values(Dtype::U16, &[8, 8]).unwrap();

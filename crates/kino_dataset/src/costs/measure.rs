@@ -1,8 +1,8 @@
 //! One codec on one run of frames: size, time, error.
 //!
-//! Times are of one thread and the best of several passes, so that a busy machine does not count: of each page
-//! for `decode`, of each of 32 random places for `random` (one frame) and `window` (100 frames, or all).
-//! What is timed is checked: a codec that does not keep its promise is an error, not a row of figures.
+//! Times are for one thread and the best of several passes, so that other load on the machine does not count: of each
+//! page for `decode`, of each of 32 random positions for `random` (one frame) and `window` (100 frames, or all). What
+//! is timed is also checked: a codec that violates its bound is an error, not a row of figures.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
@@ -18,27 +18,27 @@ use super::record::Cost;
 /// Frames of a window.
 const WINDOW: usize = 100;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// How long each figure is measured.
+    /// How long to measure each figure.
     pub budget: Duration,
-    /// Frames per page; the codec's own choice if absent.
+    /// Frames per page; `None` for the codec's choice.
     pub page_frames: Option<NonZeroUsize>,
 }
 
-/// What was found out about a codec.
+/// The measurements of a codec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// The codec's canonical text.
+    /// The codec's canonical name.
     pub codec: String,
     /// The type of the frames.
     pub frame: String,
-    /// How many frames there were.
+    /// The number of frames.
     pub frames: usize,
     /// Bytes before encoding.
     pub raw_bytes: usize,
-    /// Bytes after it, what pages share included.
+    /// Bytes after encoding, including the data that pages share.
     pub bytes: usize,
     /// Bytes that pages share.
     pub shared_bytes: usize,
@@ -48,15 +48,15 @@ pub struct Measured {
     pub encode: Duration,
     /// Time to decode all frames in sequence.
     pub decode: Duration,
-    /// Time to decode one frame at a random place.
+    /// Time to decode one frame at a random position.
     pub random: Duration,
-    /// Time to decode a window at a random place.
+    /// Time to decode a window at a random position.
     pub window: Duration,
     /// Frames of a window.
     pub window_frames: usize,
-    /// The largest difference between a decoded and an original number.
+    /// The largest difference between a decoded and an original value.
     pub max_abs_error: f64,
-    /// The peak signal-to-noise ratio of 8-bit numbers, if anything was lost.
+    /// The peak signal-to-noise ratio of 8-bit values, if the codec is lossy.
     pub psnr_db: Option<f64>,
 }
 
@@ -107,7 +107,7 @@ fn measure_run(
     })
 }
 
-/// Bytes before encoding: of decoded pixels, where bitstreams are carried.
+/// Bytes before encoding; for stored bitstreams, of the decoded pixels.
 fn raw_bytes(frames: &Frames<'_>) -> usize {
     match (frames.data(), frames.frame().as_values()) {
         (FrameData::Bytes(strings), None) => strings.iter().map(|text| text.len()).sum(),
@@ -116,7 +116,7 @@ fn raw_bytes(frames: &Frames<'_>) -> usize {
     }
 }
 
-/// The ratio of frames of bytes; other numbers have no peak that is known.
+/// The peak signal-to-noise ratio of uint8 frames; other dtypes have no known peak.
 fn psnr_of(frames: &Frames<'_>, error: Distortion) -> Option<f64> {
     let ty = frames.frame().as_values()?;
     let is_bytes = ty.dtype() == kino_codec::Dtype::U8;
@@ -143,14 +143,14 @@ pub(super) fn best_of(
     Ok(best)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "figures for people")]
+#[expect(clippy::cast_precision_loss, reason = "figures for display")]
 impl Measured {
     /// Bytes before encoding ÷ bytes after.
     pub fn ratio(&self) -> f64 {
         self.raw_bytes as f64 / self.bytes.max(1) as f64
     }
 
-    /// Megabytes (before encoding) that a time is worth per second.
+    /// Megabytes per second (before encoding) for a time.
     pub fn mb_s(&self, time: Duration) -> f64 {
         self.raw_bytes as f64 / time.as_secs_f64().max(1e-12) / 1e6
     }
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_carried_files_are_measured_too() {
+    fn text_and_stored_bitstreams_are_measured_too() {
         let texts: [&[u8]; 2] = [b"lift the cube", b"lift the cube"];
         let frames = Frames::bytes(&FrameType::Text, &texts);
         let measured = measure(&*kino_codec::codec("text").unwrap(), &frames, QUICK).unwrap();

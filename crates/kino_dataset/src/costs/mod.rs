@@ -1,4 +1,4 @@
-//! What codecs cost: measured on this machine, on these frames, and remembered.
+//! What codecs cost: measured on this machine, on these frames, and recorded.
 
 mod candidates;
 mod measure;

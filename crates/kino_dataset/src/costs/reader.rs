@@ -1,4 +1,4 @@
-//! Decodes parts of an encoded run, times it, and compares.
+//! Decodes ranges of an encoded run, times it, and compares.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,17 +12,17 @@ use crate::compare::{Comparison, Distortion, broken};
 
 use super::measure::best_of;
 
-/// Random places that are read.
+/// Random positions to read.
 const PLACES: u32 = 32;
 
-/// Decodes parts of an encoded run.
+/// Decodes ranges of an encoded run.
 pub(super) struct Reader<'a> {
     frame: &'a FrameType,
     decoder: &'a dyn Decoder,
     pages: Vec<Page<'a>>,
-    /// The number of the first frame of each page, and of the one behind the last.
+    /// The first frame of each page, and the end of the last.
     starts: Vec<usize>,
-    /// Decoded numbers of the last call.
+    /// Decoded values of the last call.
     values: Vec<u8>,
     /// Decoded texts of the last call.
     texts: Vec<String>,
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         self.values.resize(frames * size, 0);
     }
 
-    /// Decodes `range` of page `idx` to place `place` of the values, or behind the texts.
+    /// Decodes `range` of page `idx` to position `place` of the values, or appends to the texts.
     fn page(&mut self, idx: usize, range: Range<usize>, place: usize) -> Result<(), CodecError> {
         let (page, scratch) = (self.pages[idx], &mut self.scratch);
         let Some(ty) = self.frame.as_values() else {
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         self.decoder.decode(page, range, &mut dest, scratch)
     }
 
-    /// Decodes frames of the run, from whichever pages they lie in.
+    /// Decodes frames of the run, from all pages that hold them.
     fn range(&mut self, range: Range<usize>) -> Result<(), CodecError> {
         self.texts.clear();
         let mut next = range.start;
@@ -108,13 +108,13 @@ impl<'a> Reader<'a> {
         Ok(best.iter().sum())
     }
 
-    /// The mean over random places of the best time to decode `len` frames there.
+    /// The mean over random positions of the best time to decode `len` frames there.
     pub(super) fn random(&mut self, len: usize, budget: Duration) -> Result<Duration, CodecError> {
         self.make_room(len);
         let places = self.frames().saturating_sub(len) + 1;
         let mut total = Duration::ZERO;
         for nr in 1..=PLACES {
-            // A sequence without a pattern that is the same on every machine.
+            // A sequence without a pattern, the same on every machine.
             let start = u64::from(nr).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
             let start = usize::try_from(start).unwrap_or(0) % places;
             total += best_of(budget / PLACES, || self.range(start..start + len))?;
@@ -122,14 +122,14 @@ impl<'a> Reader<'a> {
         Ok(total / PLACES)
     }
 
-    /// The file that frame `idx` is.
+    /// The bitstream of frame `idx`.
     fn bitstream(&self, idx: usize) -> Option<&'a [u8]> {
         let page = self.starts.partition_point(|start| *start <= idx) - 1;
         self.decoder
             .bitstream(self.pages[page], idx - self.starts[page])
     }
 
-    /// Compares what [`every_page`](Self::every_page) decoded last with what went in.
+    /// Compares what [`every_page`](Self::every_page) decoded last with the original.
     pub(super) fn check(
         &self,
         codec: &dyn Codec,
@@ -144,7 +144,10 @@ impl<'a> Reader<'a> {
                     .eq(texts.iter().copied());
                 match same {
                     true => Ok(Distortion::default()),
-                    false => Err(broken(codec, "text did not come back as it was".to_owned())),
+                    false => Err(broken(
+                        codec,
+                        "text does not decode to the original".to_owned(),
+                    )),
                 }
             }
             (FrameData::Bytes(files), Some(_)) => {
@@ -153,7 +156,7 @@ impl<'a> Reader<'a> {
                     true => Ok(Distortion::default()),
                     false => Err(broken(
                         codec,
-                        "a file did not come back as it was".to_owned(),
+                        "a bitstream is not returned unchanged".to_owned(),
                     )),
                 }
             }

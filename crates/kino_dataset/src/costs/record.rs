@@ -1,13 +1,13 @@
 //! What codecs cost on this machine, kept in a file between runs.
 //!
 //! ```text
-//! ~/.cache/kinograph/costs-9f2c41aa.json      the machine's CPU and the library's version make the name
+//! ~/.cache/kinograph/costs-9f2c41aa.json      named after the CPU and the library version
 //! [{"codec": "predict:level=3", "frame": "uint8[84, 84, 3]", "frame_bytes": 21168, "ratio": 3.2,
 //!   "encode_ns": 410000, "decode_ns": 30000, "random_ns": 30100}, …]          all per frame
 //! ```
 //!
-//! A record answers for codecs and frames that were never measured with what is nearest: the same codec before
-//! one of the same name, the nearest size of frame, scaled by bytes.
+//! For codecs and frames that were never measured, a record answers with the nearest: the same codec before one of
+//! the same name, then the nearest frame size, scaled by bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use super::measure::Measured;
 /// What one codec costs for one type of frame, per frame.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// The codec's canonical text.
+    /// The codec's canonical name.
     pub codec: String,
     /// The type of the frames.
     pub frame: String,
@@ -29,11 +29,11 @@ pub struct Cost {
     pub frame_bytes: f64,
     /// Bytes before encoding ÷ bytes after.
     pub ratio: f64,
-    /// Nanoseconds to encode one.
+    /// Nanoseconds to encode a frame.
     pub encode_ns: f64,
-    /// Nanoseconds to decode one in sequence.
+    /// Nanoseconds to decode a frame in sequence.
     pub decode_ns: f64,
-    /// Nanoseconds to decode one at a random place.
+    /// Nanoseconds to decode a frame at a random position.
     pub random_ns: f64,
 }
 
@@ -74,7 +74,7 @@ impl CostRecord {
         &self.costs
     }
 
-    /// Adds what was measured now, in place of what was known of the same codec and frames.
+    /// Adds a measurement, replacing an earlier one of the same codec and frame type.
     pub fn add(&mut self, measured: &Measured) {
         let cost = measured.to_cost();
         let is_same = |known: &Cost| known.codec == cost.codec && known.frame == cost.frame;
@@ -82,7 +82,7 @@ impl CostRecord {
         self.costs.push(cost);
     }
 
-    /// What `codec` costs for such frames: measured, or scaled from the nearest that was.
+    /// What `codec` costs for such frames: measured, or scaled from the nearest measurement.
     pub fn cost(&self, codec: &CodecSpec, frame: &FrameType) -> Option<Cost> {
         let (text, frame_text) = (codec.to_string(), frame.to_string());
         let exact = |cost: &&Cost| cost.codec == text && cost.frame == frame_text;
@@ -108,23 +108,23 @@ impl CostRecord {
 
     /// The record of this machine; empty if nothing was measured yet.
     ///
-    /// A record that cannot be read is as good as none: it only has to be measured again.
+    /// An unreadable record is treated as empty: it can always be measured again.
     pub fn load() -> Self {
         let bytes = file().and_then(|path| std::fs::read(path).ok());
         let record = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         record.unwrap_or_default()
     }
 
-    /// Keeps the record for this machine, and says where.
+    /// Saves the record for this machine, and returns its path.
     pub fn save(&self) -> Result<PathBuf> {
         let path = file().ok_or_else(|| {
-            invalid("no folder for the cost record: set XDG_CACHE_HOME or HOME, or use --no-cache")
+            invalid("there is no folder for the cost record: set XDG_CACHE_HOME or HOME, or use --no-cache")
         })?;
         self.save_to(&path)?;
         Ok(path)
     }
 
-    /// Writes the whole record beside the old one and puts it in its place, so that a reader sees one or the other.
+    /// Writes a new file and renames it over the old one, so that a reader sees one or the other.
     fn save_to(&self, path: &Path) -> Result<()> {
         let shown = path.display().to_string();
         let failed = io_at("write", shown);
@@ -140,7 +140,7 @@ impl CostRecord {
     }
 }
 
-/// Where the record of this machine lies.
+/// The path of this machine's record.
 fn file() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = set("XDG_CACHE_HOME")
@@ -152,7 +152,7 @@ fn file() -> Option<PathBuf> {
     Some(cache.join("kinograph").join(name))
 }
 
-/// The CPU's name, for people and to tell machines apart.
+/// The CPU's name, for display and to tell machines apart.
 pub fn cpu_name() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = info.lines().find(|line| line.starts_with("model name"));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_scaled_from_the_nearest() {
+    fn missing_costs_are_scaled_from_the_nearest_measurement() {
         assert_eq!(decode_ns("predict:level=3", &[10, 10, 3]), Some(600.0));
         assert_eq!(decode_ns("predict:level=3", &[20, 10, 3]), Some(1200.0));
         assert_eq!(decode_ns("predict:level=3", &[90, 100, 3]), Some(27_000.0));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_kept_and_read_again() {
+    fn a_record_is_saved_and_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/costs.json");
         record().save_to(&path).unwrap();

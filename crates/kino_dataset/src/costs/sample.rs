@@ -1,4 +1,4 @@
-//! Frames to measure codecs on: a user's own, or made here.
+//! Frames to measure codecs on: the user's own, or synthetic ones.
 
 use std::f64::consts::TAU;
 
@@ -14,18 +14,18 @@ use crate::plan::glob;
 pub struct CostSample {
     /// The stream's name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The type of its frames.
     pub frame: FrameType,
-    /// Packed numbers; empty for byte strings.
+    /// Packed values; empty for byte strings.
     pub values: Vec<u8>,
-    /// Byte strings: texts, or images that are bitstreams already. Empty for packed numbers.
+    /// Byte strings: texts, or images that are bitstreams already. Empty for packed values.
     pub strings: Vec<Vec<u8>>,
 }
 
 impl CostSample {
-    /// Hands the frames to `work`.
+    /// Passes the frames to `work`.
     pub fn with_frames<R>(&self, work: impl FnOnce(&Frames<'_>) -> Result<R>) -> Result<R> {
         let strings: Vec<&[u8]> = self.strings.iter().map(Vec::as_slice).collect();
         let frames = match self.frame {
@@ -37,14 +37,14 @@ impl CostSample {
         work(&frames)
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         let size = self.frame.as_values().map_or(0, |ty| ty.frame_bytes());
         let numbers = self.values.len().checked_div(size).unwrap_or(0);
         numbers.max(self.strings.len())
     }
 
-    /// Whether the frames are images that are bitstreams already, to be carried as they are.
+    /// Whether the frames are images that are bitstreams already, to be stored as they are.
     pub fn is_carried(&self) -> bool {
         self.frame.as_values().is_some() && !self.strings.is_empty()
     }
@@ -56,7 +56,7 @@ impl CostSample {
 
     /// The streams of a dataset whose names match `pattern`: their first frames, up to `max_bytes` of each.
     ///
-    /// They are what reading the dataset gives: a lossy stream is measured on what it kept.
+    /// They are the decoded frames: a lossy stream is measured on what is left after its loss.
     pub fn of_dataset(dataset: &Dataset, pattern: &str, max_bytes: usize) -> Result<Vec<Self>> {
         let streams = dataset.manifest().streams.iter();
         let wanted = streams.filter(|stream| glob(pattern.as_bytes(), stream.name.as_bytes()));
@@ -102,9 +102,9 @@ impl CostSample {
         Ok(sample)
     }
 
-    /// A stream of each kind, made up: images of two sizes, joints, distances, language.
+    /// Synthetic streams of each kind: images of two sizes, joints, depth, language.
     pub fn built_in() -> Result<Vec<Self>> {
-        let made = |error| codec_at("a made-up sample")(error);
+        let made = |error| codec_at("a built-in sample")(error);
         let numbers = |name: &str, kind: Kind, ty: (Dtype, &[usize]), values: Vec<u8>| {
             Ok(Self {
                 name: name.to_owned(),
@@ -146,7 +146,7 @@ impl CostSample {
     }
 }
 
-/// A sequence without a pattern that is the same on every machine: numbers from 0 to 1.
+/// Values from 0 to 1 without a pattern, the same on every machine.
 fn noise() -> impl FnMut() -> f64 {
     let mut state = 0x9e37_79b9_u32;
     move || {
@@ -155,7 +155,7 @@ fn noise() -> impl FnMut() -> f64 {
     }
 }
 
-/// Seven joints that swing, read by encoders of 4096 steps per turn.
+/// Seven swinging joints, read by encoders with 4096 steps per turn.
 fn joints(frames: u32) -> Vec<u8> {
     let mut noise = noise();
     let mut all = Vec::new();
@@ -170,7 +170,7 @@ fn joints(frames: u32) -> Vec<u8> {
     all
 }
 
-/// A still room with something round that moves through it, and the noise of a sensor.
+/// A static room with a round object moving through it, and sensor noise.
 fn images(frames: u32, height: u32, width: u32) -> Vec<u8> {
     let mut noise = noise();
     let mut all = Vec::new();
@@ -200,13 +200,13 @@ fn images(frames: u32, height: u32, width: u32) -> Vec<u8> {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "brought into the range first"
+    reason = "clamped to the range first"
 )]
 fn to_u8(value: f64) -> u8 {
     value.clamp(0.0, 255.0) as u8
 }
 
-/// A slanted floor in millimetres with holes where nothing came back.
+/// A slanted floor in millimetres, with holes where the sensor has no return.
 fn distances(frames: u32) -> Vec<u8> {
     let mut noise = noise();
     let mut all = Vec::new();
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn made_up_samples_are_whole_frames_of_every_kind() {
+    fn built_in_samples_are_whole_frames_of_every_kind() {
         let samples = CostSample::built_in().unwrap();
         let kinds = [Kind::Vector, Kind::Image, Kind::Depth, Kind::Text];
         for kind in kinds {

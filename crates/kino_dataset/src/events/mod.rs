@@ -1,7 +1,7 @@
-//! Moments that a policy is sensitive to: where they are found, and what around them is protected.
+//! Moments that a policy is sensitive to: how they are found, and what is protected around them.
 //!
 //! ```text
-//! gripper   ▔▔▔▔▔▔▔▔╲▁▁▁▁▁▁▁▁▁▁▁▁╱▔▔▔▔▔▔      transition: the value goes from one third of its range
+//! gripper   ▔▔▔▔▔▔▔▔╲▁▁▁▁▁▁▁▁▁▁▁▁╱▔▔▔▔▔▔      transition: the value moves from one third of its range
 //!              before│  │after                to the other
 //! force     ▁▁▁▁▁▁▁▁▁▁▁▁▁╱╲▂▂▂▂▂▁▁▁▁▁▁▁▁▁      onset: the value leaves its running mean by far more than
 //!                   before│  │after           its noise
@@ -12,14 +12,14 @@
 //! ```toml
 //! [[event]]
 //! name = "gripper"                    # what a stream's rule names in `protect`
-//! stream = "obs/*gripper*"            # where it shows; the streams that are protected may be others
+//! stream = "obs/*gripper*"            # where it is detected; the protected streams may be others
 //! detect = "transition"               # or "onset"
 //! before_s = 0.2
 //! after_s = 0.2
 //! ```
 //!
-//! Detection is plain arithmetic in a fixed order on the values as they came, so the same recording has the
-//! same events everywhere. What was found is kept with each episode; the rules are kept in the manifest.
+//! Detection is plain arithmetic in a fixed order on the source values, so the same recording has the same events
+//! everywhere. The events found are stored with each episode, the rules in the manifest.
 
 mod onset;
 mod ranges;
@@ -38,40 +38,41 @@ pub(crate) use record::Recorder;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventRule {
-    /// What the rules of streams call it.
+    /// The name that the rules of streams refer to.
     pub name: String,
-    /// A pattern for the streams in which it shows.
+    /// A pattern for the streams in which it is detected.
     pub stream: String,
-    /// Which numbers of a frame to look at; all if absent.
+    /// Which elements of a frame to look at; `None` for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elements: Option<Vec<usize>>,
     /// How it is found.
     pub detect: Detect,
-    /// Transition: the lower zone ends at this part of the episode's range.
+    /// Transition: end of the lower zone, as a fraction of the episode's range.
     #[serde(default = "low")]
     pub low: f64,
-    /// Transition: the upper zone begins at this part of the episode's range.
+    /// Transition: start of the upper zone, as a fraction of the episode's range.
     #[serde(default = "high")]
     pub high: f64,
-    /// Transition: a value that moves by less than this in an episode does not move.
+    /// Transition: a value whose range in an episode is smaller than this is treated as constant.
     #[serde(default = "min_range")]
     pub min_range: f64,
-    /// Onset: how far from its running mean, in the stream's unit; by default `noise` times the median distance.
+    /// Onset: minimum distance from the running mean, in the stream's unit; default: `noise` times the median
+    /// distance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
-    /// Onset: how many times the median distance counts as far.
+    /// Onset: multiple of the median distance that counts as far.
     #[serde(default = "noise")]
     pub noise: f64,
-    /// Onset: seconds that the running mean covers.
+    /// Onset: length of the running mean, in seconds.
     #[serde(default = "window_s")]
     pub window_s: f64,
-    /// Onset: how many frames in a row have to be far.
+    /// Onset: number of consecutive frames that must be far.
     #[serde(default = "hold")]
     pub hold: usize,
-    /// Seconds before the event that are protected with it.
+    /// Seconds to protect before the event.
     #[serde(default = "around_s")]
     pub before_s: f64,
-    /// Seconds after the event that are protected with it.
+    /// Seconds to protect after the event.
     #[serde(default = "around_s")]
     pub after_s: f64,
 }
@@ -81,9 +82,9 @@ pub struct EventRule {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Detect {
-    /// A value goes from one zone of its range to the other, as a gripper's does.
+    /// A value moves from one zone of its range to the other, like that of a gripper.
     Transition,
-    /// Values leave their running mean by far more than their noise, as forces do at contact.
+    /// Values leave their running mean by far more than their noise, like forces at contact.
     Onset,
 }
 
@@ -115,14 +116,14 @@ fn around_s() -> f64 {
     0.2
 }
 
-/// A stretch of time whose frames come back bit for bit in the streams that protect the event.
+/// A time range whose frames are bit-exact in the streams that protect the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Protected {
     /// The event's name.
     pub event: String,
-    /// The first protected moment.
+    /// The first protected time.
     pub start_ns: i64,
-    /// The last protected moment.
+    /// The last protected time.
     pub end_ns: i64,
 }
 
@@ -131,41 +132,45 @@ impl EventRule {
         glob(self.stream.as_bytes(), stream.as_bytes())
     }
 
-    /// Refuses settings that mean nothing.
+    /// Refuses invalid settings.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |what: &str| {
             Err(invalid(format!(
-                "event `{}` of the plan: {what}",
+                "invalid event `{}` in the plan: {what}",
                 self.name
             )))
         };
         let seconds = [self.before_s, self.after_s, self.window_s];
         if self.name.is_empty() {
-            return refuse("it has no name");
+            return refuse("`name` is empty");
         }
         if seconds.iter().any(|s| !(0.0..=1e6).contains(s)) {
-            return refuse("`before_s`, `after_s` and `window_s` are seconds, from 0 to a million");
+            return refuse(
+                "`before_s`, `after_s` and `window_s` must be from 0 to 1000000 seconds",
+            );
         }
         if !(0.0..=1.0).contains(&self.low) || !(self.low..=1.0).contains(&self.high) {
-            return refuse("`low` and `high` are parts of the range: 0 ≤ low ≤ high ≤ 1");
+            return refuse(
+                "`low` and `high` are fractions of the range and must satisfy 0 ≤ low ≤ high ≤ 1",
+            );
         }
         if !(self.min_range >= 0.0 && self.noise > 0.0) {
-            return refuse("`min_range` is at least 0 and `noise` above it");
+            return refuse("`min_range` must be at least 0, and `noise` above 0");
         }
         if self
             .threshold
             .is_some_and(|value| value <= 0.0 || value.is_nan())
             || self.hold == 0
         {
-            return refuse("`threshold` is above 0 and `hold` at least 1");
+            return refuse("`threshold` must be above 0, and `hold` at least 1");
         }
         if self.elements.as_ref().is_some_and(Vec::is_empty) {
-            return refuse("`elements` names none; leave it out for all of them");
+            return refuse("`elements` is empty; omit it to use all elements");
         }
         Ok(())
     }
 
-    /// The stretches of time around events among values that have one row per time.
+    /// The time ranges around events, for values with one row per time.
     pub(crate) fn find(&self, values: &[f64], times: &[i64]) -> Vec<Protected> {
         let columns = values.len().checked_div(times.len()).unwrap_or(0);
         if columns == 0 {
@@ -203,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_that_mean_nothing_are_refused() {
+    fn invalid_settings_are_refused() {
         let changes: [fn(&mut EventRule); 8] = [
             |rule| rule.name.clear(),
             |rule| rule.before_s = -1.0,

@@ -3,12 +3,12 @@
 //! ```text
 //! distance(row) = √ Σ over elements of (value(row) − mean of the rows in the window before it)²
 //! far           = distance > threshold, or > noise × median distance of the episode
-//! onset         = the first of `hold` far rows; the next one only after a distance under half of that
+//! onset         = the first of `hold` far rows; the next only after a distance below half of that
 //! ```
 
 use super::EventRule;
 
-/// The row of each onset, twice: it has no extent.
+/// The row of each onset, as both start and end: an onset has no duration.
 pub(super) fn find(
     rule: &EventRule,
     values: &[f64],
@@ -38,7 +38,7 @@ pub(super) fn find(
     found
 }
 
-/// How far each row is from the mean of those in the window before it; 0 where there are none.
+/// The distance of each row from the mean of the rows in the window before it; 0 if there are none.
 fn distances(rule: &EventRule, values: &[f64], (columns, times): (usize, &[i64])) -> Vec<f64> {
     let window_ns = super::nanoseconds(rule.window_s);
     let mut sums = vec![0.0; columns];
@@ -58,7 +58,7 @@ fn distances(rule: &EventRule, values: &[f64], (columns, times): (usize, &[i64])
             start += 1;
         }
         if rows_in == 0 {
-            // What rounding left behind ends with the window.
+            // An empty window discards accumulated rounding errors.
             sums.fill(0.0);
         }
         let usable = rows_in > 0 && is_number(row);
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::events::rule;
 
-    /// A kilohertz of small noise with a step of `force` at the given rows.
+    /// Low noise at 1 kHz, with a step of `force` at the given rows.
     fn forces(steps: &[(usize, f64)]) -> (Vec<f64>, Vec<i64>) {
         let mut state = 1_u64;
         let mut noise = move || {
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn touching_and_letting_go_are_found_once_each() {
+    fn contact_and_release_are_found_once_each() {
         let (values, times) = forces(&[(1000, 20.0), (2000, 0.0)]);
         let found = find(&rule("onset"), &values, (3, &times));
         assert_eq!(found, [(1000, 1000), (2000, 2000)]);
     }
 
     #[test]
-    fn noise_and_a_slow_drift_are_no_contact() {
+    fn noise_and_slow_drift_are_not_contacts() {
         let (mut values, times) = forces(&[]);
         for (row, value) in values.iter_mut().enumerate() {
             *value += row as f64 * 1e-4;
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn one_spike_is_no_contact_and_what_is_no_number_is_skipped() {
+    fn a_single_spike_is_not_a_contact_and_nan_is_skipped() {
         let (mut values, times) = forces(&[]);
         values[3 * 1500] = 100.0;
         values[3 * 1600] = f64::NAN;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_without_noise_has_its_step() {
+    fn a_step_in_a_noiseless_signal_is_found() {
         let values: Vec<f64> = (0..100)
             .map(|row| if row < 60 { 0.0 } else { 3.0 })
             .collect();

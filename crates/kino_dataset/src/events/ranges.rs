@@ -1,4 +1,4 @@
-//! From stretches of time to the frames of a stream.
+//! From time ranges to the frames of a stream.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use kino_format::Clock;
 
 use super::Protected;
 
-/// The frames of a clock inside any of the stretches whose event `wanted` takes: in order, apart.
+/// The frames of a clock inside any time range whose event `wanted` accepts: sorted and merged.
 pub(crate) fn frames_in(
     clock: &Clock,
     protected: &[Protected],
@@ -14,8 +14,8 @@ pub(crate) fn frames_in(
 ) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = protected
         .iter()
-        .filter(|stretch| wanted(&stretch.event))
-        .map(|stretch| clock.frames_in(stretch.start_ns..stretch.end_ns.saturating_add(1)))
+        .filter(|range| wanted(&range.event))
+        .map(|range| clock.frames_in(range.start_ns..range.end_ns.saturating_add(1)))
         .filter(|range| !range.is_empty())
         .collect();
     ranges.sort_unstable_by_key(|range| range.start);
@@ -33,7 +33,7 @@ pub(crate) fn frames_in(
 mod tests {
     use super::*;
 
-    fn stretch(event: &str, start_ns: i64, end_ns: i64) -> Protected {
+    fn range(event: &str, start_ns: i64, end_ns: i64) -> Protected {
         Protected {
             event: event.to_owned(),
             start_ns,
@@ -43,19 +43,19 @@ mod tests {
 
     #[test]
     #[expect(clippy::single_range_in_vec_init, reason = "one range is meant")]
-    fn stretches_become_frames_in_order_and_apart() {
+    fn time_ranges_become_sorted_and_merged_frame_ranges() {
         let clock = Clock::Explicit((0..10).map(|idx| idx * 10).collect::<Vec<_>>().into());
         let all = [
-            stretch("b", 55, 71),
-            stretch("a", 10, 20),
-            stretch("a", 18, 30),
-            stretch("a", 31, 39),
-            stretch("a", -9, -1),
+            range("b", 55, 71),
+            range("a", 10, 20),
+            range("a", 18, 30),
+            range("a", 31, 39),
+            range("a", -9, -1),
         ];
         assert_eq!(frames_in(&clock, &all, |_| true), [1..4, 6..8]);
         assert_eq!(frames_in(&clock, &all, |event| event == "b"), [6..8]);
-        // Frames that follow each other are one range.
-        let touching = [stretch("a", 0, 10), stretch("a", 20, 20)];
+        // Adjacent frames are one range.
+        let touching = [range("a", 0, 10), range("a", 20, 20)];
         assert_eq!(frames_in(&clock, &touching, |_| true), [0..3]);
     }
 }

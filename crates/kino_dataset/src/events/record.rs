@@ -1,4 +1,4 @@
-//! Keeps what events are found in, while a stream is written.
+//! Records the values in which events are detected, while a stream is written.
 
 use kino_codec::{Dtype, ValueType};
 
@@ -17,7 +17,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts to record a stream for a rule; `place` is for messages.
+    /// Starts recording a stream for a rule; `place` is for messages.
     pub(crate) fn new(rule: &EventRule, ty: Option<&ValueType>, place: &str) -> Result<Self> {
         let refuse = |what: String| {
             let name = &rule.name;
@@ -26,7 +26,7 @@ impl Recorder {
             )))
         };
         let Some(ty) = ty else {
-            return refuse("is looked for in numbers, not in text".to_owned());
+            return refuse("cannot be detected in text; use a stream of values".to_owned());
         };
         let elements = match &rule.elements {
             Some(elements) => elements.clone(),
@@ -35,7 +35,7 @@ impl Recorder {
         if let Some(outside) = elements.iter().find(|element| **element >= ty.elements()) {
             let there = ty.elements();
             return refuse(format!(
-                "names element {outside} of frames of {there} numbers"
+                "refers to element {outside}, but a frame has only {there} elements"
             ));
         }
         Ok(Self {
@@ -47,7 +47,7 @@ impl Recorder {
         })
     }
 
-    /// Takes whole frames of packed numbers.
+    /// Records whole frames of packed values.
     pub(crate) fn push(&mut self, packed: &[u8]) {
         for frame in packed.chunks_exact(self.frame_bytes.max(1)) {
             let values = self
@@ -58,16 +58,16 @@ impl Recorder {
         }
     }
 
-    /// What is protected because of what was recorded.
+    /// The protected time ranges found in the recorded values.
     pub(crate) fn find(&self, times: &[i64]) -> Vec<Protected> {
         self.rule.find(&self.values, times)
     }
 }
 
-/// Number `element` of a packed frame.
+/// Element `element` of a packed frame.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "to find events in, not to store"
+    reason = "for detecting events, not for storage"
 )]
 fn number(dtype: Dtype, frame: &[u8], element: usize) -> f64 {
     fn at<const N: usize>(frame: &[u8], element: usize) -> [u8; N] {
@@ -94,7 +94,7 @@ mod tests {
     use crate::events::rule;
 
     #[test]
-    fn only_the_named_numbers_are_looked_at() {
+    fn only_the_selected_elements_are_used() {
         let ty = ValueType::new(Dtype::F32, &[3]).unwrap();
         let mut second = rule("transition");
         second.elements = Some(vec![1]);

@@ -1,4 +1,4 @@
-//! A value that goes from one zone of its range to the other: a gripper that opens or closes.
+//! A value that moves from one zone of its range to the other: a gripper that opens or closes.
 
 use super::EventRule;
 
@@ -19,7 +19,7 @@ fn find_in_column(
     rule: &EventRule,
     values: impl Iterator<Item = f64> + Clone,
 ) -> Vec<(usize, usize)> {
-    // What is no number is in no zone.
+    // A value that is not finite is in no zone.
     let finite = values.clone().filter(|value| value.is_finite());
     let (min, max) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(min, max), value| {
         (value.min(min), value.max(max))
@@ -30,7 +30,7 @@ fn find_in_column(
     }
     let (low, high) = (min + rule.low * range, min + rule.high * range);
     let mut found = Vec::new();
-    // The zone that was seen last, and its last row.
+    // The zone seen last, and its last row.
     let mut last: Option<(bool, usize)> = None;
     for (row, value) in values.enumerate() {
         let is_high = match value {
@@ -52,20 +52,20 @@ mod tests {
     use crate::events::rule;
 
     #[test]
-    fn opening_and_closing_are_found_and_trembling_is_not() {
+    fn opening_and_closing_are_found_and_jitter_is_not() {
         let gripper = [0.04, 0.041, 0.03, 0.01, 0.0, 0.012, 0.0, 0.02, 0.039, 0.04];
         let found = find(&rule("transition"), &gripper, 1);
         assert_eq!(found, [(2, 3), (6, 8)]);
     }
 
     #[test]
-    fn every_column_counts_and_the_same_moment_once() {
+    fn every_column_counts_and_simultaneous_transitions_count_once() {
         let pair = [0.0, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0];
         assert_eq!(find(&rule("transition"), &pair, 2), [(1, 2)]);
     }
 
     #[test]
-    fn what_hardly_moves_or_is_no_number_does_not_move() {
+    fn small_movements_and_nan_are_not_transitions() {
         for values in [
             &[0.5; 6][..],
             &[0.0, 1e-4, 0.0],

@@ -1,29 +1,29 @@
-//! The bound that a plan asks for: `lossless`, `abs(1e-4)`, `psnr(42)`, `mm(1)`.
+//! The bound of a rule in a plan: `lossless`, `abs(1e-4)`, `psnr(42)`, `mm(1)`.
 
 use std::fmt;
 
 use kino_codec::{AbsBound, Bound, Dtype, ValueType};
 use serde::{Deserialize, Serialize};
 
-/// A bound as a plan asks for it.
+/// A bound, as written in a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[non_exhaustive]
 pub enum PlanBound {
-    /// Every bit comes back.
+    /// Every bit is preserved.
     Lossless,
-    /// No number moves by more than this, in the stream's unit.
+    /// No value changes by more than this, in the stream's unit.
     Abs(AbsBound),
     /// The peak signal-to-noise ratio of every page, in dB, is at least this.
     Psnr(f64),
-    /// No distance moves by more than this many millimetres.
+    /// No distance changes by more than this many millimetres.
     Millimetres(f64),
 }
 
 impl PlanBound {
-    /// The bound in the stream's own unit, one step or unit of which is `unit_mm` millimetres.
+    /// The bound in the stream's own unit, of which one is `unit_mm` millimetres.
     ///
-    /// Unless the plan says otherwise, whole numbers count millimetres and floating-point ones metres.
+    /// By default, integers count millimetres and floats metres.
     pub(crate) fn in_unit_of(&self, ty: Option<&ValueType>, unit_mm: Option<f64>) -> Bound {
         match self {
             Self::Lossless => Bound::Lossless,
@@ -38,7 +38,7 @@ impl PlanBound {
     }
 }
 
-/// Whether a codec that promises `promised` keeps what is `wanted` of frames of `elements` numbers.
+/// Whether a codec that guarantees `promised` satisfies `wanted` for frames of `elements` values.
 pub(crate) fn keeps(promised: &Bound, wanted: &Bound, elements: usize) -> bool {
     match (promised, wanted) {
         (Bound::Lossless, _) => true,
@@ -74,7 +74,7 @@ impl TryFrom<String> for PlanBound {
             })
             .ok_or_else(|| {
                 format!(
-                    "bound `{text}` is not one of lossless, abs(1e-4), abs(1e-4x7/0x3), psnr(42), mm(1)"
+                    "cannot parse bound `{text}`: expected lossless, abs(1e-4), abs(1e-4x7/0x3), psnr(42) or mm(1)"
                 )
             })
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn millimetres_are_counted_in_the_streams_unit() {
+    fn millimetres_are_converted_to_the_unit_of_the_stream() {
         let eps = |dtype, unit| {
             let ty = ValueType::new(dtype, &[4, 4]).unwrap();
             match PlanBound::Millimetres(1.0).in_unit_of(Some(&ty), unit) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_kept_by_a_tighter_one() {
+    fn a_bound_is_satisfied_by_a_tighter_one() {
         let abs = |text: &str| Bound::Abs(AbsBound::parse(text).unwrap());
         assert!(keeps(&Bound::Lossless, &Bound::Psnr(40.0), 3));
         assert!(keeps(&abs("1e-5"), &abs("1e-4x3"), 3));

@@ -1,4 +1,4 @@
-//! Patterns for stream names: `*` inside a path part, `**` across them.
+//! Patterns for stream names: `*` within a path segment, `**` across segments.
 
 /// Whether the name of a stream matches `pattern`, in which `*` stays inside a path part and `**` crosses them.
 ///
@@ -12,7 +12,7 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
 
 /// Whether `name` matches `pattern`, in which `*` stands for any bytes but `/` and `**` for any bytes.
 ///
-/// Keeps one place to go back to per kind of star, so hostile patterns take at most len(pattern) × len(name)
+/// Keeps one position to backtrack to per kind of star, so hostile patterns take at most len(pattern) × len(name)
 /// steps twice over, never exponentially many.
 pub(crate) fn glob(pattern: &[u8], name: &[u8]) -> bool {
     // reachable[i]: the pattern so far can have consumed name[..i].

@@ -1,15 +1,15 @@
 //! A plan: which codec, bound and page size each stream gets.
 //!
 //! ```toml
-//! # The first rule that matches a stream decides; streams that no rule matches get the default of their kind.
+//! # The first rule that matches a stream applies; streams without a matching rule get the default of their kind.
 //! [[stream]]
-//! match = "obs/*_image"        # `*` stays inside a path part, `**` crosses them
+//! match = "obs/*_image"        # `*` matches within a path segment, `**` across segments
 //! codec = "jpeg:q=92,sub=420"
 //!
 //! [[stream]]
 //! kind = "vector"
-//! bound = "abs(1e-4)"          # without `codec`, the best that keeps the bound
-//! protect = ["gripper"]        # frames around these events come back bit for bit
+//! bound = "abs(1e-4)"          # without `codec`, the best one that satisfies the bound
+//! protect = ["gripper"]        # frames around these events are bit-exact
 //! page_frames = 128
 //!
 //! [[event]]                    # see `events`
@@ -38,20 +38,20 @@ pub use glob::matches_pattern;
 
 use bound::keeps;
 
-/// The codec of vectors.
+/// The default codec of vectors.
 const VECTOR: &str = "vector";
 
 /// Which codec, bound and page size each stream gets.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// JPEG quality for images that no rule matches; lossless if absent.
+    /// JPEG quality of images without a matching rule; `None` for lossless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quality: Option<u8>,
-    /// The rules; the first that matches decides.
+    /// The rules; the first match applies.
     #[serde(default, rename = "stream")]
     pub rules: Vec<Rule>,
-    /// Moments around which streams can be kept bit for bit.
+    /// Events around which streams can be bit-exact.
     #[serde(default, rename = "event", skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventRule>,
 }
@@ -66,57 +66,57 @@ pub struct Rule {
     /// The stream's kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<Kind>,
-    /// The codec's text; the best of the stream's kind that keeps the bound if absent.
+    /// The codec; `None` for the best of the stream's kind that satisfies the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
-    /// What the codec must promise.
+    /// The bound that the codec must guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<PlanBound>,
-    /// How many millimetres one unit of a distance is, for `mm(…)`.
+    /// Millimetres per unit of a distance, for `mm(…)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit_mm: Option<f64>,
-    /// Events around which frames come back bit for bit; `*` for all.
+    /// Events around which frames are bit-exact; `*` for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
-    /// Frames per page; the codec's own choice if absent.
+    /// Frames per page; `None` for the codec's choice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_frames: Option<NonZeroUsize>,
 }
 
-/// How frames of a stream arrive.
+/// How the frames of a stream are pushed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// As numbers, or as text for text streams.
+    /// As values, or as text for text streams.
     Values,
-    /// As JPEG files, to be carried as they are.
+    /// As JPEG files, to be stored as they are.
     Jpeg,
 }
 
-/// The codec and page length a plan chose for a stream.
+/// The codec and page length that a plan chose for a stream.
 #[derive(Debug, Clone)]
 pub struct Choice {
     /// The codec.
     pub codec: Arc<dyn Codec>,
     /// Frames per page.
     pub page_frames: NonZeroUsize,
-    /// Events around which frames come back bit for bit.
+    /// Events around which frames are bit-exact.
     pub protect: Vec<String>,
 }
 
 impl Choice {
-    /// Whether frames around this event come back bit for bit.
+    /// Whether frames around this event are bit-exact.
     pub(crate) fn protects(&self, event: &str) -> bool {
         self.protect.iter().any(|name| name == "*" || name == event)
     }
 }
 
 impl Plan {
-    /// Everything comes back bit for bit: the default.
+    /// Everything is bit-exact: the default.
     pub fn lossless() -> Self {
         Self::default()
     }
 
-    /// Images as JPEG of this quality (1 to 100) at full channel resolution, everything else lossless.
+    /// Images as JPEG of this quality (1 to 100) without chroma subsampling, everything else lossless.
     pub fn quality(quality: u8) -> Self {
         Self {
             quality: Some(quality),
@@ -124,7 +124,7 @@ impl Plan {
         }
     }
 
-    /// Reads a plan from TOML.
+    /// Parses a plan from TOML.
     ///
     /// ```
     /// let plan = kino_dataset::Plan::from_toml("[[stream]]\nmatch = \"obs/*\"\ncodec = \"raw\"")?;
@@ -133,12 +133,12 @@ impl Plan {
     /// ```
     pub fn from_toml(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)
-            .map_err(|error| invalid(format!("the plan is not valid: {error}")))?;
+            .map_err(|error| invalid(format!("cannot parse the plan: {error}")))?;
         plan.check()?;
         Ok(plan)
     }
 
-    /// Refuses rules that mean nothing: a codec that is not there, an event that nothing defines.
+    /// Refuses invalid rules, such as an unknown codec or an undefined event.
     pub fn check(&self) -> Result<()> {
         for rule in &self.rules {
             rule.check()?;
@@ -147,15 +147,15 @@ impl Plan {
             };
             if let Some(unknown) = rule.protect.iter().find(|name| !is_known(name)) {
                 return Err(invalid(format!(
-                    "the plan protects event `{unknown}`, which no [[event]] defines; `{GIVEN}` are those \
-                     that come with an episode, `*` are all"
+                    "the plan protects event `{unknown}`, but no [[event]] defines it; use `{GIVEN}` for the events \
+                     that come with an episode, or `*` for all"
                 )));
             }
         }
         self.events.iter().try_for_each(EventRule::check)
     }
 
-    /// The rules that match none of these streams: most likely a slip of the pen.
+    /// The rules that match none of these streams: most likely a typo.
     pub fn unused_rules<'a>(
         &self,
         streams: impl Iterator<Item = (&'a str, Kind)> + Clone,
@@ -165,7 +165,7 @@ impl Plan {
         self.rules.iter().filter(is_unused).collect()
     }
 
-    /// The events that show in none of these streams.
+    /// The events that are detected in none of these streams.
     pub fn unused_events<'a>(
         &self,
         streams: impl Iterator<Item = &'a str> + Clone,
@@ -193,7 +193,7 @@ impl Plan {
         };
         let codec = match text {
             Some(text) => checked(&text, frame),
-            // A bound that was asked for is not given away to the plan's quality.
+            // An explicit bound takes precedence over the plan's quality.
             None => self.default_codec(kind, frame, arrival, wanted.is_none()),
         }
         .map_err(codec_at(place()))?;
@@ -202,20 +202,20 @@ impl Plan {
         if let Some(wanted) = wanted.filter(|wanted| !keeps(&codec.bound(), wanted, elements)) {
             let promised = codec.bound();
             return Err(invalid(format!(
-                "{}: the plan asks for {wanted}, `{spec}` is {promised}",
+                "{}: the plan asks for {wanted}, but codec `{spec}` is {promised}",
                 place()
             )));
         }
         if arrival == Arrival::Jpeg && spec.get("carry").is_none() {
             return Err(invalid(format!(
-                "{} arrives as JPEG; only `jpeg:carry` takes it as it is, not `{spec}`",
+                "{} consists of JPEG files; use codec `jpeg:carry` to store them as they are, not `{spec}`",
                 place()
             )));
         }
         let protect = rule.map(|rule| rule.protect.clone()).unwrap_or_default();
         if !protect.is_empty() && codec.bound() == Bound::Unbounded {
             return Err(invalid(format!(
-                "{}: `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`",
+                "{}: codec `{spec}` cannot protect frames; use a codec with a bound, for images `psnr(42)`",
                 place()
             )));
         }
@@ -224,7 +224,7 @@ impl Plan {
             .unwrap_or_else(|| codec.page_frames(frame));
         if page_frames.get() > MAX_PAGE_FRAMES {
             return Err(invalid(format!(
-                "{}: {page_frames} frames per page, at most {MAX_PAGE_FRAMES}",
+                "{}: {page_frames} frames per page are too many; use at most {MAX_PAGE_FRAMES}",
                 place()
             )));
         }
@@ -235,7 +235,7 @@ impl Plan {
         })
     }
 
-    /// The first codec of the kind's list that can store such frames.
+    /// The first codec in the list of the kind that can store such frames.
     fn default_codec(
         &self,
         kind: Kind,
@@ -270,10 +270,10 @@ impl Plan {
     }
 }
 
-/// The name of the stretches that come with an episode instead of from a rule.
+/// The event name of time ranges that come with an episode instead of from a rule.
 pub(crate) const GIVEN: &str = "given";
 
-/// The parameter by which a codec takes a bound.
+/// The parameter that sets this bound in a codec.
 fn parameter_of(bound: &Bound) -> Option<String> {
     match bound {
         Bound::Abs(bound) => Some(format!("abs={bound}")),
@@ -295,7 +295,7 @@ fn with_parameter(text: &str, parameter: &str) -> String {
     format!("{text}{separator}{parameter}")
 }
 
-/// The codec that `text` names, if it can store such frames.
+/// The codec `text`, if it can store such frames.
 fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> {
     let codec = kino_codec::codec(text)?;
     codec.check(frame)?;
@@ -305,7 +305,7 @@ fn checked(text: &str, frame: &FrameType) -> Result<Arc<dyn Codec>, CodecError> 
 impl Rule {
     fn check(&self) -> Result<()> {
         if let Some(text) = &self.codec {
-            // A codec may only make sense with its bound (`vector:quat=3`), which is added when a stream is there.
+            // A codec may only be valid with its bound (`vector:quat=3`), which is added once a stream is known.
             let bound = self
                 .bound
                 .as_ref()
@@ -326,7 +326,7 @@ impl Rule {
         }
         match self.unit_mm {
             Some(unit) if !(unit > 0.0 && unit.is_finite()) => {
-                Err(invalid("`unit_mm` of a plan is a number above 0"))
+                Err(invalid("`unit_mm` in the plan must be above 0"))
             }
             _ => Ok(()),
         }
@@ -338,7 +338,7 @@ impl Rule {
         Some(bound.in_unit_of(frame.as_values(), self.unit_mm))
     }
 
-    /// The text of the codec that keeps the bound; `None` for the lossless one of the stream's kind.
+    /// The codec that satisfies the bound; `None` for the lossless one of the stream's kind.
     fn codec_text(&self, kind: Kind, bound: Option<&Bound>) -> Result<Option<String>, String> {
         let Some(parameter) = bound.and_then(parameter_of) else {
             return Ok(self.codec.clone());
@@ -351,7 +351,7 @@ impl Rule {
         };
         let key = parameter.split('=').next().unwrap_or_default();
         match (&self.codec, name) {
-            // The rule's own parameter stands, and is compared with the bound.
+            // The rule's own parameter stays, and is compared with the bound.
             (Some(text), _) if text.contains(&format!("{key}=")) => Ok(Some(text.clone())),
             (Some(text), _) if is_lossless(text) && !takes(text, &parameter) => {
                 Ok(Some(text.clone()))
@@ -359,7 +359,7 @@ impl Rule {
             (Some(text), _) => Ok(Some(with_parameter(text, &parameter))),
             (None, Some(name)) => Ok(Some(with_parameter(name, &parameter))),
             (None, None) => Err(format!(
-                "no codec of the kind `{}` is bounded by `{key}`; vectors and depth take abs(…), images psnr(…)",
+                "no codec for `{}` streams supports a bound on `{key}`; use abs(…) for vectors and depth, psnr(…) for images",
                 kind.name()
             )),
         }
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_matching_rule_decides_and_kinds_have_defaults() {
+    fn the_first_matching_rule_applies_and_kinds_have_defaults() {
         let plan = Plan::from_toml(
             "quality = 90\n[[stream]]\nmatch = \"obs/*\"\nkind = \"image\"\ncodec = \"raw\"\n\
              [[stream]]\nmatch = \"obs/**\"\ncodec = \"zstd\"",

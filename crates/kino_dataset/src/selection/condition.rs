@@ -17,7 +17,7 @@ pub(super) struct Condition {
     pub(super) text: String,
 }
 
-/// What is asked of a column.
+/// What a condition requires of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Test {
     Is(bool),
@@ -51,7 +51,7 @@ pub(super) enum Op {
 impl Op {
     /// The operator at the start of `text`, and its length.
     pub(super) fn parse(text: &str) -> Option<(Self, usize)> {
-        // The longer ones first: `<=` begins with `<`.
+        // The longer ones first: `<=` starts with `<`.
         let known = [
             ("==", Self::Equal),
             ("!=", Self::Unequal),
@@ -97,7 +97,7 @@ impl Condition {
         if !names.contains(&self.column.as_str()) {
             let there = crate::window::suggest(&self.column, &names);
             return Err(invalid(format!(
-                "filter: no column `{:.255}`; {there}",
+                "filter: there is no column `{:.255}`; {there}",
                 self.column
             )));
         }
@@ -107,7 +107,7 @@ impl Condition {
         if !rows.iter().any(holds) {
             let values = values(&column, rows);
             return Err(invalid(format!(
-                "filter: `{}` leaves no episode of {}; the values there are: {values}",
+                "filter: `{}` matches no episode (checked {}); the values are {values}",
                 self.text,
                 rows.len()
             )));
@@ -147,7 +147,7 @@ impl Condition {
     /// Refuses values of another type than the column's.
     fn check(&self, column: &Column) -> Result<()> {
         if matches!(column, Column::TextList(_)) {
-            return Err(self.wrong(column, "choose splits by `splits`, not by a filter"));
+            return Err(self.wrong(column, "select splits with `splits` instead of a filter"));
         }
         let (op, values) = match &self.test {
             Test::Is(_) | Test::Has(_) => (Op::Equal, &[Value::Bool(true)][..]),
@@ -163,9 +163,11 @@ impl Condition {
             };
             if !fits {
                 let right = match column {
-                    Column::Bool(_) => "write it alone, after `not`, or with == and true or false",
+                    Column::Bool(_) => {
+                        "use it alone, after `not`, or compare it with true or false"
+                    }
                     Column::Int(_) | Column::Float(_) => "compare it with a number",
-                    Column::Text(_) | Column::TextList(_) => "compare it with a text in quotes",
+                    Column::Text(_) | Column::TextList(_) => "compare it with a string in quotes",
                 };
                 return Err(self.wrong(column, right));
             }
@@ -175,11 +177,11 @@ impl Condition {
 
     fn wrong(&self, column: &Column, right: &str) -> DatasetError {
         let kind = match column {
-            Column::TextList(_) => "list of texts",
+            Column::TextList(_) => "list of strings",
             column => column.column_type(),
         };
         invalid(format!(
-            "filter: `{}` does not fit column `{}`, a {kind}; {right}",
+            "filter: `{}` does not fit column `{}` of type {kind}; {right}",
             self.text, self.column
         ))
     }
@@ -201,10 +203,10 @@ impl Condition {
     }
 }
 
-/// The order of a column's value and a filter's; none for a null and for types that do not compare.
+/// The order of a column's value and a filter's; `None` for null and for types that do not compare.
 #[expect(
     clippy::cast_precision_loss,
-    reason = "a whole number meets a fraction"
+    reason = "an integer is compared with a float"
 )]
 fn compare(cell: Cell<'_>, value: &Value) -> Option<Ordering> {
     match (cell, value) {
@@ -229,13 +231,13 @@ fn cell(column: &Column, row: usize) -> Cell<'_> {
     found.unwrap_or(Cell::Null)
 }
 
-/// The values of some rows, for an error: from the least to the greatest number, or the different texts.
+/// The values of some rows, for an error: the range of numbers, or the distinct strings.
 fn values(column: &Column, rows: &[u32]) -> String {
     let mut texts = BTreeSet::new();
     let mut numbers: Option<(f64, f64)> = None;
     let mut nulls = 0_usize;
     for &row in rows {
-        #[expect(clippy::cast_precision_loss, reason = "a number for people")]
+        #[expect(clippy::cast_precision_loss, reason = "a number for display")]
         let number = match cell(column, row as usize) {
             Cell::Int(value) => value as f64,
             Cell::Float(value) => value,

@@ -4,17 +4,17 @@
 //! success and frames >= 100 and task in ["lift", "can"] and not `odd name` and operator != null and has("wrist")
 //! ```
 //!
-//! No brackets and no `or`: the text is read once from left to right, without recursion. A null matches nothing but
+//! No parentheses and no `or`: the text is parsed once from left to right, without recursion. A null matches nothing but
 //! `== null`. `has("wrist")` selects the episodes with frames of that stream, `not has("wrist")` the others.
 
 use super::condition::{Condition, Op, Test, Value};
 use crate::dataset::Dataset;
 use crate::error::{DatasetError, Result, invalid};
 
-/// No filter is longer than this.
+/// Upper limit of the length of a filter.
 const MAX_FILTER_BYTES: usize = 1 << 16;
 
-/// No filter has more conditions than this.
+/// Upper limit of the number of conditions.
 const MAX_CONDITIONS: usize = 256;
 
 /// Keeps the rows for which every condition holds.
@@ -25,10 +25,10 @@ pub(super) fn keep(filter: &str, dataset: &Dataset, rows: &mut Vec<u32>) -> Resu
     Ok(())
 }
 
-/// One word of a filter, and where it starts.
+/// A token of a filter, and where it starts.
 #[derive(Debug, Clone, PartialEq)]
 enum Token {
-    /// A column, or a word such as `and`.
+    /// A column, or a keyword such as `and`.
     Word(String),
     /// A column in backticks.
     Column(String),
@@ -44,45 +44,45 @@ enum Token {
 fn parse(filter: &str) -> Result<Vec<Condition>> {
     if filter.len() > MAX_FILTER_BYTES {
         return Err(invalid(format!(
-            "filter of {} bytes; at most {MAX_FILTER_BYTES} are allowed; list the episodes instead",
+            "the filter has {} bytes, at most {MAX_FILTER_BYTES} are allowed; list the episodes instead",
             filter.len()
         )));
     }
-    let mut words = Words {
+    let mut parser = Parser {
         tokens: tokens(filter)?,
         next: 0,
         filter,
     };
     let mut conditions = Vec::new();
     loop {
-        let start = words.next;
-        let (column, test) = words.condition()?;
-        let text = words.text(start);
+        let start = parser.next;
+        let (column, test) = parser.condition()?;
+        let text = parser.text(start);
         conditions.push(Condition { column, test, text });
         if conditions.len() > MAX_CONDITIONS {
             return Err(invalid(format!(
-                "filter of over {MAX_CONDITIONS} conditions; use `in [ … ]`"
+                "the filter has more than {MAX_CONDITIONS} conditions; use `in [ … ]`"
             )));
         }
-        match words.take() {
+        match parser.take() {
             None => return Ok(conditions),
             Some(Token::Word(word)) if word == "and" => {}
             Some(Token::Word(word)) if word == "or" => {
-                return Err(words.wrong("`or` is not supported; use `column in [ … ]`"));
+                return Err(parser.wrong("`or` is not supported; use `column in [ … ]`"));
             }
-            Some(_) => return Err(words.wrong("conditions are joined by `and`")),
+            Some(_) => return Err(parser.wrong("join conditions with `and`")),
         }
     }
 }
 
-/// The words of a filter, read from left to right.
-struct Words<'a> {
+/// Parses the tokens of a filter from left to right.
+struct Parser<'a> {
     tokens: Vec<(usize, Token)>,
     next: usize,
     filter: &'a str,
 }
 
-impl Words<'_> {
+impl Parser<'_> {
     fn take(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.next).map(|(_, token)| token.clone());
         self.next += 1;
@@ -111,7 +111,7 @@ impl Words<'_> {
                 self.next += 1;
                 let value = self.value()?;
                 if value == Value::Null && !matches!(op, Op::Equal | Op::Unequal) {
-                    return Err(self.wrong("null is only compared by `==` and `!=`"));
+                    return Err(self.wrong("null can only be compared with `==` and `!=`"));
                 }
                 Ok((column, Test::Compare(op, value)))
             }
@@ -158,9 +158,9 @@ impl Words<'_> {
                 "true" => Ok(Value::Bool(true)),
                 "false" => Ok(Value::Bool(false)),
                 "null" => Ok(Value::Null),
-                _ => Err(self.wrong("put texts in quotes")),
+                _ => Err(self.wrong("put strings in quotes")),
             },
-            _ => Err(self.wrong("expected a number, a text in quotes, true, false or null")),
+            _ => Err(self.wrong("expected a number, a string in quotes, true, false or null")),
         }
     }
 
@@ -172,7 +172,7 @@ impl Words<'_> {
         loop {
             let value = self.value()?;
             if value == Value::Null {
-                return Err(self.wrong("null is only compared by `==` and `!=`"));
+                return Err(self.wrong("null can only be compared with `==` and `!=`"));
             }
             values.push(value);
             match self.take() {
@@ -205,8 +205,8 @@ impl Words<'_> {
 fn wrong(filter: &str, at: usize, what: &str) -> DatasetError {
     let rest = filter.get(at..).unwrap_or_default();
     match rest.is_empty() {
-        true => invalid(format!("filter ends too early: {what}")),
-        false => invalid(format!("filter at byte {at}, `{rest:.40}`: {what}")),
+        true => invalid(format!("the filter ends too early: {what}")),
+        false => invalid(format!("invalid filter at byte {at}, `{rest:.40}`: {what}")),
     }
 }
 
@@ -249,7 +249,7 @@ fn tokens(filter: &str) -> Result<Vec<(usize, Token)>> {
                     return Err(wrong(
                         filter,
                         at,
-                        "put names with such characters in backticks",
+                        "put column names with such characters in backticks",
                     ));
                 }
                 (Token::Word(rest[..len].to_owned()), len)
@@ -261,7 +261,7 @@ fn tokens(filter: &str) -> Result<Vec<(usize, Token)>> {
     Ok(tokens)
 }
 
-/// The text in quotes at the start of `rest`, and its length with them; a backslash keeps the next character.
+/// The quoted string at the start of `rest`, and its length with the quotes; a backslash escapes the next character.
 fn quoted(rest: &str, quote: char) -> Option<(String, usize)> {
     let mut text = String::new();
     let mut letters = rest.char_indices().skip(1);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_refused_where_it_goes_wrong() {
+    fn an_invalid_filter_is_refused_with_the_position() {
         for (filter, says) in [
             ("", "ends too early: expected the name of a column"),
             ("success and", "ends too early"),
@@ -329,9 +329,9 @@ mod tests {
                 "success or done",
                 "byte 8, `or done`: `or` is not supported",
             ),
-            ("success done", "joined by `and`"),
+            ("success done", "join conditions with `and`"),
             ("frames = 3", "use one of =="),
-            ("frames == x", "put texts in quotes"),
+            ("frames == x", "put strings in quotes"),
             ("frames == 3x", "this is not a number"),
             ("frames == 1e999", "this is not a number"),
             ("task == \"lift", "closing quote"),
@@ -339,9 +339,9 @@ mod tests {
             ("has(\"cam\"", "`has` takes the name of a stream in quotes"),
             ("task in 3", "takes a list"),
             ("task in [3", "ends with `]`"),
-            ("task < null", "null is only compared"),
-            ("task in [null]", "null is only compared"),
-            ("(success)", "expected the name of a column"),
+            ("task < null", "null can only be compared"),
+            ("task in [null]", "null can only be compared"),
+            ("(success)", "backticks"),
         ] {
             let error = parse(filter).unwrap_err().to_string();
             assert!(error.contains(says), "{filter}: {error}");
@@ -358,7 +358,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_reader_panic(filter in "[a-c\"'`\\\\ =<>!.0-9eé\\[\\],andorinot-]{0,40}") {
+        fn no_text_makes_the_parser_panic(filter in "[a-c\"'`\\\\ =<>!.0-9eé\\[\\],andorinot-]{0,40}") {
             let _ = parse(&filter);
         }
     }

@@ -47,7 +47,8 @@ pub enum Episodes {
 impl Selection {
     /// Parses a selection from JSON; unknown options are refused.
     pub fn from_json(json: &str) -> Result<Self> {
-        serde_json::from_str(json).map_err(|error| invalid(format!("selection: {error}")))
+        serde_json::from_str(json)
+            .map_err(|error| invalid(format!("cannot parse the selection: {error}")))
     }
 
     /// The rows of the selected episodes; no row is an error that says which condition removed the last.
@@ -77,7 +78,7 @@ impl Selection {
 
     fn keep_splits(&self, table: &EpisodeTable, rows: &mut Vec<u32>) -> Result<()> {
         let Column::TextList(splits) = table.column("splits")? else {
-            return Err(invalid("column `splits` holds no lists"));
+            return Err(invalid("column `splits` does not hold lists"));
         };
         let known: BTreeSet<&str> = splits.iter().flatten().map(String::as_str).collect();
         if let Some(unknown) = self
@@ -87,7 +88,9 @@ impl Selection {
         {
             let known: Vec<&str> = known.into_iter().collect();
             let there = crate::window::suggest(unknown, &known);
-            return Err(not_found(format!("no split `{unknown:.255}`; {there}")));
+            return Err(not_found(format!(
+                "there is no split `{unknown:.255}`; {there}"
+            )));
         }
         let is_in = |row: &u32| {
             let of_row = splits.get(*row as usize);
@@ -112,7 +115,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
         if !seen.insert(row) {
             let name = name();
             return Err(invalid(format!(
-                "episode {name} is listed twice; list it once"
+                "episode {name} is listed twice; list each episode once"
             )));
         }
         rows.extend(u32::try_from(row));
@@ -126,7 +129,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
                     .filter(|&row| row < table.len());
                 let row = row.ok_or_else(|| {
                     not_found(format!(
-                        "no episode {wanted}; the dataset has {}, the last is {}",
+                        "there is no episode {wanted}; the dataset has {} episodes, the nearest valid index is {}",
                         table.len(),
                         table.len().saturating_sub(1)
                     ))
@@ -141,7 +144,7 @@ fn listed(episodes: &Episodes, table: &EpisodeTable) -> Result<Vec<u32>> {
                         .filter_map(|row| table.id(row))
                         .collect();
                     not_found(format!(
-                        "no episode `{id:.255}`; {} of {} ids",
+                        "there is no episode `{id:.255}`; {} of {} ids",
                         crate::window::suggest(id, &some),
                         table.len()
                     ))
@@ -171,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_selection_is_pleasant_json() {
+    fn a_selection_is_parsed_from_short_json() {
         let parse = Selection::from_json;
         assert_eq!(parse("{}").unwrap(), Selection::default());
         let full =

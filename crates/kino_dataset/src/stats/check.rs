@@ -1,26 +1,26 @@
-//! Statistics come from a file: what they must be, whatever data they were made of.
+//! Statistics come from a file: what must hold for them, whatever data they describe.
 //!
 //! ```text
 //! min ≤ q01 ≤ q10 ≤ q50 ≤ q90 ≤ q99 ≤ max      min ≤ mean ≤ max      0 ≤ std ≤ (max − min) / 2
 //! ```
 //!
-//! All but the extremes are rounded, so they may miss a bound by [`ROUNDING`] of the largest number. A mean, a distortion or a
-//! quantile may be missing where sums leave the range of `f64`.
+//! All but the extremes are rounded, so they may violate a bound by [`ROUNDING`] of the largest value. A mean, a std
+//! or a quantile may be missing where sums overflow `f64`.
 
 use super::quantiles::NAMED;
 use super::{Sketch, StreamStats};
 
-/// What rounding may add up to, as a fraction of the largest number.
+/// The largest accumulated rounding error, as a fraction of the largest value.
 pub(crate) const ROUNDING: f64 = 1e-6;
 
-/// Sums of numbers below this stay finite, and so do sums of their squares.
+/// Sums of values below this stay finite, and so do sums of their squares.
 const SUMMABLE: f64 = 1e140;
 
-/// The squares of smaller numbers are rounded away.
+/// The squares of smaller values are rounded away.
 const SQUARABLE: f64 = 1e-140;
 
 impl StreamStats {
-    /// Refuses lists of different lengths and numbers that no data have.
+    /// Refuses lists of different lengths and values that no data can have.
     pub(crate) fn check(&self) -> Result<(), String> {
         let channels = self.channels();
         let is_complete = NAMED.iter().all(|(name, _)| {
@@ -36,7 +36,7 @@ impl StreamStats {
         })
     }
 
-    /// How many channels there are.
+    /// The number of channels.
     pub(crate) fn channels(&self) -> usize {
         match &self.sketch {
             Sketch::Counts(counts) => counts.len(),
@@ -50,11 +50,11 @@ impl StreamStats {
         if self.count[channel] == 0 {
             return match min.is_nan() && max.is_nan() {
                 true => Ok(()),
-                false => Err("extremes without values"),
+                false => Err("it has `min` and `max` but no values"),
             };
         }
         if !min.is_finite() || !max.is_finite() || min > max {
-            return Err("`min` and `max` are not in order");
+            return Err("`min` is greater than `max`");
         }
         let largest = min.abs().max(max.abs());
         let slack = largest * ROUNDING + f64::MIN_POSITIVE;
@@ -74,7 +74,7 @@ impl StreamStats {
         for (name, _) in NAMED {
             let quantile = self.quantiles[name][channel];
             if !within(quantile, below, max) {
-                return Err("quantiles are not in order");
+                return Err("the quantiles are not in ascending order");
             }
             if quantile.is_finite() {
                 below = quantile;
@@ -83,7 +83,7 @@ impl StreamStats {
         Ok(())
     }
 
-    /// What merging works with: as many values as were counted.
+    /// What merging relies on: as many values as were counted.
     fn check_sketch(&self, channel: usize) -> Result<(), &'static str> {
         let count = self.count[channel];
         let is_right = match &self.sketch {
@@ -100,6 +100,6 @@ impl StreamStats {
         };
         is_right
             .then_some(())
-            .ok_or("its sketch does not fit its `count`")
+            .ok_or("its sketch does not match its `count`")
     }
 }

@@ -1,4 +1,4 @@
-//! 8-bit values: 256 counts per channel say everything about their distribution.
+//! 8-bit values: 256 counts per channel describe their distribution completely.
 //!
 //! ```text
 //! frame   r g b r g b r g b r g b …
@@ -14,12 +14,12 @@ use super::{Sketch, StreamStats};
 /// Below this many bytes, adding up the lanes costs more than they gain.
 const LANES_PAY_FROM: usize = 1 << 14;
 
-/// A lane counts in `u32`, so it is emptied before it can overflow.
+/// A lane counts in `u32`, so it is flushed before it can overflow.
 const BLOCK: usize = 1 << 30;
 
 type Lane = [u32; 256];
 
-/// The counts of every byte per channel.
+/// The counts of every byte value per channel.
 #[derive(Debug)]
 pub(super) struct Histogram {
     dtype: Dtype,
@@ -36,9 +36,9 @@ impl Histogram {
 
     /// Adds bytes; the first is in channel 0.
     ///
-    /// One count per byte is the whole algorithm. But neighbouring pixels are alike, and a second increment of
-    /// the same count has to wait until the first is stored; so neighbours count in different lanes, and the
-    /// lanes are added up at the end.
+    /// One count per byte is the whole algorithm. But neighbouring pixels are similar, and a second increment of the
+    /// same count must wait until the first is stored; so neighbours count in different lanes, and the lanes are
+    /// added up at the end.
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let channels = self.counts.len();
         for block in bytes.chunks(BLOCK / channels * channels) {
@@ -91,7 +91,7 @@ impl Histogram {
         to_stats(frames, vec![0; self.counts.len()], self.pairs())
     }
 
-    /// Count, mean, spread and extremes of every channel.
+    /// Count, mean, std and extremes of every channel.
     pub(super) fn moments(&self) -> Vec<Moments> {
         let pairs = self.pairs().into_iter();
         let pairs = pairs.map(|pairs| pairs.into_iter().map(|(value, n)| (f64::from(value), n)));
@@ -118,7 +118,7 @@ impl Histogram {
     }
 }
 
-/// Both channels' counts together; `None` if they exceed `u64`.
+/// The merged counts of two channels; `None` if they exceed `u64`.
 pub(super) fn merge(a: &[(i16, u64)], b: &[(i16, u64)]) -> Option<Vec<(i16, u64)>> {
     let mut all: Vec<_> = a.iter().chain(b).copied().collect();
     all.sort_unstable();

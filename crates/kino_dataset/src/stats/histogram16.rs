@@ -1,7 +1,7 @@
 //! 16-bit images (depth): 65,536 counts per channel, because sorting every pixel is ten times as slow.
 //!
 //! ```text
-//! counts[bits of the value] per channel      512 KiB each, so vectors with many channels do without
+//! counts[bits of the value] per channel      512 KiB each, so it is not used for vectors with many channels
 //! ```
 
 use half::f16;
@@ -18,7 +18,7 @@ pub(super) struct Histogram16 {
 }
 
 impl Histogram16 {
-    /// Values per channel in a frame from which the histogram's size is worth it.
+    /// From this many values per channel in a frame, the histogram is worth its size.
     pub(super) const PAYS_FROM: usize = 1 << 12;
 
     pub(super) fn new(channels: usize, dtype: Dtype) -> Self {

@@ -1,6 +1,6 @@
-//! JSON has no NaN: a number that does not exist is `null` there and NaN in Rust.
+//! JSON has no NaN: a missing value is `null` there and NaN in Rust.
 
-/// Serialises a list of numbers.
+/// Serializes a list of values.
 pub(super) mod numbers {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -28,7 +28,7 @@ pub(super) mod numbers {
     }
 }
 
-/// Serialises a map of such lists.
+/// Serializes a map of such lists.
 pub(super) mod named_numbers {
     use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Statistics of a stream, for normalisation: computed while packing, merged when episodes are appended.
+//! Statistics of a stream, for normalization: computed while packing, merged when episodes are appended.
 //!
 //! ```text
 //! frames ─ add ─▶ StatsPart ─ merge (in order) ─▶ StatsPart ─ finish ─▶ StreamStats ⇄ stats/<hash>.json
@@ -8,15 +8,15 @@
 //!  "sketch": {"points": [[…], …]}}
 //! ```
 //!
-//! One number per channel: a channel of an image, an element of a vector. NaN and infinities are counted and
-//! left out. A channel without a finite value has `null` in the JSON and NaN in Rust. 64-bit integers beyond
-//! 2^53 are rounded to the nearest `f64` first.
+//! One value per channel: a channel of an image, an element of a vector. NaN and infinities are counted and otherwise
+//! ignored. A channel without finite values has `null` in the JSON and NaN in Rust. 64-bit integers beyond 2^53 are
+//! first rounded to the nearest `f64`.
 //!
-//! How exact: of 8-bit streams everything, always, merges included (the sketch is the histogram). Of others
-//! count, min and max are exact and mean and std are to rounding, merges included. Their quantiles are numpy's
-//! for 16-bit images and while a channel has at most 16,384 values, then within a stated rank error (see
-//! `quantiles`); but the JSON keeps at most 33 points per channel, so quantiles after merging two `StreamStats`
-//! (an append) are an interpolation, in our tests within 0.11 % of rank.
+//! Precision: for 8-bit streams everything is exact, even after merges (the sketch is the histogram). For others
+//! count, min and max are exact, and mean and std are exact up to rounding, even after merges. Their quantiles equal
+//! numpy's for 16-bit images and for channels of at most 16,384 values; beyond that they are within a stated rank
+//! error (see `quantiles`). But the JSON keeps at most 33 points per channel, so quantiles after merging two
+//! `StreamStats` (an append) are interpolated, in our tests within 0.11 % of rank.
 
 mod accumulate;
 mod check;
@@ -41,12 +41,12 @@ pub(crate) use recount::Recount;
 /// A vector with more elements than this has one set of statistics for all of them.
 const MAX_CHANNELS: usize = 4096;
 
-/// The statistics of one stream, each list with one number per channel.
+/// The statistics of one stream, each list with one value per channel.
 #[derive(Serialize, Deserialize, Clone, Debug, PartialEq)]
 pub struct StreamStats {
     /// Frames seen.
     pub frames: u64,
-    /// Finite values per channel; all else is about these.
+    /// Finite values per channel; everything below describes these.
     pub count: Vec<u64>,
     /// NaN and infinite values per channel.
     pub nonfinite: Vec<u64>,
@@ -75,15 +75,15 @@ pub struct StreamStats {
 pub enum Sketch {
     /// 8-bit values: every value that occurs with its count, ascending. Exact.
     Counts(Vec<Vec<(i16, u64)>>),
-    /// Other values: all of them in order if there are at most 33, else 33 quantiles, close in the tails.
+    /// Other values: all of them, sorted, if there are at most 33, otherwise 33 quantiles, denser in the tails.
     Points(Vec<Vec<f64>>),
 }
 
-/// How many channels the statistics of such a stream have; flat element `e` of a frame is in channel
-/// `e % channels`.
+/// The number of channels in the statistics of such a stream; flat element `e` of a frame is in channel `e %
+/// channels`.
 ///
-/// Images have one per channel (the last of three dimensions; one without), vectors one per element, or a
-/// single one above 4096 elements.
+/// Images have one per image channel (the last of three dimensions; one if there are only two), vectors one per
+/// element, or a single one above 4096 elements.
 pub(crate) fn channels_of(kind_is_image: bool, ty: &ValueType) -> usize {
     let channels = match (kind_is_image, ty.shape()) {
         (true, [_, _, .., channels]) if ty.shape().len() >= 3 => *channels,
@@ -98,7 +98,7 @@ pub(crate) fn channels_of(kind_is_image: bool, ty: &ValueType) -> usize {
 }
 
 impl StreamStats {
-    /// The statistics of both streams' frames together; `None` if channels or value types differ.
+    /// The statistics of the frames of both; `None` if channels or value types differ.
     pub fn merge(&self, other: &Self) -> Option<Self> {
         if !self.is_consistent() || !other.is_consistent() {
             return None;
@@ -133,7 +133,7 @@ impl StreamStats {
         }
     }
 
-    /// The statistics of channels whose distribution is known by points.
+    /// The statistics of channels whose distribution is given by points.
     fn from_channels(frames: u64, channels: Vec<(Moments, Vec<f64>)>) -> Self {
         let each = |f: fn(&Moments) -> f64| channels.iter().map(|(m, _)| f(m)).collect();
         let quantiles = NAMED.map(|(name, q)| {

@@ -1,26 +1,26 @@
-//! Quantiles of a stream too long to keep.
+//! Quantiles of streams that are too long to keep.
 //!
 //! ```text
-//! level 0   up to 16,384 values as they came, each stands for 1
-//! level 1   up to  4,096 values               each stands for 2
-//! level 2   …                                 each stands for 4
+//! level 0   up to 16,384 values, unchanged    each represents 1
+//! level 1   up to  4,096 values               each represents 2
+//! level 2   …                                 each represents 4
 //! ```
 //!
-//! A full level is sorted and every second value moves up a level; which of the two, the first or the second,
-//! alternates. So a channel of at most 16,384 values is kept whole and its quantiles are numpy's, and a longer
-//! one never needs more than a few thousand values per doubling.
+//! A full level is sorted and every second value moves up a level; whether the first or the second of each pair moves
+//! alternates. So a channel of at most 16,384 values is kept whole and its quantiles equal numpy's, and a longer one
+//! never needs more than a few thousand values per doubling.
 //!
-//! Rank error: halving a level whose values stand for w each moves no rank by more than w, and a level above 0
-//! has over 4,096 values when that happens. Summed over the levels, no rank is off by more than
-//! log2(count / 4,096) / 4,096 of the count: 0.2 % for a million values, 0.44 % for a thousand million.
-//! Alternation cancels most of it; the tests measure under 0.02 % for a million values of six shapes, heavy tails
-//! among them. Streams of more than 64 channels keep fewer values (a million for all channels together, at least
-//! 1,024 per channel), and the bound grows accordingly. The result depends on the values and their order alone.
+//! Rank error: halving a level whose values represent w each moves no rank by more than w, and a level above 0 has
+//! over 4,096 values when that happens. Summed over the levels, no rank is off by more than log2(count / 4,096) /
+//! 4,096 of the count: 0.2 % for a million values, 0.44 % for a billion. Alternation cancels most of it; the tests
+//! measure under 0.02 % for a million values of six distributions, including heavy tails. Streams of more than 64
+//! channels keep fewer values (a million for all channels together, at least 1,024 per channel), and the bound grows
+//! accordingly. The result depends only on the values and their order.
 //!
-//! Finished statistics keep 33 points per channel (`GRID`) and merge by adding the two distribution functions,
-//! each interpolated between its points.
+//! Finished statistics keep 33 points per channel (`GRID`) and merge by adding the two distribution functions, each
+//! interpolated between its points.
 
-/// The quantiles that finished statistics state.
+/// The quantiles in finished statistics.
 pub(super) const NAMED: [(&str, f64); 5] = [
     ("q01", 0.01),
     ("q10", 0.1),
@@ -29,7 +29,7 @@ pub(super) const NAMED: [(&str, f64); 5] = [
     ("q99", 0.99),
 ];
 
-/// The fractions whose quantiles a sketch keeps; the named ones are among them.
+/// The fractions whose quantiles a sketch keeps; they include the named ones.
 #[rustfmt::skip]
 const GRID: [f64; 33] = [
     0.0, 0.0001, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4,
@@ -37,16 +37,16 @@ const GRID: [f64; 33] = [
     0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 0.9975, 0.999, 0.9999, 1.0,
 ];
 
-/// Values kept whole, in channels of streams that have few.
+/// Values per channel that are kept exactly, in streams with few channels.
 const EXACT: usize = 1 << 14;
 
-/// Values kept whole in all channels of a stream together.
+/// Values that are kept exactly in all channels of a stream together.
 const EXACT_IN_ALL: usize = 1 << 20;
 
-/// Fewest values kept whole.
+/// The fewest values per channel that are kept exactly.
 const EXACT_AT_LEAST: usize = 1 << 10;
 
-/// What is kept of the values of one channel.
+/// A summary of the values of one channel.
 #[derive(Debug)]
 pub(super) struct Summary {
     levels: Vec<Level>,
@@ -84,7 +84,7 @@ impl Summary {
         }
     }
 
-    /// Adds what `later` has kept.
+    /// Adds the values that `later` has kept.
     pub(super) fn merge(&mut self, later: Self) {
         for (idx, level) in later.levels.into_iter().enumerate() {
             self.level(idx).keys.extend(level.keys);
@@ -94,7 +94,7 @@ impl Summary {
         }
     }
 
-    /// The points of a sketch: all values in order, or 33 quantiles.
+    /// The points of a sketch: all values, sorted, or 33 quantiles.
     pub(super) fn points(&self, min: f64, max: f64) -> Vec<f64> {
         let knots = self.knots(min, max);
         if knots.len() <= GRID.len() {
@@ -103,7 +103,7 @@ impl Summary {
         at_grid(&knots)
     }
 
-    /// Ascending `(rank, value)`: the middle rank of what each kept value stands for, and the exact extremes.
+    /// Ascending `(rank, value)`: the middle rank of what each kept value represents, and the exact extremes.
     fn knots(&self, min: f64, max: f64) -> Vec<(f64, f64)> {
         let levels = self.levels.iter().enumerate();
         let weighted = levels.flat_map(|(idx, level)| level.keys.iter().map(move |k| (*k, idx)));
@@ -141,16 +141,16 @@ impl Summary {
         &mut self.levels[idx]
     }
 
-    /// Moves half of a level up, and of those above that this fills.
+    /// Moves half of a level up, and likewise each level above that this fills.
     fn halve(&mut self, mut idx: usize) {
         loop {
             let level = &mut self.levels[idx];
-            // Above level 0 these are sorted runs, which a stable sort finds and merges.
+            // Above level 0 these are sorted runs, which a stable sort detects and merges.
             level.keys.sort();
             let pairs = level.keys.len() / 2 * 2;
             let kept = level.keys[..pairs].iter().skip(usize::from(level.second));
             let kept: Vec<u64> = kept.step_by(2).copied().collect();
-            // Of an odd number the largest stays, so that the weights always add up to the count.
+            // If the count is odd the largest stays, so that the weights always add up to the count.
             level.keys.drain(..pairs);
             level.second = !level.second;
             idx += 1;
@@ -162,7 +162,7 @@ impl Summary {
     }
 }
 
-/// A number with the order of `f64::total_cmp`; sorting whole numbers takes half the time of sorting floats.
+/// An integer with the order of `f64::total_cmp`; sorting integers takes half the time of sorting floats.
 fn to_key(value: f64) -> u64 {
     let bits = value.to_bits();
     if value.is_sign_negative() {
@@ -186,7 +186,7 @@ pub(super) fn of_points(points: &[f64], count: u64, q: f64) -> f64 {
     interpolate(&knots_of_points(points, count), q * last as f64)
 }
 
-/// The points of both distributions together; `counts` are the numbers of their values.
+/// The points of both distributions together; `counts` are their numbers of values.
 pub(super) fn merge(a: &[f64], b: &[f64], counts: [u64; 2]) -> Vec<f64> {
     if counts[0] == 0 || counts[1] == 0 {
         return if counts[0] == 0 { b } else { a }.to_vec();
@@ -208,7 +208,7 @@ pub(super) fn merge(a: &[f64], b: &[f64], counts: [u64; 2]) -> Vec<f64> {
     at_grid(&knots)
 }
 
-/// The points of values that occur more than once, ascending, each with how often it does.
+/// The points of ascending values with their counts.
 pub(super) fn points_of_counts(pairs: &[(f64, u64)]) -> Vec<f64> {
     let total: u64 = pairs.iter().map(|(_, count)| count).sum();
     if total <= GRID.len() as u64 {
@@ -225,14 +225,14 @@ pub(super) fn points_of_counts(pairs: &[(f64, u64)]) -> Vec<f64> {
     at_grid(&knots)
 }
 
-/// The quantiles that a sketch keeps, of ascending `(rank, value)`.
+/// The quantiles that a sketch keeps, from ascending `(rank, value)`.
 fn at_grid(knots: &[(f64, f64)]) -> Vec<f64> {
     let last = knots.last().map_or(0.0, |(rank, _)| *rank);
     let at = |q: &f64| interpolate(knots, q * last);
     GRID.iter().map(at).collect()
 }
 
-/// `(rank, value)` of a sketch's points; ascending whatever a file said.
+/// `(rank, value)` of a sketch's points; ascending whatever the file contains.
 fn knots_of_points(points: &[f64], count: u64) -> Vec<(f64, f64)> {
     let mut sorted = points.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -278,11 +278,11 @@ fn interpolate(knots: &[(f64, f64)], rank: f64) -> f64 {
     }
 }
 
-/// Between `a` and `b`, rounded as numpy rounds it.
+/// Between `a` and `b`, rounded as numpy does.
 pub(super) fn lerp(a: f64, b: f64, t: f64) -> f64 {
     let difference = b - a;
     if difference.is_infinite() {
-        // Numbers so far apart have a middle all the same.
+        // The difference overflows, but the value in between does not.
         a * (1.0 - t) + b * t
     } else if t < 0.5 {
         a + difference * t
@@ -291,7 +291,7 @@ pub(super) fn lerp(a: f64, b: f64, t: f64) -> f64 {
     }
 }
 
-/// A rank as whole number and fraction.
+/// A rank as integer and fraction.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_have_the_order_of_the_numbers(a: f64, b: f64) {
+        fn keys_have_the_order_of_the_floats(a: f64, b: f64) {
             prop_assert_eq!(to_key(a).cmp(&to_key(b)), a.total_cmp(&b));
             prop_assert_eq!(from_key(to_key(a)).to_bits(), a.to_bits());
         }

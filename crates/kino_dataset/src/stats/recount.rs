@@ -1,8 +1,8 @@
-//! Statistics against the frames they are about: count, mean, std and extremes, computed again.
+//! Recomputes count, mean, std and extremes from the frames, to check the statistics.
 //!
-//! Quantiles are not: they would need the sketches of `quantiles` and as much time as packing. Statistics are those of the
-//! original values. Where a codec is lossy, the decoded ones may differ by the largest error of the stream, and so may mean, std
-//! and extremes (the deviation of a sum is at most the sum of the deviations).
+//! Quantiles are not checked: they would need the sketches of `quantiles` and as much time as packing. Statistics
+//! describe the original values. If a codec is lossy, the decoded values may differ by the stream's largest error,
+//! and so may mean, std and extremes (the error of a sum is at most the sum of the errors).
 
 use kino_codec::{Dtype, ValueType};
 
@@ -11,7 +11,7 @@ use super::accumulate::{Moments, gather};
 use super::check::ROUNDING;
 use super::histogram::Histogram;
 
-/// Counts the frames of one stream again.
+/// Recounts the frames of one stream.
 #[derive(Debug)]
 pub(crate) struct Recount {
     dtype: Dtype,
@@ -22,16 +22,16 @@ pub(crate) struct Recount {
 
 #[derive(Debug)]
 enum Values {
-    /// Images of bytes, which are most of all values.
+    /// uint8 images, which make up most values.
     Bytes(Histogram),
     Wide(Vec<Moments>),
 }
 
-/// Streams of more channels do without a histogram for each: 4,096 of them would take 8 MiB.
+/// Streams with more channels do without a histogram for each: 4,096 of them would take 8 MiB.
 const MOST_HISTOGRAMS: usize = 16;
 
 impl Recount {
-    /// Nothing seen yet of a stream of this type; for `channels` see [`super::channels_of`].
+    /// Empty, for a stream of this type; for `channels` see [`super::channels_of`].
     pub(crate) fn new(ty: &ValueType, channels: usize) -> Self {
         let channels = channels.max(1);
         let values = match ty.dtype().size() {
@@ -63,7 +63,7 @@ impl Recount {
         }
     }
 
-    /// What of the statistics the frames do not bear out; `error` is the largest difference that the codec made.
+    /// What in the statistics contradicts the frames; `error` is the largest error of the codec.
     pub(crate) fn refute(&self, stats: &StreamStats, error: f64) -> Option<String> {
         let channels = match &self.values {
             Values::Bytes(histogram) => &histogram.moments(),
@@ -77,7 +77,7 @@ impl Recount {
             .filter_map(|(channel, seen)| {
                 let name = seen.refute(stats, channel, error)?;
                 Some(format!(
-                    "`{name}` of channel {channel} is not that of its frames"
+                    "`{name}` of channel {channel} does not match the frames"
                 ))
             })
             .next()
@@ -91,7 +91,7 @@ impl Moments {
         }
         let largest = self.min().abs().max(self.max().abs());
         let rounding = largest * ROUNDING + f64::MIN_POSITIVE;
-        // A sum that left the range of `f64` is not there on either side.
+        // A sum that overflows `f64` is missing on both sides.
         let is_off = |stated: f64, seen: f64, slack: f64| (stated - seen).abs() > error + slack;
         let exact = error * ROUNDING;
         let checks = [

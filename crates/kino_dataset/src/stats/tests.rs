@@ -1,4 +1,4 @@
-//! Tests of whole statistics against naive twins: sort and interpolate, sum and divide.
+//! Tests of whole statistics against naive references: sort and interpolate, sum and divide.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -58,7 +58,7 @@ fn naive_std(values: &[f64]) -> f64 {
     (squares / values.len() as f64).sqrt()
 }
 
-/// Equal to 1e-12 of the numbers that went in.
+/// Equal to within 1e-12 of the largest input.
 fn assert_close(found: f64, expected: f64, scale: f64) {
     let error = (found - expected).abs();
     assert!(error <= 1e-12 * scale, "{found} instead of {expected}");
@@ -80,7 +80,7 @@ fn assert_agrees(stats: &StreamStats, channel: usize, values: &[f64]) {
     }
 }
 
-/// Equal numbers that are reproducible and look random.
+/// Reproducible values that look random.
 struct Random(u64);
 
 impl Random {
@@ -100,7 +100,7 @@ impl Random {
 
 proptest! {
     #[test]
-    fn wide_values_agree_with_the_naive_twin(
+    fn wide_values_agree_with_the_naive_reference(
         frames in prop::collection::vec([-1e6..1e6f64, 0.0..1e-3, 1e9..1.000_001e9], 1..300),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_agree_with_the_naive_twin_and_the_wide_path(
+    fn bytes_agree_with_the_naive_reference_and_the_wide_path(
         pixels in prop::collection::vec(any::<[u8; 3]>(), 1..300),
     ) {
         let mut narrow = StatsPart::new(&ty(Dtype::U8, &[1, 1, 3]), 3);
@@ -190,7 +190,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_whatever_a_file_says_never_panics(
+    fn merging_any_contents_of_a_file_never_panics(
         count in prop::collection::vec(any::<u64>(), 0..3),
         numbers in prop::collection::vec(any::<f64>(), 0..3),
         points in prop::collection::vec(prop::collection::vec(any::<f64>(), 0..40), 0..3),
@@ -215,7 +215,7 @@ proptest! {
 }
 
 #[test]
-fn every_dtype_is_read_as_numbers() {
+fn every_dtype_is_read() {
     let numbers: [f64; 4] = [0.0, 1.0, 1.0, 0.0];
     let pack = |dtype: Dtype| -> Vec<u8> {
         let one = match dtype {
@@ -254,7 +254,7 @@ fn every_dtype_is_read_as_numbers() {
 }
 
 #[test]
-fn nan_and_infinity_are_counted_and_left_out() {
+fn nan_and_infinity_are_counted_and_skipped() {
     let stats = scalars(&[&[f64::NAN, 1.0], &[f64::INFINITY, 3.0, f64::NEG_INFINITY]]);
     assert_eq!(
         (stats.frames, stats.count[0], stats.nonfinite[0]),
@@ -294,7 +294,7 @@ fn a_channel_without_values_is_null_in_json() {
 }
 
 #[test]
-fn streams_that_differ_do_not_merge() {
+fn different_streams_do_not_merge() {
     let bytes = StatsPart::new(&ty(Dtype::U8, &[]), 1).finish();
     let wide = StatsPart::new(&ty(Dtype::F32, &[]), 1).finish();
     let two = StatsPart::new(&ty(Dtype::F32, &[2]), 2).finish();
@@ -303,7 +303,7 @@ fn streams_that_differ_do_not_merge() {
 }
 
 #[test]
-fn channels_are_channels_or_elements() {
+fn channels_are_image_channels_or_vector_elements() {
     assert_eq!(channels_of(true, &ty(Dtype::U8, &[480, 640, 3])), 3);
     assert_eq!(channels_of(true, &ty(Dtype::U16, &[480, 640])), 1);
     assert_eq!(channels_of(false, &ty(Dtype::F32, &[7])), 7);
@@ -315,7 +315,7 @@ fn channels_are_channels_or_elements() {
 }
 
 #[test]
-fn lanes_count_as_the_simple_loop_does() {
+fn lanes_count_like_the_simple_loop() {
     let mut random = Random(1);
     let bytes: Vec<u8> = (0..120_000)
         .map(|_| random.next().to_le_bytes()[0])
@@ -371,7 +371,7 @@ fn up_to_16384_values_are_exact() {
     assert_agrees(&scalars(&blocks), 0, &values);
 }
 
-/// How far the fraction of values below `found` is from `q`; 0 where ties include it.
+/// How far the fraction of values below `found` is from `q`; 0 if ties include it.
 fn rank_error(sorted: &[f64], found: f64, q: f64) -> f64 {
     let below = sorted.partition_point(|value| *value < found) as f64 / sorted.len() as f64;
     let upto = sorted.partition_point(|value| *value <= found) as f64 / sorted.len() as f64;
@@ -385,7 +385,7 @@ fn worst_rank_error(values: &[f64], stats: &StreamStats) -> f64 {
     errors.into_iter().fold(0.0, f64::max)
 }
 
-/// Uniform, heavy on both sides, heavy on one, few different values, ascending, and a slow wave.
+/// Uniform, heavy tails on both sides, a heavy tail on one, few distinct values, ascending, and a slow wave.
 fn shapes(count: u32) -> Vec<(&'static str, Vec<f64>)> {
     let mut random = Random(3);
     let mut make = |f: &dyn Fn(f64, f64) -> f64| -> Vec<f64> {
@@ -441,9 +441,9 @@ fn appended_statistics_stay_close() {
     }
 }
 
-/// Prints what the documentation states: `cargo test --release -p kino_dataset add_speed -- --nocapture`.
+/// Prints the figures in the documentation: `cargo test --release -p kino_dataset add_speed -- --nocapture`.
 ///
-/// The best of many frames, so that other work on the machine does not count.
+/// The best of many frames, so that other load on the machine does not count.
 #[test]
 fn add_speed() {
     let mut random = Random(4);

@@ -3,11 +3,11 @@
 //! ```text
 //! ids      one buffer, one u32 end per row, a hash index           about 4 + 11 bytes and the text
 //! frames, start_ns, duration_s, bytes, raw_bytes                   8 bytes each
-//! shards   different hashes once; shard_of, slots                  4 bytes each
+//! shards   distinct hashes; shard_of, slots                        4 bytes each
 //! ```
 //!
-//! Ids are read first and must differ. So a file that claims many rows has to spell out as many ids before
-//! anything else is allocated for them.
+//! Ids are read first and must be unique. So a file that claims many rows must contain as many ids before anything
+//! else is allocated for them.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(super) struct Core {
     pub(super) duration_s: Vec<f64>,
     pub(super) bytes: Vec<u64>,
     pub(super) raw_bytes: Vec<u64>,
-    /// The different shards, and which of them each row is in.
+    /// The distinct shards, and which of them each row is in.
     pub(super) shards: Vec<Hash>,
     pub(super) shard_of: Vec<u32>,
     pub(super) slots: Vec<u32>,
@@ -55,7 +55,7 @@ impl Core {
         Ok(core)
     }
 
-    /// Refuses numbers that no episode has, so that whoever adds them up need not.
+    /// Refuses impossible counts, so that code that adds them up need not check.
     fn check(&self) -> Result<()> {
         let sums = [&self.frames, &self.bytes, &self.raw_bytes];
         let fits = |numbers: &&Vec<u64>| {
@@ -63,7 +63,7 @@ impl Core {
             sum.is_some_and(|sum| i64::try_from(sum).is_ok())
         };
         if !sums.iter().all(fits) {
-            return Err(corrupt(PLACE, "its numbers add up to over 2^63 - 1"));
+            return Err(corrupt(PLACE, "its counts add up to more than 2^63 - 1"));
         }
         let is_duration = |seconds: &f64| seconds.is_finite() && *seconds >= 0.0;
         if !self.duration_s.iter().all(is_duration) {
@@ -74,13 +74,13 @@ impl Core {
 
     /// Bytes held in memory.
     pub(super) fn memory_bytes(&self) -> usize {
-        let words = self.frames.capacity()
+        let eight_byte_values = self.frames.capacity()
             + self.start_ns.capacity()
             + self.duration_s.capacity()
             + self.bytes.capacity()
             + self.raw_bytes.capacity();
         self.ids.memory_bytes()
-            + words * size_of::<u64>()
+            + eight_byte_values * size_of::<u64>()
             + self.shards.capacity() * size_of::<Hash>()
             + (self.shard_of.capacity() + self.slots.capacity()) * size_of::<u32>()
     }
@@ -102,7 +102,7 @@ fn read_shards(file: &TableFile, rows: usize) -> Result<(Vec<Hash>, Vec<u32>)> {
     let (mut shards, mut shard_of) = (Vec::new(), Vec::with_capacity(rows));
     each_text(file, "shard", |text| {
         let shard = to_hash("shard", text)?;
-        // At most 2^26 rows, so the conversion holds.
+        // At most 2^26 rows, so the conversion succeeds.
         let next = u32::try_from(shards.len()).unwrap_or(u32::MAX);
         let number = *numbers.entry(shard).or_insert(next);
         if number == next {

@@ -1,8 +1,8 @@
 //! The Parquet file behind a table: checked on opening, read column by column.
 //!
-//! The caller has checked the hash of the bytes, but their writer may have been hostile. So the schema must be
-//! ours, the rows must add up, page headers are looked at before their numbers are believed, and a panic inside
-//! the Parquet crate, which has had such bugs, becomes an error.
+//! The caller has verified the hash of the bytes, but their writer may have been hostile. So the schema must be ours,
+//! the rows must add up, page headers are checked before their counts are trusted, and a panic inside the Parquet
+//! crate, which has had such bugs, becomes an error.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -53,7 +53,7 @@ impl TableFile {
         guarded(|| {
             for (idx, group) in self.reader.metadata().row_groups().iter().enumerate() {
                 let rows = usize::try_from(group.num_rows()).unwrap_or(0);
-                // Every field has one leaf (a list's too), so its place among the fields is that of its leaf.
+                // Every field has one leaf (lists too), so its index among the fields is that of its leaf.
                 let chunk = group.column(place);
                 check_pages(&self.bytes, chunk, self.fields[place].kind, rows)?;
                 let group = self.reader.get_row_group(idx).map_err(damaged)?;
@@ -71,10 +71,10 @@ impl TableFile {
 
 /// Runs `parse` and turns a panic into an error.
 fn guarded<T>(parse: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Callers drop what was being built when this fails, so nothing half-built is seen afterwards.
+    // Callers drop what was being built if this fails, so nothing half-built is visible afterwards.
     match catch_unwind(AssertUnwindSafe(parse)) {
         Ok(result) => result,
-        Err(_) => Err(corrupt(PLACE, "the Parquet reader gave up on it")),
+        Err(_) => Err(corrupt(PLACE, "the Parquet reader panicked on it")),
     }
 }
 
@@ -84,14 +84,14 @@ fn check_groups(metadata: &ParquetMetaData, columns: usize) -> Result<()> {
         let rows = usize::try_from(group.num_rows()).unwrap_or(usize::MAX);
         total = total.saturating_add(rows);
         if group.num_columns() != columns {
-            return Err(corrupt(PLACE, "a row group lacks columns"));
+            return Err(corrupt(PLACE, "columns are missing in a row group"));
         }
     }
     let stated = metadata.file_metadata().num_rows();
     if total > MAX_ROWS || usize::try_from(stated) != Ok(total) {
         return Err(corrupt(
             PLACE,
-            format!("row groups of {total} rows in a table of {stated}"),
+            format!("the row groups have {total} rows, but the table states {stated}"),
         ));
     }
     Ok(())

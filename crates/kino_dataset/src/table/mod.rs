@@ -9,12 +9,12 @@
 //!          ["train","small"]   "lift"  null     …
 //! ```
 //!
-//! The columns above are always there, in this order; a user column holds the labels of one name and is null
-//! where an episode has none. Strings are UTF-8, hashes are 64 lower-case hex digits. A table is immutable and
-//! named by its hash, so equal rows give equal bytes.
+//! The columns above always exist, in this order; a user column holds the labels of one name and is null where an
+//! episode has none. Strings are UTF-8, hashes are 64 lower-case hex digits. A table is immutable and named by its
+//! hash, so equal rows give equal bytes.
 //!
-//! Reading keeps what every window needs (ids, lengths, places) decoded and compact, and decodes any other
-//! column when it is asked for: a dataset of a million episodes opens without unpacking a million task texts.
+//! Reading keeps what every window needs (ids, lengths, locations) decoded and compact, and decodes any other column
+//! on demand: a dataset of a million episodes opens without unpacking a million task texts.
 
 mod core;
 mod file;
@@ -33,27 +33,27 @@ pub use read::EpisodeTable;
 pub(crate) use schema::refuse_name;
 pub(crate) use write::{check_texts, write_table};
 
-/// No table has more rows than this.
+/// Upper limit of the number of rows.
 const MAX_ROWS: usize = 1 << 26;
 
-/// No text in the table is longer than this.
+/// Upper limit of the length of a text.
 const MAX_TEXT_BYTES: usize = 1 << 16;
 
-/// No episode is in more splits than this.
+/// Upper limit of the number of splits of an episode.
 const MAX_SPLITS: usize = 1 << 8;
 
-/// No column has more text than this, counting a repeated text every time.
+/// Upper limit of the text in a column, counting repeated texts every time.
 const MAX_COLUMN_BYTES: usize = 1 << 31;
 
-/// No page is larger than this uncompressed; see `write::VALUES_PER_STEP`.
+/// Upper limit of the uncompressed size of a page; see `write::VALUES_PER_STEP`.
 const MAX_PAGE_BYTES: usize = 1 << 26;
 
 /// One row of the episode table.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EpisodeRow {
-    /// The episode's name, unique in the table.
+    /// The episode's id, unique in the table.
     pub id: String,
-    /// Frames of the stream that has the most.
+    /// Frames of the longest stream.
     pub frames: u64,
     /// Time of the first frame.
     pub start_ns: i64,
@@ -65,19 +65,19 @@ pub struct EpisodeRow {
     pub raw_bytes: u64,
     /// BLAKE3 of the shard file that holds the episode.
     pub shard: [u8; 32],
-    /// Place of the episode among those of its shard.
+    /// Index of the episode in its shard.
     pub slot: u32,
     /// BLAKE3 of the episode's stored bytes.
     pub hash: [u8; 32],
     /// The splits that the episode belongs to, such as `train`.
     pub splits: Vec<String>,
-    /// What the robot was asked to do.
+    /// The task, as an instruction.
     pub task: Option<String>,
-    /// Whether it did.
+    /// Whether the task succeeded.
     pub success: Option<bool>,
     /// The licence of the data.
     pub licence: Option<String>,
-    /// The consent of the people in it.
+    /// The consent of the people recorded.
     pub consent: Option<String>,
     /// The file or address it was packed from.
     pub source: Option<String>,
@@ -92,21 +92,21 @@ pub struct EpisodeRow {
 /// A column has one type: a column of `Int` and `Float` labels is stored, and read back, as `Float`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Label {
-    /// Yes or no.
+    /// True or false.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
     /// Text.
     Text(String),
 }
 
 impl Label {
-    /// The type of its column, where `Int` and `Float` go together.
+    /// The name of its column's type; `Int` and `Float` share one.
     pub(crate) fn column_type(&self) -> &'static str {
         match self {
-            Self::Bool(_) => "truth value",
+            Self::Bool(_) => "bool",
             Self::Int(_) | Self::Float(_) => "number",
             Self::Text(_) => "text",
         }
@@ -117,7 +117,7 @@ impl Column {
     /// The same for a column of an existing table.
     pub(crate) fn column_type(&self) -> &'static str {
         match self {
-            Self::Bool(_) => "truth value",
+            Self::Bool(_) => "bool",
             Self::Int(_) | Self::Float(_) => "number",
             Self::Text(_) | Self::TextList(_) => "text",
         }
@@ -127,11 +127,11 @@ impl Column {
 /// A decoded column: one value per row.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Column {
-    /// Yes or no.
+    /// True or false.
     Bool(Vec<Option<bool>>),
-    /// Whole numbers.
+    /// Integers.
     Int(Vec<Option<i64>>),
-    /// Numbers.
+    /// Floating-point numbers.
     Float(Vec<Option<f64>>),
     /// Texts.
     Text(Vec<Option<String>>),

@@ -1,4 +1,4 @@
-//! A look at a column's page headers before the Parquet crate trusts them.
+//! Checks the page headers of a column before the Parquet crate trusts them.
 //!
 //! ```text
 //! column of a row group   | header | dictionary page | header | data page | header | data page | …
@@ -6,9 +6,9 @@
 //!                         5 data page { 1 values  2 encoding  … }   7 dictionary { 1 values  2 encoding  … }
 //! ```
 //!
-//! The crate allocates what a header states: up to 2 GiB for a page, 64 GiB for a dictionary. Here the stated
-//! numbers are held against the rows of the table and the bytes of the file first. The grammar is strict (known
-//! fields, ascending, of the right type), so both parsers see the same header.
+//! The crate allocates what a header states: up to 2 GiB for a page, 64 GiB for a dictionary. Here the stated sizes
+//! are first checked against the rows of the table and the bytes of the file. The grammar is strict (known fields,
+//! ascending, of the right type), so both parsers see the same header.
 
 use parquet::file::metadata::ColumnChunkMetaData;
 
@@ -16,7 +16,7 @@ use super::schema::{Kind, PLACE};
 use super::{MAX_PAGE_BYTES, MAX_SPLITS};
 use crate::error::{Result, corrupt};
 
-/// What may stand in a field.
+/// What a field may contain.
 enum Shape {
     Int32,
     Int64,
@@ -59,13 +59,13 @@ const STATISTICS: &[(u64, Shape)] = &[
 const DATA_PAGE: i64 = 0;
 const DICTIONARY_PAGE: i64 = 2;
 
-// The encodings whose decoders allocate nothing by themselves.
+// The encodings whose decoders do not allocate.
 const PLAIN: i64 = 0;
 const OLD_DICTIONARY: i64 = 2;
 const RUNS: i64 = 3;
 const DICTIONARY_RUNS: i64 = 8;
 
-/// The numbers of a header: the fields of `HEADER`, and those of the page's own header after them.
+/// The values of a header: the fields of `HEADER`, then those of the page's own header.
 #[derive(Default)]
 struct Header {
     fields: [i64; 4],
@@ -87,9 +87,8 @@ pub(super) fn check_pages(
     let bytes = start
         .zip(len)
         .and_then(|(start, len)| file.get(start..)?.get(..len));
-    let bytes = bytes.ok_or_else(|| corrupt(PLACE, "a column lies outside the file"))?;
-    let values = count_values(bytes)
-        .ok_or_else(|| corrupt(PLACE, "a page header is not one that a table has"))?;
+    let bytes = bytes.ok_or_else(|| corrupt(PLACE, "a column extends beyond the file"))?;
+    let values = count_values(bytes).ok_or_else(|| corrupt(PLACE, "a page header is invalid"))?;
     let rows = rows as u64;
     let fits = match kind {
         Kind::TextList => values <= rows.saturating_mul(MAX_SPLITS as u64),
@@ -98,7 +97,7 @@ pub(super) fn check_pages(
     if !fits {
         return Err(corrupt(
             PLACE,
-            format!("a column has {values} values for {rows} rows"),
+            format!("a column has {values} values, more than its {rows} rows can have"),
         ));
     }
     Ok(())
@@ -132,7 +131,7 @@ fn count_values(column: &[u8]) -> Option<u64> {
     Some(total)
 }
 
-/// The unread rest of a header; every method returns `None` at anything unexpected.
+/// The unread rest of a header; every method returns `None` on unexpected input.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -154,7 +153,7 @@ impl Input<'_> {
         Some(header)
     }
 
-    /// A struct; returns the numbers of its first fields.
+    /// A struct; returns the values of its first fields.
     fn fields(&mut self, shapes: &'static [(u64, Shape)]) -> Option<[i64; 4]> {
         let mut numbers = [0; 4];
         let mut last = 0;
@@ -189,7 +188,7 @@ impl Input<'_> {
         if byte == 0 {
             return Some(None);
         }
-        // A step of 0 announces an id in full, which can go back; no writer needs that here.
+        // A step of 0 announces an explicit id, which could decrease; no writer needs that here.
         let step = u64::from(byte >> 4);
         *last += step;
         let (id, shape) = shapes.iter().find(|(id, _)| step > 0 && id == last)?;
@@ -223,7 +222,7 @@ impl Input<'_> {
         None
     }
 
-    /// A zigzag number.
+    /// A zigzag integer.
     fn int(&mut self) -> Option<i64> {
         let value = self.varint()?;
         let half = i64::try_from(value >> 1).ok()?;
@@ -235,7 +234,7 @@ impl Input<'_> {
 mod tests {
     use super::*;
 
-    /// A field of 32 bits right after the one before.
+    /// A 32-bit field right after the previous one.
     fn int(number: u32) -> Vec<u8> {
         let mut zigzag = u64::from(number) << 1;
         let mut bytes = vec![0x15];
@@ -247,7 +246,7 @@ mod tests {
         bytes
     }
 
-    /// A page of no bytes: its header, with a step to the inner struct, and the struct's numbers.
+    /// A page without bytes: its header, with a step to the inner struct, and the struct's values.
     fn page(page_type: u32, size: u32, step: u8, inner: [u32; 2]) -> Vec<u8> {
         let head = [int(page_type), int(size), int(0), vec![step << 4 | 12]];
         let inner = [int(inner[0]), int(inner[1]), vec![0, 0]];
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_ask_for_memory_are_refused() {
+    fn headers_that_demand_memory_are_refused() {
         assert_eq!(count_values(&dictionary(50, 51)), None);
         assert_eq!(count_values(&dictionary(u32::MAX >> 1, 1)), None);
         assert_eq!(count_values(&page(0, u32::MAX >> 1, 2, [1, 0])), None);
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_comes_twice_or_in_full_is_refused() {
+    fn a_repeated_field_or_an_explicit_id_is_refused() {
         let mut twice = data(1, 0);
         twice.truncate(twice.len() - 1);
         twice.extend([0x05, 4, 0, 0]);

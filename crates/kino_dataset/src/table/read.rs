@@ -1,8 +1,8 @@
 //! The table in memory.
 //!
 //! ```text
-//! decoded at once   id  frames  start_ns  duration_s  bytes  raw_bytes  shard  slot
-//! when asked for    hash  splits  task  success  …  user columns          (then kept)
+//! on opening        id  frames  start_ns  duration_s  bytes  raw_bytes  shard  slot
+//! on demand         hash  splits  task  success  …  user columns          (then kept)
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ use super::{Column, EpisodeRow, Label};
 use crate::error::{Result, corrupt, invalid};
 use crate::hash::Hash;
 
-/// The table in memory: core columns decoded, the others decoded when asked for.
+/// The table in memory: core columns decoded, the others decoded on demand.
 pub struct EpisodeTable {
     file: TableFile,
     names: Vec<String>,
     core: Core,
-    /// One place per column, filled when the column is first asked for.
+    /// One cell per column, filled when the column is first requested.
     cache: Vec<OnceLock<Stored>>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for EpisodeTable {
 }
 
 impl EpisodeTable {
-    /// The table in `bytes`, which it keeps; damage and duplicate ids are errors.
+    /// Parses the table in `bytes`, which it keeps; damage and duplicate ids are errors.
     pub fn parse(bytes: Bytes) -> Result<Self> {
         let file = TableFile::open(bytes)?;
         let core = Core::read(&file)?;
@@ -52,22 +52,22 @@ impl EpisodeTable {
         })
     }
 
-    /// How many episodes there are.
+    /// The number of episodes.
     pub fn len(&self) -> usize {
         self.core.ids.len()
     }
 
-    /// Whether there is no episode.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The id of an episode; like those below, `None` past the last row.
+    /// The id of an episode; like the methods below, `None` past the last row.
     pub fn id(&self, row: usize) -> Option<&str> {
         self.core.ids.get(row)
     }
 
-    /// Frames of the stream that has the most.
+    /// Frames of the longest stream.
     pub fn frames(&self, row: usize) -> Option<u64> {
         self.core.frames.get(row).copied()
     }
@@ -98,12 +98,12 @@ impl EpisodeTable {
         self.core.shards.get(to_usize(shard)).map(Hash::as_bytes)
     }
 
-    /// The shards that the episodes lie in, each once.
+    /// The distinct shards of the episodes.
     pub(crate) fn shards(&self) -> &[Hash] {
         &self.core.shards
     }
 
-    /// Place of the episode among those of its shard.
+    /// Index of the episode in its shard.
     pub fn slot(&self, row: usize) -> Option<u32> {
         self.core.slots.get(row).copied()
     }
@@ -129,7 +129,9 @@ impl EpisodeTable {
         let place = self.names.iter().position(|known| known == name);
         let place = place.ok_or_else(|| {
             let names = self.names.join(", ");
-            invalid(format!("no column `{name}`; the table has {names}"))
+            invalid(format!(
+                "there is no column `{name}`; the columns are {names}"
+            ))
         })?;
         self.stored(place).map(Stored::to_column)
     }
@@ -144,7 +146,9 @@ impl EpisodeTable {
     pub fn row(&self, row: usize) -> Result<EpisodeRow> {
         let (Some(id), Some(shard)) = (self.id(row), self.shard(row)) else {
             let len = self.len();
-            return Err(invalid(format!("row {row} of a table of {len}")));
+            return Err(invalid(format!(
+                "row {row} is out of range: the table has {len} rows"
+            )));
         };
         let text = |name| Ok(self.built_in(name)?.text(row));
         let hash = self.hash(row)?;
@@ -157,7 +161,7 @@ impl EpisodeTable {
             raw_bytes: self.core.raw_bytes[row],
             shard: *shard,
             slot: self.core.slots[row],
-            hash: hash.ok_or_else(|| corrupt(PLACE, "a hash is missing"))?,
+            hash: hash.ok_or_else(|| corrupt(PLACE, "the hash of an episode is missing"))?,
             splits: self.built_in("splits")?.list(row),
             task: text("task")?,
             success: match self.built_in("success")? {
@@ -209,7 +213,7 @@ impl EpisodeTable {
             return Ok(stored);
         }
         let decoded = Stored::read(&self.file, place)?;
-        // Two threads may decode the same column at once; both get the copy that came first.
+        // Two threads may decode the same column at once; both get the first copy.
         Ok(cell.get_or_init(|| decoded))
     }
 }

@@ -14,10 +14,10 @@ use parquet::schema::types::{Type, TypePtr};
 
 use crate::error::{Result, corrupt, invalid};
 
-/// The place that errors about the table name.
+/// The place named in errors about the table.
 pub(super) const PLACE: &str = "episode table";
 
-/// No column name is longer than this.
+/// Upper limit of the length of a column name.
 const MAX_NAME_BYTES: usize = 255;
 
 /// The type of a column's values.
@@ -80,7 +80,7 @@ pub(super) const BUILT_IN: [(&str, Kind, Presence); 17] = [
     ("source_hash", Kind::Text, Presence::Nullable),
 ];
 
-/// The place of a built-in column; only called with names that the table above has.
+/// The index of a built-in column; only called with names in the table above.
 pub(super) fn built_in(name: &str) -> usize {
     let place = BUILT_IN.iter().position(|(known, ..)| *known == name);
     debug_assert!(place.is_some(), "`{name}` is not a built-in column");
@@ -91,15 +91,17 @@ pub(super) fn built_in(name: &str) -> usize {
 pub(crate) fn refuse_name(name: &str) -> Option<String> {
     if BUILT_IN.iter().any(|(known, ..)| *known == name) {
         Some(format!(
-            "label `{name}` has the name of a built-in column; choose another name"
+            "label `{name}` has the same name as a built-in column; rename it"
         ))
     } else if name.is_empty() || name.len() > MAX_NAME_BYTES {
         Some(format!(
-            "label name of {} bytes; use 1 to {MAX_NAME_BYTES}",
+            "the label name has {} bytes; use 1 to {MAX_NAME_BYTES} bytes",
             name.len()
         ))
     } else if name.chars().any(char::is_control) {
-        Some(format!("label name {name:?} has a control character"))
+        Some(format!(
+            "label name {name:?} contains a control character; remove it"
+        ))
     } else {
         None
     }
@@ -127,10 +129,14 @@ pub(super) fn to_parquet(fields: &[Field]) -> Result<TypePtr> {
         .with_fields(columns)
         .build()
         .map(Arc::new)
-        .map_err(|error| invalid(format!("episode table schema: {error}")))
+        .map_err(|error| {
+            invalid(format!(
+                "cannot build the schema of the episode table: {error}"
+            ))
+        })
 }
 
-/// The columns of a file's schema; every distortion from what `to_parquet` makes is damage.
+/// The columns of a file's schema; every difference from what `to_parquet` makes is damage.
 pub(super) fn from_parquet(root: &Type) -> Result<Vec<Field>> {
     let columns = root.get_fields();
     let user = columns.iter().skip(BUILT_IN.len()).map(|column| {
@@ -202,7 +208,7 @@ fn leaf(name: &str, kind: Kind, repetition: Repetition) -> parquet::errors::Resu
         .map(Arc::new)
 }
 
-/// The three-level list that the Parquet specification asks for.
+/// The three-level list that the Parquet specification requires.
 fn list(name: &str, repetition: Repetition) -> parquet::errors::Result<TypePtr> {
     let element = leaf("element", Kind::Text, Repetition::REQUIRED)?;
     let repeated = Type::group_type_builder("list")

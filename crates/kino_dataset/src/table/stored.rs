@@ -15,10 +15,10 @@ use super::{Column, MAX_COLUMN_BYTES, MAX_SPLITS, MAX_TEXT_BYTES};
 use crate::error::{DatasetError, Result, corrupt};
 use crate::hash::Hash;
 
-/// Values decoded at a time: enough to be fast, few enough to notice nonsense early.
+/// Values decoded at a time: enough to be fast, few enough to detect nonsense early.
 const BATCH: usize = 4096;
 
-/// The row number of a null text.
+/// The row value of a null text.
 const NULL: u32 = u32::MAX;
 
 /// A decoded column.
@@ -48,7 +48,7 @@ impl Stored {
         file.each_group(place, |reader, rows| stored.append(field, reader, rows))?;
         stored.shrink();
         if stored.text_bytes() > MAX_COLUMN_BYTES {
-            let what = format!("column `{}` holds over 2 GiB of text", field.name);
+            let what = format!("column `{}` holds more than 2 GiB of text", field.name);
             return Err(corrupt(PLACE, what));
         }
         Ok(stored)
@@ -113,7 +113,7 @@ impl Stored {
         }
     }
 
-    /// Gives back what only building needed.
+    /// Frees what only building needed.
     fn shrink(&mut self) {
         match self {
             Self::Text { texts, rows } => {
@@ -132,7 +132,7 @@ impl Stored {
         }
     }
 
-    /// Bytes of text once every row has its own copy.
+    /// Bytes of text if every row has its own copy.
     fn text_bytes(&self) -> usize {
         let (texts, numbers) = match self {
             Self::Text { texts, rows } => (texts, rows),
@@ -151,7 +151,7 @@ impl Stored {
         }
     }
 
-    /// The text in a row; `None` if it is null or the column holds no text.
+    /// The text in a row; `None` if it is null or the column does not hold text.
     pub(super) fn text(&self, row: usize) -> Option<String> {
         match self {
             Self::Text { texts, rows } => {
@@ -178,7 +178,7 @@ impl Stored {
         items.iter().filter_map(text).collect()
     }
 
-    /// The column as the user gets it.
+    /// The column in its public form.
     pub(super) fn to_column(&self) -> Column {
         match self {
             Self::Bool(values) => Column::Bool(values.clone()),
@@ -211,7 +211,7 @@ impl Stored {
     }
 }
 
-/// What the Parquet reader complains about is damage.
+/// Errors of the Parquet reader are damage.
 pub(super) fn damaged(error: ParquetError) -> DatasetError {
     corrupt(PLACE, error.to_string())
 }
@@ -220,12 +220,15 @@ pub(super) fn damaged(error: ParquetError) -> DatasetError {
 pub(super) fn to_text(value: &ByteArray) -> Result<&str> {
     let text = value.as_utf8().map_err(damaged)?;
     if text.len() > MAX_TEXT_BYTES {
-        return Err(corrupt(PLACE, format!("a text of {} bytes", text.len())));
+        return Err(corrupt(
+            PLACE,
+            format!("a text has {} bytes, which is too long", text.len()),
+        ));
     }
     Ok(text)
 }
 
-/// The hash that `text` spells.
+/// The hash that `text` represents.
 pub(super) fn to_hash(name: &str, text: &str) -> Result<Hash> {
     Hash::from_hex(text).ok_or_else(|| corrupt(PLACE, format!("`{name}` is not 64 hex digits")))
 }
@@ -335,7 +338,10 @@ fn add_lists(
         {
             len += 1;
             if len > MAX_SPLITS {
-                return Err(corrupt(PLACE, format!("a list of over {MAX_SPLITS} texts")));
+                return Err(corrupt(
+                    PLACE,
+                    format!("a list has more than {MAX_SPLITS} strings"),
+                ));
             }
             let number = intern(out.texts, to_text(value)?)?;
             out.items.push(number);

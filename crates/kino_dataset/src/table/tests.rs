@@ -55,7 +55,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Labels of one name keep one type, as a table demands.
+/// Labels of one name have one type, as a table requires.
 fn labels() -> impl Strategy<Value = BTreeMap<String, Label>> {
     let columns = (
         prop::option::of(any::<bool>().prop_map(Label::Bool)),
@@ -72,7 +72,7 @@ fn labels() -> impl Strategy<Value = BTreeMap<String, Label>> {
     })
 }
 
-/// Of as many rows as are made here, the sum still fits an `i64`.
+/// For as many rows as are generated here, the sum still fits an `i64`.
 const MOST: u64 = 1 << 57;
 
 prop_compose! {
@@ -102,7 +102,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// Rows with different ids, among them the empty one.
+    /// Rows with distinct ids, one of them possibly empty.
     fn any_rows()(
         rows in prop::collection::vec(any_row(), 0..20),
         ids in prop::collection::hash_set("\\PC{0,6}", 20),
@@ -116,7 +116,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn rows_come_back_as_they_were(rows in any_rows()) {
+    fn rows_round_trip(rows in any_rows()) {
         let bytes = write_table(&rows).unwrap();
         prop_assert_eq!(&bytes, &write_table(&rows).unwrap(), "equal rows, equal bytes");
         let table = EpisodeTable::parse(Bytes::from(bytes)).unwrap();
@@ -158,19 +158,19 @@ fn row_groups_are_one_table() {
         Err(DatasetError::Invalid { .. })
     ));
     let Column::Int(numbers) = table.column("episode").unwrap() else {
-        panic!("`episode` holds whole numbers")
+        panic!("`episode` holds integers")
     };
     assert!(numbers.into_iter().eq((0..70_000).map(Some)));
 }
 
-/// Prints the figures that the documentation states: `cargo test --release -p kino_dataset episodes_open -- --nocapture`.
+/// Prints the figures in the documentation: `cargo test --release -p kino_dataset episodes_open -- --nocapture`.
 #[test]
 fn a_hundred_thousand_episodes_open_fast_and_small() {
     let rows: Vec<_> = (0..100_000).map(row).collect();
     let bytes = write_table(&rows).unwrap();
     let file = bytes.len() as f64 / 1e5;
     let bytes = Bytes::from(bytes);
-    // The best of a few, so that other work on the machine does not count.
+    // The best of a few, so that other load on the machine does not count.
     let parse = || {
         let start = std::time::Instant::now();
         EpisodeTable::parse(bytes.clone()).unwrap();
@@ -189,7 +189,7 @@ fn a_hundred_thousand_episodes_open_fast_and_small() {
 }
 
 #[test]
-fn an_empty_table_is_a_table() {
+fn an_empty_table_is_valid() {
     let table = parse(&[]);
     assert!(table.is_empty());
     assert_eq!(table.rows().unwrap(), []);
@@ -212,14 +212,14 @@ fn never_change_these_columns() {
 }
 
 #[test]
-fn an_unknown_column_is_refused_with_the_names_there_are() {
+fn an_unknown_column_is_refused_with_the_known_names() {
     let error = parse(&[row(0)]).column("opertor").unwrap_err();
     assert!(error.to_string().contains("`opertor`"), "{error}");
     assert!(error.to_string().contains("operator"), "{error}");
 }
 
 #[test]
-fn whole_numbers_and_floats_share_a_column_of_floats() {
+fn integers_and_floats_share_a_column_of_floats() {
     let mut rows = [row(0), row(1), row(2)];
     for row in &mut rows {
         row.labels.clear();
@@ -238,7 +238,7 @@ fn whole_numbers_and_floats_share_a_column_of_floats() {
 }
 
 #[test]
-fn labels_that_do_not_go_together_are_refused_by_name() {
+fn labels_of_incompatible_types_are_refused_by_name() {
     let what = refused(|row| {
         row.labels
             .insert("operator".to_owned(), Label::Text("ana".to_owned()));
@@ -250,7 +250,7 @@ fn labels_that_do_not_go_together_are_refused_by_name() {
 }
 
 #[test]
-fn what_a_table_cannot_hold_is_refused() {
+fn values_that_a_table_cannot_hold_are_refused() {
     refused(|row| row.id = self::row(0).id);
     refused(|row| row.frames = 1 << 63);
     refused(|row| row.slot = 1 << 31);
@@ -264,7 +264,7 @@ fn what_a_table_cannot_hold_is_refused() {
 }
 
 #[test]
-fn the_largest_texts_and_lists_come_back() {
+fn the_largest_texts_and_lists_round_trip() {
     let mut rows: Vec<_> = (0..600).map(row).collect();
     for (number, row) in rows.iter_mut().enumerate() {
         let text = format!("{number}{}", "é".repeat(MAX_TEXT_BYTES / 2));

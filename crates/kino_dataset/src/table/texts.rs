@@ -1,4 +1,4 @@
-//! Many different texts in one buffer, found by content.
+//! Many distinct texts in one buffer, found by content.
 //!
 //! ```text
 //! text   "ep-00ep-01ep-02…"        ends  [5, 10, 15, …]
@@ -9,7 +9,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Distinct texts, numbered in the order of their arrival.
+/// Distinct texts, numbered in order of insertion.
 #[derive(Default)]
 pub(super) struct Texts {
     text: String,
@@ -19,19 +19,19 @@ pub(super) struct Texts {
     hasher: RandomState,
 }
 
-/// What became of a text that was offered to [`Texts::insert`].
+/// The result of [`Texts::insert`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Inserted {
     /// It is new and has this number.
     New(u32),
-    /// It was there already, under this number.
+    /// It already exists, with this number.
     Known(u32),
     /// More than 4 GiB of text, or more texts than `u32` counts.
     Full,
 }
 
 impl Texts {
-    /// How many texts there are.
+    /// The number of texts.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -52,7 +52,7 @@ impl Texts {
         found.checked_sub(1).map(to_usize)
     }
 
-    /// Adds `text` unless it is there.
+    /// Adds `text` unless it exists.
     pub(super) fn insert(&mut self, text: &str) -> Inserted {
         if (self.len() + 1) * 4 > self.table.len() * 3 {
             self.grow();
@@ -74,13 +74,13 @@ impl Texts {
         Inserted::New(count - 1)
     }
 
-    /// Gives back spare capacity.
+    /// Frees spare capacity.
     pub(super) fn shrink(&mut self) {
         self.text.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// Shrinks and forgets the index: from here on nothing can be found or added.
+    /// Shrinks and drops the index: afterwards nothing can be found or added.
     pub(super) fn freeze(&mut self) {
         self.shrink();
         self.table = Vec::new();
@@ -91,7 +91,7 @@ impl Texts {
         self.text.capacity() + (self.ends.capacity() + self.table.capacity()) * size_of::<u32>()
     }
 
-    /// The place in the table that holds `text`, or the free one where it belongs; `None` without a table.
+    /// The slot that holds `text`, or the free one where it belongs; `None` without a table.
     fn probe(&self, text: &str) -> Option<usize> {
         let mask = self.table.len().checked_sub(1)?;
         let hash = self.hasher.hash_one(text);
@@ -132,30 +132,30 @@ mod tests {
 
     proptest! {
         #[test]
-        fn agrees_with_a_hash_map(words in prop::collection::vec("[a-cé]{0,3}", 0..200)) {
+        fn agrees_with_a_hash_map(inserted in prop::collection::vec("[a-cé]{0,3}", 0..200)) {
             let mut texts = Texts::default();
-            let mut twin: HashMap<String, u32> = HashMap::new();
-            for word in &words {
-                let next = u32::try_from(twin.len()).unwrap();
-                let expected = match twin.get(word) {
+            let mut expected_numbers: HashMap<String, u32> = HashMap::new();
+            for word in &inserted {
+                let next = u32::try_from(expected_numbers.len()).unwrap();
+                let expected = match expected_numbers.get(word) {
                     Some(&known) => Inserted::Known(known),
                     None => Inserted::New(next),
                 };
-                twin.entry(word.clone()).or_insert(next);
+                expected_numbers.entry(word.clone()).or_insert(next);
                 prop_assert_eq!(texts.insert(word), expected);
             }
-            prop_assert_eq!(texts.len(), twin.len());
-            for (word, &idx) in &twin {
+            prop_assert_eq!(texts.len(), expected_numbers.len());
+            for (word, &idx) in &expected_numbers {
                 prop_assert_eq!(texts.find(word), Some(to_usize(idx)));
                 prop_assert_eq!(texts.get(to_usize(idx)), Some(word.as_str()));
             }
             prop_assert_eq!(texts.find("absent"), None);
-            prop_assert_eq!(texts.get(twin.len()), None);
+            prop_assert_eq!(texts.get(expected_numbers.len()), None);
         }
     }
 
     #[test]
-    fn an_empty_pool_finds_nothing() {
+    fn an_empty_collection_finds_nothing() {
         assert_eq!(Texts::default().find(""), None);
     }
 }

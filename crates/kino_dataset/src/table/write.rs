@@ -1,4 +1,4 @@
-//! Rows to Parquet bytes: row groups of 65,536 rows, zstd, dictionaries where values repeat.
+//! From rows to Parquet bytes: row groups of 65,536 rows, zstd, dictionaries where values repeat.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::hash::Hash;
 
 const ROWS_PER_GROUP: usize = 1 << 16;
 
-/// The writer looks at the size of a page (1 MiB) after so many values, each of at most 64 KiB.
+/// The writer checks the size of a page (1 MiB) after this many values, each of at most 64 KiB.
 const VALUES_PER_STEP: usize = 1 << 8;
 
 /// Columns whose values are all different: a dictionary would hold every value and gain nothing.
@@ -29,8 +29,8 @@ type Group<'a> = SerializedRowGroupWriter<'a, Vec<u8>>;
 
 /// The table of `rows` as a Parquet file; equal rows give equal bytes.
 ///
-/// Refuses duplicate ids, labels of one name with types that do not go together, and values that the table
-/// cannot hold; the message names the episode.
+/// Refuses duplicate ids, labels of one name with incompatible types, and values that the table cannot hold; the
+/// message names the episode.
 pub(crate) fn write_table(rows: &[EpisodeRow]) -> Result<Vec<u8>> {
     check(rows)?;
     let fields = fields(label_columns(rows)?);
@@ -66,14 +66,14 @@ fn properties() -> WriterProperties {
 }
 
 fn refused(error: ParquetError) -> DatasetError {
-    invalid(format!("episode table cannot be written: {error}"))
+    invalid(format!("cannot write the episode table: {error}"))
 }
 
 /// Everything the reader relies on.
 fn check(rows: &[EpisodeRow]) -> Result<()> {
     if rows.len() > MAX_ROWS {
         return Err(invalid(format!(
-            "{} episodes in one table; at most {MAX_ROWS}",
+            "{} episodes are too many; a dataset can have at most {MAX_ROWS}",
             rows.len()
         )));
     }
@@ -81,14 +81,17 @@ fn check(rows: &[EpisodeRow]) -> Result<()> {
     let mut text_bytes = 0;
     for row in rows {
         if !ids.insert(row.id.as_str()) {
-            return Err(invalid(format!("two episodes have the id `{}`", row.id)));
+            return Err(invalid(format!(
+                "two episodes have the id `{}`; ids must be unique",
+                row.id
+            )));
         }
         check_numbers(row)?;
         text_bytes += check_texts(row)?;
     }
     if text_bytes > MAX_COLUMN_BYTES {
         return Err(invalid(
-            "over 2 GiB of text in one table; shorten the labels",
+            "the episode table has more than 2 GiB of text; shorten the labels",
         ));
     }
     Ok(())
@@ -107,11 +110,14 @@ fn check_numbers(row: &EpisodeRow) -> Result<()> {
     }
 }
 
-/// Refuses texts that the table cannot hold; returns how many bytes the row has of them.
+/// Refuses texts that the table cannot hold; returns the bytes of text in the row.
 pub(crate) fn check_texts(row: &EpisodeRow) -> Result<usize> {
     if row.splits.len() > MAX_SPLITS {
         let len = row.splits.len();
-        return Err(refuse(row, format!("{len} splits; at most {MAX_SPLITS}")));
+        return Err(refuse(
+            row,
+            format!("{len} splits are too many; use at most {MAX_SPLITS}"),
+        ));
     }
     let labels = row.labels.iter().filter_map(|(name, label)| match label {
         Label::Text(text) => Some((name.as_str(), text)),
@@ -133,7 +139,7 @@ pub(crate) fn check_texts(row: &EpisodeRow) -> Result<usize> {
         total += text.len();
         if text.len() > MAX_TEXT_BYTES {
             let len = text.len();
-            let what = format!("`{name}` is {len} bytes long; at most {MAX_TEXT_BYTES}");
+            let what = format!("`{name}` has {len} bytes; use at most {MAX_TEXT_BYTES}");
             return Err(refuse(row, what));
         }
     }
@@ -144,7 +150,7 @@ fn refuse(row: &EpisodeRow, what: String) -> DatasetError {
     invalid(format!("episode `{}`: {what}", row.id))
 }
 
-/// The user columns in name order, each with the type that all its labels share.
+/// The user columns in name order, each with the common type of its labels.
 fn label_columns(rows: &[EpisodeRow]) -> Result<BTreeMap<String, Kind>> {
     let mut columns: BTreeMap<&str, Kind> = BTreeMap::new();
     for (name, label) in rows.iter().flat_map(|row| &row.labels) {
@@ -160,7 +166,7 @@ fn label_columns(rows: &[EpisodeRow]) -> Result<BTreeMap<String, Kind>> {
             (Kind::Int, Kind::Float) | (Kind::Float, Kind::Int) => Kind::Float,
             (a, b) => {
                 return Err(invalid(format!(
-                    "label `{name}` is {} in one episode and {} in another; give it one type",
+                    "label `{name}` is {} in one episode and {} in another; use one type for it",
                     a.name(),
                     b.name()
                 )));
@@ -178,7 +184,7 @@ fn label_columns(rows: &[EpisodeRow]) -> Result<BTreeMap<String, Kind>> {
 
 fn write_numbers(group: &mut Group<'_>, group_idx: usize, rows: usize) -> Result<()> {
     let first = group_idx * ROWS_PER_GROUP;
-    // At most 2^26 rows, so the conversion holds.
+    // At most 2^26 rows, so the conversion succeeds.
     let numbers: Vec<i64> = (first..first + rows)
         .filter_map(|row| i64::try_from(row).ok())
         .collect();
@@ -237,7 +243,7 @@ fn write_labels(group: &mut Group<'_>, field: &Field, rows: &[EpisodeRow]) -> Re
     }
 }
 
-/// A whole number in a column of floats must survive the conversion: lost digits are lost data.
+/// An integer in a column of floats must survive the conversion: lost digits are lost data.
 fn check_exact(name: &str, rows: &[EpisodeRow]) -> Result<()> {
     const LARGEST: u64 = 1 << f64::MANTISSA_DIGITS;
     for row in rows {
@@ -245,7 +251,7 @@ fn check_exact(name: &str, rows: &[EpisodeRow]) -> Result<()> {
             && value.unsigned_abs() > LARGEST
         {
             return Err(invalid(format!(
-                "label `{name}` of episode `{}`: {value} does not fit the column's floats; use text",
+                "label `{name}` of episode `{}`: {value} cannot be represented exactly in this column of floats; use text",
                 row.id
             )));
         }

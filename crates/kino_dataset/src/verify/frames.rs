@@ -1,4 +1,4 @@
-//! Every frame, decoded, and the statistics against what came out.
+//! Decodes every frame, and checks the statistics against the decoded values.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::stats::{Recount, StreamStats};
 use crate::stream::Stream;
 
-/// Statistics of more channels than this, in all streams together, are not computed again.
+/// Statistics of more channels than this, over all streams, are not recomputed.
 const MOST_CHANNELS: usize = 1 << 20;
 
 /// Texts decoded at a time.
 const TEXTS: usize = 4096;
 
-/// Statistics in the making, by the name of the stream.
+/// Statistics being recomputed, by stream name.
 type Recounts = BTreeMap<String, Recount>;
 
 impl Check<'_> {
@@ -90,7 +90,7 @@ impl Check<'_> {
             out.resize((end - start) * size, 0);
             stream.read_into(start..end, &mut out, &mut scratch)?;
             if let Some(recount) = &mut recount {
-                // Statistics are about what a stream stores itself.
+                // Statistics describe what a stream stores itself.
                 let shared = own.clamp(start, end) - start;
                 recount.add(&out[shared * size..]);
             }
@@ -111,7 +111,7 @@ impl Check<'_> {
     }
 }
 
-/// The streams whose statistics are computed again: those whose counts are right.
+/// The streams whose statistics are recomputed: those whose counts are right.
 fn begin(tally: &Tally, stats: &BTreeMap<String, StreamStats>) -> Recounts {
     let mut channels_left = MOST_CHANNELS;
     let mut recounts = Recounts::new();

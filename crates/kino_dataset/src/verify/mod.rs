@@ -1,19 +1,18 @@
-//! Checking a dataset: every byte against its hash, and what is said of the data against the data.
+//! Checks a dataset: every byte against its hash, and the metadata against the data.
 //!
 //! ```text
-//! shards       the BLAKE3 of each; where one is wrong, which episode, stream and page            shards.rs
+//! shards       the BLAKE3 of each; if one is wrong, which episode, stream and page             shards.rs
 //! table        every row against the index of its episode                                        rows.rs
 //! manifest     every stream against the sum of these indices                                     tally.rs
 //! statistics   counts against the indices; all but quantiles against the frames, if decoded      stats.rs
 //! frames       decoded, with [`Level::Decode`]                                                   frames.rs
 //! ```
 //!
-//! Hashes come first because they are fast and cover every byte: a shard whose BLAKE3 matches the
-//! manifest is exactly what was written. Only one that does not is taken apart, to name the
-//! episode, stream and page.
+//! Hashes come first because they are fast and cover every byte: a shard whose BLAKE3 matches the manifest is exactly
+//! what was written. Only a shard that does not match is examined further, to name the episode, stream and page.
 //!
-//! Hashes say that nothing was changed, not that it was right: whoever writes a manifest can hash a lie. So everything that
-//! another part of the dataset tells as well is compared.
+//! Hashes prove that nothing was changed, not that it was correct: the author of a manifest can hash a lie. So
+//! everything that is stated in more than one place is compared.
 
 mod frames;
 mod rows;
@@ -31,10 +30,10 @@ use crate::dataset::{Dataset, read_stats};
 use crate::error::{DatasetError, Result};
 use crate::store::{FileKind, Store, version_key};
 
-/// Files are hashed, and frames decoded, in pieces of this size.
+/// Files are hashed, and frames decoded, in chunks of this size.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// How much is checked.
+/// How much to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Every byte against its hash; manifest, table and counts of the statistics against the shards.
@@ -43,16 +42,16 @@ pub enum Level {
     Decode,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// Where: the file, and the episode, stream and frames where known.
+    /// Where: the file, and if known the episode, stream and frames.
     pub place: String,
     /// What is wrong.
     pub what: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Files that were read.
@@ -63,16 +62,16 @@ pub struct Verified {
     pub episodes: u64,
     /// Frames that were decoded.
     pub frames: u64,
-    /// What is wrong; empty if nothing is.
+    /// The problems found.
     pub damage: Vec<Damage>,
     /// Files that the system does not let this program read, and what it says: they may be whole.
     pub unreadable: Vec<Damage>,
 }
 
-/// Checks the newest version of the dataset in folder `path`, calling `progress` with bytes done and bytes in all.
+/// Checks the newest version of the dataset in folder `path`, calling `progress` with the bytes done and the total.
 ///
-/// A manifest or table that cannot be read is an error, since nothing can be checked without it; anything else
-/// that is wrong is listed in the result.
+/// A manifest or table that cannot be read is an error, since nothing can be checked without it; any other problem is
+/// listed in the result.
 pub fn verify(path: &Path, level: Level, progress: &mut dyn FnMut(u64, u64)) -> Result<Verified> {
     let mut on = |done: u64, total: u64| {
         progress(done, total);
@@ -81,7 +80,7 @@ pub fn verify(path: &Path, level: Level, progress: &mut dyn FnMut(u64, u64)) -> 
     Ok(verify_while(path, level, &mut on)?.unwrap_or_default())
 }
 
-/// As [`verify`]; `None` if `progress` broke it off.
+/// Like [`verify`]; `None` if `progress` cancelled it.
 pub fn verify_while(
     path: &Path,
     level: Level,
@@ -132,15 +131,15 @@ struct Check<'a> {
     dataset: &'a Dataset,
     found: Verified,
     progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    /// Bytes done, and in all.
+    /// Bytes done, and in total.
     done: u64,
     total: u64,
-    /// The caller wants no more of it: what was found so far is not looked at.
+    /// The caller has cancelled: what was found so far is not used.
     is_stopped: bool,
 }
 
 impl Check<'_> {
-    /// Tells of more bytes done.
+    /// Reports progress.
     fn advance(&mut self, bytes: u64) {
         if !self.is_stopped {
             self.done = self.done.saturating_add(bytes).min(self.total);

@@ -1,4 +1,4 @@
-//! Every row of the episode table against the episode that it leads to.
+//! Checks every row of the episode table against the episode that it refers to.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::events::Protected;
 use crate::hash::Hash;
 use crate::table::{Column, EpisodeTable};
 
-/// A duration was computed from nanoseconds: this far off it is another.
+/// A duration was computed from nanoseconds: a larger difference than this is an error.
 const SAME_SECONDS: f64 = 1e-9;
 
 impl Check<'_> {
@@ -24,7 +24,7 @@ impl Check<'_> {
         let used: HashSet<&Hash> = dataset.table().shards().iter().collect();
         for shard in &dataset.manifest().shards {
             if !used.contains(&shard.blake3) {
-                let what = format!("no episode lies in shard {}", shard.blake3.to_hex());
+                let what = format!("no episode refers to shard {}", shard.blake3.to_hex());
                 self.damage(self.manifest_place(), what);
             }
         }
@@ -37,7 +37,7 @@ impl Check<'_> {
             }
             let place = (dataset.table().shard(row), dataset.table().slot(row));
             if !taken.insert(place) {
-                let what = "another row leads to the same episode";
+                let what = "another row refers to the same episode";
                 self.damage(self.row_place(row), what);
             }
             match self.row(row, shards) {
@@ -68,7 +68,10 @@ impl Check<'_> {
                 _ => false,
             };
             if is_wrong {
-                self.damage(self.table_place(), "`episode` does not count its rows");
+                self.damage(
+                    self.table_place(),
+                    "`episode` does not number the rows from 0",
+                );
             }
             if let Err(error) = column {
                 self.report(error);
@@ -76,7 +79,7 @@ impl Check<'_> {
         }
     }
 
-    /// The episode that a row leads to, and the times that it protects; `None` if it cannot be read.
+    /// The episode that a row refers to, and its protected time ranges; `None` if it cannot be read.
     fn row(
         &mut self,
         row: usize,
@@ -85,7 +88,7 @@ impl Check<'_> {
         let table = self.dataset.table();
         let hash = Hash::from(table.shard(row).copied().unwrap_or_default());
         let slot = table.slot(row).unwrap_or(u32::MAX) as usize;
-        // A shard that cannot be opened has been reported already.
+        // A shard that cannot be opened has already been reported.
         let Checked { shard, is_whole } = shards.get(&hash)?;
         let entry = shard.episodes().get(slot);
         let is_its =
@@ -93,7 +96,7 @@ impl Check<'_> {
         let Some(entry) = entry.filter(is_its) else {
             self.damage(
                 self.row_place(row),
-                "its shard has no such slot, or another hash there",
+                "its shard has no such slot, or has another hash there",
             );
             return None;
         };
@@ -103,7 +106,7 @@ impl Check<'_> {
                 Some((episode, protected))
             }
             Err(error) => {
-                // So have the parts of a shard that is damaged.
+                // So has the damage of a damaged shard.
                 if *is_whole {
                     self.report(error);
                 }
@@ -112,14 +115,14 @@ impl Check<'_> {
         }
     }
 
-    /// Opens an episode, and reads what is kept with it: its id is there too.
+    /// Opens an episode, and reads what is stored with it, which includes its id.
     fn open(&self, row: usize) -> Result<(Episode, Vec<Protected>)> {
         let episode = self.dataset.episode(row)?;
         let protected = episode.read_protected()?;
         Ok((episode, protected))
     }
 
-    /// Compares what a row says with what the episode's index says.
+    /// Compares a row with the episode's index.
     fn compare(&mut self, row: usize, entry: &DirectoryEntry, index: &EpisodeIndex) {
         let table = self.dataset.table();
         let streams = || (0..index.stream_count()).map(|idx| index.stream(idx));
@@ -146,12 +149,14 @@ impl Check<'_> {
         for (name, stated, seen) in numbers {
             if stated != Some(seen) {
                 let stated = stated.unwrap_or(0);
-                wrong.push(format!("`{name}` is {stated}, its shard says {seen}"));
+                wrong.push(format!("`{name}` is {stated}, but {seen} in its shard"));
             }
         }
         let stated = table.start_ns(row).unwrap_or(0);
         if stated != start_ns {
-            wrong.push(format!("`start_ns` is {stated}, its shard says {start_ns}"));
+            wrong.push(format!(
+                "`start_ns` is {stated}, but {start_ns} in its shard"
+            ));
         }
         let (stated, seen) = (
             table.duration_s(row).unwrap_or(f64::NAN),
@@ -159,7 +164,7 @@ impl Check<'_> {
         );
         let is_same = (stated - seen).abs() <= SAME_SECONDS * (1.0 + seen);
         if !is_same {
-            wrong.push(format!("`duration_s` is {stated}, its shard says {seen}"));
+            wrong.push(format!("`duration_s` is {stated}, but {seen} in its shard"));
         }
         if !wrong.is_empty() {
             self.damage(self.row_place(row), wrong.join(", "));
@@ -174,7 +179,7 @@ impl Check<'_> {
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "as the writer has it, to be compared with room for rounding"
+    reason = "as the writer computes it, compared with a tolerance"
 )]
 fn seconds(ns: i64) -> f64 {
     ns as f64 / 1e9

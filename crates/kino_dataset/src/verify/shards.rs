@@ -1,4 +1,4 @@
-//! The bytes of every shard: its hash, and where that is wrong, which parts are damaged.
+//! Checks the bytes of every shard: its hash, and if that is wrong, which parts are damaged.
 
 use kino_format::{DirectoryEntry, Shard};
 
@@ -12,12 +12,12 @@ use crate::store::FileKind;
 /// A shard that could be opened.
 pub(super) struct Checked {
     pub(super) shard: Shard,
-    /// Whether it is what was written: what is wrong with a damaged one was reported.
+    /// Whether it is unchanged; the damage of a damaged one has been reported.
     pub(super) is_whole: bool,
 }
 
 impl Check<'_> {
-    /// Hashes a shard, takes it apart if its hash is wrong, and returns it if it can be opened.
+    /// Hashes a shard, locates the damage if its hash is wrong, and returns it if it can be opened.
     pub(super) fn shard(&mut self, listed: &ShardRef) -> Option<Checked> {
         if self.is_stopped {
             return None;
@@ -47,13 +47,13 @@ impl Check<'_> {
         let held = shard.episodes().len() as u64;
         if held != listed.episodes {
             let (name, stated) = (listed.blake3.to_hex(), listed.episodes);
-            let what = format!("shard {name} holds {held} episodes, not {stated}");
+            let what = format!("shard {name} has {held} episodes, not {stated}");
             self.damage(self.manifest_place(), what);
         }
         Some(Checked { shard, is_whole })
     }
 
-    /// The hash of the file, and whether every episode has the hash that the directory says.
+    /// The hash of the file, and whether every episode has the hash in the directory.
     fn hash(&mut self, key: &str, len: u64, shard: &Shard) -> Result<(Hash, bool)> {
         let mut hasher = blake3::Hasher::new();
         let mut episodes = EpisodeHashes::new(shard);
@@ -71,7 +71,7 @@ impl Check<'_> {
         Ok((hash, episodes.are_right))
     }
 
-    /// Finds out which part of a shard is damaged.
+    /// Locates the damage in a shard.
     fn locate(&mut self, key: &str, hash: &Hash, shard: &Shard) {
         let before = self.found.damage.len();
         let place = self.store.path(key);
@@ -96,12 +96,12 @@ impl Check<'_> {
         if self.found.damage.len() == before {
             self.damage(
                 place,
-                "its hash is not that of the manifest, though every part is well-formed",
+                "its hash does not match the manifest, although every part is well-formed",
             );
         }
     }
 
-    /// The episode at a slot as its user knows it.
+    /// The episode at a slot, as its user knows it.
     fn episode_at(&self, hash: &Hash, slot: usize) -> String {
         let table = self.dataset.table();
         let is_there = |row: &usize| {
@@ -118,9 +118,9 @@ impl Check<'_> {
     }
 }
 
-/// The hashes of a shard's episodes, computed piece by piece.
+/// The hashes of a shard's episodes, computed chunk by chunk.
 struct EpisodeHashes<'s> {
-    /// The episodes that are not over yet.
+    /// The episodes that are not finished yet.
     left: &'s [DirectoryEntry],
     hasher: blake3::Hasher,
     are_right: bool,
@@ -135,7 +135,7 @@ impl<'s> EpisodeHashes<'s> {
         }
     }
 
-    /// Takes the bytes of the file from `position` on.
+    /// Adds the bytes of the file from `position` on.
     fn update(&mut self, position: u64, bytes: &[u8]) {
         let at = |offset: u64| {
             let offset = usize::try_from(offset.saturating_sub(position)).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The statistics against the shards: of every stream of numbers, as many values as are stored.
+//! Checks the statistics against the shards: they must count as many values as every stream stores.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::tally::{StreamTally, Tally};
 use crate::stats::{StreamStats, channels_of};
 
 impl StreamTally {
-    /// The type and the number of channels that its statistics are about; `None` if it has none.
+    /// The type and the number of channels of its statistics; `None` if it has none.
     pub(super) fn counted(&self) -> Option<(ValueType, usize)> {
         let frame = self.schema.frame_type().ok()?;
         let ty = frame.as_values().filter(|ty| ty.frame_bytes() > 0)?;
@@ -22,15 +22,17 @@ impl StreamTally {
     /// What is wrong with the counts of its statistics.
     pub(super) fn refute_counts(&self, stats: &StreamStats) -> Option<String> {
         let Some((ty, channels)) = self.counted() else {
-            return (stats.frames > 0).then(|| "it has no frames of numbers of its own".to_owned());
+            return (stats.frames > 0).then(|| "it has no frames of values of its own".to_owned());
         };
         if stats.channels() != channels {
             let stated = stats.channels();
-            return Some(format!("{stated} channels, its frames have {channels}"));
+            return Some(format!(
+                "it has {stated} channels, but its frames have {channels}"
+            ));
         }
         if stats.frames != self.own_frames {
             let (stated, seen) = (stats.frames, self.own_frames);
-            return Some(format!("`frames` is {stated}, the shards say {seen}"));
+            return Some(format!("`frames` is {stated}, but {seen} in the shards"));
         }
         let values = (ty.elements() / channels) as u64;
         let values = values.saturating_mul(self.own_frames);
@@ -38,12 +40,14 @@ impl StreamTally {
         for (channel, (&finite, &nonfinite)) in counts.enumerate() {
             if finite.checked_add(nonfinite) != Some(values) {
                 return Some(format!(
-                    "channel {channel} counts {finite} and {nonfinite} values, the shards hold {values}"
+                    "channel {channel} counts {finite} finite and {nonfinite} other values, but the shards have {values} values"
                 ));
             }
             if nonfinite > 0 && !ty.dtype().is_float() {
                 let dtype = ty.dtype().name();
-                return Some(format!("channel {channel}: {dtype} that is not finite"));
+                return Some(format!(
+                    "channel {channel} counts {dtype} values that are not finite"
+                ));
             }
         }
         None
@@ -57,7 +61,9 @@ impl Check<'_> {
         for (name, stream) in &tally.streams {
             let what = match stats.get(name) {
                 Some(stats) => stream.refute_counts(stats),
-                None => stream.counted().map(|_| "it is missing".to_owned()),
+                None => stream
+                    .counted()
+                    .map(|_| "its statistics are missing".to_owned()),
             };
             if let Some(what) = what {
                 self.damage(format!("{place}, stream `{name}`"), what);

@@ -1,4 +1,4 @@
-//! What the streams of all episodes hold together, counted from their indices: the manifest must say the same.
+//! Counts what the streams of all episodes hold from their indices: the manifest must state the same.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,24 +10,24 @@ use crate::error::Result;
 use crate::events::{Protected, frames_in};
 use crate::manifest::{Manifest, StreamSummary};
 
-/// Sums of floats that were added in another order agree to this fraction.
+/// Float sums that were added in a different order agree to this fraction.
 const SAME_SUM: f64 = 1e-9;
 
 /// What the streams of all episodes hold.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) streams: BTreeMap<String, StreamTally>,
-    /// Streams of which the manifest says that frames are protected.
+    /// Streams that have protected frames according to the manifest.
     protecting: HashSet<String>,
 }
 
 /// What one stream holds in all episodes.
 #[derive(Debug)]
 pub(super) struct StreamTally {
-    /// As its first episode has it.
+    /// As in its first episode.
     pub(super) schema: StreamSchema,
     codecs: BTreeSet<String>,
-    /// Id and type of the first episode that has another type.
+    /// Id and type of the first episode with another type.
     other: Option<(String, String)>,
     episodes: u64,
     frames: u64,
@@ -36,7 +36,7 @@ pub(super) struct StreamTally {
     stored_values: u64,
     sum_squared_error: f64,
     pub(super) max_abs_error: f64,
-    /// Frames in its own pages: those that the statistics are about.
+    /// Frames in its own pages: those that the statistics describe.
     pub(super) own_frames: u64,
     /// Frames around events, some of which may be protected.
     near_events: u64,
@@ -127,12 +127,12 @@ impl StreamTally {
         }
     }
 
-    /// What the manifest says and the shards do not.
+    /// What the manifest states and the shards contradict.
     fn refute(&self, summary: &StreamSummary) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut compare = |name: &str, stated: String, seen: String| {
             if stated != seen {
-                wrong.push(format!("`{name}` is {stated}, the shards say {seen}"));
+                wrong.push(format!("`{name}` is {stated}, but {seen} in the shards"));
             }
         };
         let stated = StreamSchema {
@@ -170,18 +170,18 @@ impl StreamTally {
                 compare(name, stated.to_string(), seen.to_string());
             }
         }
-        // Which events a stream protects is in the plan alone, so this is a bound.
+        // Only the plan knows which events a stream protects, so this is an upper bound.
         if summary.protected_frames > self.near_events {
             let (stated, most) = (summary.protected_frames, self.near_events);
             wrong.push(format!(
-                "`protected_frames` is {stated}, {most} are near events"
+                "`protected_frames` is {stated}, but only {most} frames are near events"
             ));
         }
         wrong
     }
 }
 
-/// Bytes of the pages of a stream, what they share included.
+/// Bytes of the pages of a stream, including the data they share.
 fn page_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
     let pages = record.first_page..record.first_page.saturating_add(record.page_count);
     let shared = (record.shared_page != NONE).then_some(record.shared_page);
@@ -189,7 +189,7 @@ fn page_bytes(index: &EpisodeIndex, record: &StreamRecord) -> u64 {
     pages.map(|page| u64::from(index.page(page).len)).sum()
 }
 
-/// Kind, dtype and shape in words.
+/// Kind, dtype and shape, for messages.
 fn type_of(schema: &StreamSchema) -> String {
     format!("{} {}{:?}", schema.kind.name(), schema.dtype, schema.shape)
 }
@@ -215,11 +215,11 @@ impl Check<'_> {
         for (name, stream) in &tally.streams {
             let at = format!("{place}, stream `{name}`");
             if !names.contains(name.as_str()) {
-                self.damage(at.clone(), "it is not listed, and episodes have it");
+                self.damage(at.clone(), "it is not listed, but episodes have it");
             }
             if let Some((id, other)) = &stream.other {
                 let first = type_of(&stream.schema);
-                let what = format!("it is {other} in episode `{id}` and {first} in others");
+                let what = format!("it is {other} in episode `{id}` but {first} in others");
                 self.damage(at, what);
             }
         }

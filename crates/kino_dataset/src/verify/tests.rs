@@ -1,4 +1,4 @@
-//! Datasets whose hashes are all right and one thing that they say is not; and many whose every word is true.
+//! Datasets whose hashes are all valid but which state something false; and many that state nothing false.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn noise(len: usize, seed: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Two episodes with shared frames, a lossy stream with an event, text, images and times of their own.
+/// Two episodes with shared frames, a lossy stream with an event, text, images and explicit times.
 fn write(path: &Path, start: Start, ids: [&str; 2]) {
     let plan = r#"
         [[stream]]
@@ -125,14 +125,14 @@ fn write(path: &Path, start: Start, ids: [&str; 2]) {
     writer.commit("test").unwrap();
 }
 
-/// Everything that can lie.
+/// Everything that can be forged.
 struct Forged {
     manifest: Manifest,
     rows: Vec<EpisodeRow>,
     stats: BTreeMap<String, StreamStats>,
 }
 
-/// Puts a version on top of the true one, with right hashes and what `lie` has changed.
+/// Adds a version on top of the true one, with valid hashes and the changes of `lie`.
 fn forge(path: &Path, lie: impl FnOnce(&mut Forged)) {
     let store = Store::open(path).unwrap();
     let truth = Dataset::open_version(path, 1).unwrap();
@@ -155,7 +155,7 @@ fn forge(path: &Path, lie: impl FnOnce(&mut Forged)) {
     let table = store.put_hashed(FileKind::Episodes, write_table(&rows).unwrap());
     let stats = store.put_hashed(FileKind::Stats, serde_json::to_vec(&stats).unwrap());
     let (table, stats) = (table.unwrap(), stats.unwrap());
-    // A number that the lie has set stays.
+    // A count that the lie has set stays.
     manifest.episodes.blake3 = table.0;
     if manifest.episodes.bytes == before.episodes.bytes {
         manifest.episodes.bytes = table.1;
@@ -171,7 +171,7 @@ fn forge(path: &Path, lie: impl FnOnce(&mut Forged)) {
     store.put_new(&version_key(version), bytes).unwrap();
 }
 
-/// What is wrong with a dataset, in words; nothing if nothing is.
+/// The problems of a dataset as text; empty if there are none.
 fn found(path: &Path, level: Level) -> String {
     match verify(path, level, &mut |_, _| {}) {
         Err(error) => error.to_string(),
@@ -185,7 +185,7 @@ fn found(path: &Path, level: Level) -> String {
 
 type Lie = fn(&mut Forged);
 
-/// What is told wrongly, and a word that the report must have.
+/// What is forged, and a fragment that the report must contain.
 const LIES: &[(&str, Lie)] = &[
     ("episodes/", |f| f.manifest.episodes.bytes += 1),
     ("episodes/", |f| f.manifest.episodes.bytes = 1 << 62),
@@ -239,7 +239,7 @@ const LIES: &[(&str, Lie)] = &[
         f.manifest.shards[1].blake3 = Hash::of(b"another");
         f.rows[1].shard = *Hash::of(b"another").as_bytes();
     }),
-    ("no episode lies in", |f| drop(f.rows.remove(1))),
+    ("no episode refers to shard", |f| drop(f.rows.remove(1))),
     ("add up", |f| f.manifest.shards[0].bytes = u64::MAX),
     ("`frames`", |f| f.rows[1].frames += 1),
     ("`start_ns`", |f| f.rows[0].start_ns = -5),
@@ -252,7 +252,7 @@ const LIES: &[(&str, Lie)] = &[
     ("no such slot", |f| f.rows[0].slot = 1),
     ("another hash", |f| f.rows[0].hash[0] ^= 1),
     ("another hash", |f| f.rows[0].shard = f.rows[1].shard),
-    ("those of episode `b`", |f| f.rows[1].id = "c".to_owned()),
+    ("belong to episode `b`", |f| f.rows[1].id = "c".to_owned()),
     ("the same episode", |f| {
         let twice = f.rows[1].clone();
         f.rows[0] = EpisodeRow {
@@ -260,12 +260,14 @@ const LIES: &[(&str, Lie)] = &[
             ..twice
         };
     }),
-    ("`obs/x`: it is missing", |f| drop(f.stats.remove("obs/x"))),
+    ("`obs/x`: its statistics are missing", |f| {
+        drop(f.stats.remove("obs/x"))
+    }),
     ("no episode has it", |f| {
         let stats = f.stats["obs/x"].clone();
         f.stats.insert("invented".to_owned(), stats);
     }),
-    ("no frames of numbers", |f| {
+    ("no frames of values", |f| {
         let stats = f.stats["camera"].clone();
         f.stats.insert("words".to_owned(), stats);
     }),
@@ -319,13 +321,13 @@ const LIES: &[(&str, Lie)] = &[
 ];
 
 #[test]
-fn a_lie_with_right_hashes_is_found() {
+fn forged_metadata_with_valid_hashes_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lies.kino");
     write(&path, Start::New, ["a", "b"]);
     assert_eq!(found(&path, Level::Decode), "");
     forge(&path, |_| {});
-    assert_eq!(found(&path, Level::Decode), "", "the forger is honest here");
+    assert_eq!(found(&path, Level::Decode), "", "nothing is forged here");
     for (idx, (says, lie)) in LIES.iter().enumerate() {
         forge(&path, lie);
         let found = found(&path, Level::Bytes);
@@ -340,7 +342,7 @@ fn a_lie_with_right_hashes_is_found() {
     }
 }
 
-/// Lies that only the frames themselves tell.
+/// Lies that only decoding the frames reveals.
 const ABOUT_FRAMES: &[(&str, Lie)] = &[
     ("`min` of channel 1", |f| {
         f.stats.get_mut("obs/x").unwrap().min[1] -= 1e-9
@@ -371,7 +373,7 @@ const ABOUT_FRAMES: &[(&str, Lie)] = &[
 ];
 
 #[test]
-fn statistics_are_compared_with_the_frames_when_these_are_decoded() {
+fn statistics_are_compared_with_the_decoded_frames() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lies.kino");
     write(&path, Start::New, ["a", "b"]);
@@ -383,7 +385,7 @@ fn statistics_are_compared_with_the_frames_when_these_are_decoded() {
 }
 
 #[test]
-fn a_check_can_be_broken_off() {
+fn a_check_can_be_cancelled() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     write(&path, Start::New, ["a", "b"]);
@@ -397,12 +399,12 @@ fn a_check_can_be_broken_off() {
             }
         });
         assert_eq!(stopped.unwrap(), None);
-        assert_eq!(told, most + 1, "it ends at once");
+        assert_eq!(told, most + 1, "it stops at once");
     }
 }
 
 #[test]
-fn episodes_of_two_types_are_found_though_every_shard_is_right() {
+fn episodes_of_two_types_are_found_although_every_shard_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = ["one.kino", "two.kino"].map(|name| folder.path().join(name));
     for (path, id, dtype) in [(&one, "one", Dtype::F32), (&two, "two", Dtype::F64)] {
@@ -435,10 +437,10 @@ fn episodes_of_two_types_are_found_though_every_shard_is_right() {
     });
     let found = found(&one, Level::Decode);
     assert!(
-        found.contains("it is vector float64[2] in episode `two` and vector float32[2] in others"),
+        found.contains("it is vector float64[2] in episode `two` but vector float32[2] in others"),
         "{found}"
     );
-    // The types of a batch are the manifest's: never bytes of another.
+    // A batch has the types of the manifest: never bytes of another type.
     let windows = windows_of(&one, "x");
     assert!(windows.read(0).is_ok());
     let error = windows.read(4).unwrap_err();
@@ -467,7 +469,7 @@ fn windows_of(path: &Path, stream: &str) -> Samples {
 }
 
 #[test]
-fn windows_of_more_frames_than_an_episode_has_are_damage() {
+fn a_table_with_more_frames_than_an_episode_has_is_damage() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.kino");
     write(&path, Start::New, ["a", "b"]);
@@ -506,9 +508,9 @@ fn any_stream() -> impl Strategy<Value = (Dtype, Vec<usize>, u64, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Random bits are NaN, infinite, huge and tiny numbers; appended to, so that statistics are merged.
+    /// Random bits are NaN, infinite, huge and tiny values; appended to, so that statistics are merged.
     #[test]
-    fn what_the_writer_wrote_is_right(streams in prop::collection::vec(any_stream(), 1..5), twice: bool) {
+    fn everything_the_writer_writes_is_valid(streams in prop::collection::vec(any_stream(), 1..5), twice: bool) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.kino");
         for start in [Start::New, Start::Append].into_iter().take(1 + usize::from(twice)) {

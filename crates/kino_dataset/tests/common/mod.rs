@@ -1,6 +1,6 @@
-//! A small multi-rate recording made from numbers alone, for the tests of this folder.
-#![allow(dead_code, reason = "each test file uses its part")]
-#![allow(clippy::cast_possible_truncation, reason = "small numbers made here")]
+//! A small synthetic multi-rate recording, for the tests in this folder.
+#![allow(dead_code, reason = "each test file uses some of it")]
+#![allow(clippy::cast_possible_truncation, reason = "small generated numbers")]
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use kino_dataset::{
     WriterOptions,
 };
 
-/// Bytes that look random and are the same every time.
+/// Reproducible bytes that look random.
 pub(crate) fn random_bytes(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..len)
@@ -59,7 +59,7 @@ pub(crate) fn text_info(name: &str, frames: u64) -> StreamInfo {
     }
 }
 
-/// The id and the streams of episode `number`: a force sensor with a jittered clock, actions, words, a camera.
+/// The id and the streams of episode `number`: a force sensor with a jittered clock, actions, text, a camera.
 pub(crate) fn sample(number: usize) -> (String, Vec<(StreamInfo, Vec<u8>)>) {
     let frames = 700 + 10 * number;
     let jitter = random_bytes(frames, number as u64);
@@ -132,7 +132,7 @@ pub(crate) fn push(episode: &mut EpisodeWriter<'_>, info: &StreamInfo, bytes: &[
         let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
         episode.push_bytes(&lines).unwrap();
     } else {
-        // In two unequal parts, to cross block and page borders.
+        // In two unequal pushes, to cross block and page boundaries.
         let frame = info.frame.as_values().unwrap().frame_bytes();
         let (head, tail) = bytes.split_at(info.frames as usize / 3 * frame);
         episode.push(head).unwrap();

@@ -181,7 +181,7 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     assert!(packed.defects[0].what.contains("in the dataset"));
     let error = pack_as(&more, folder.path(), append).unwrap_err();
     assert!(
-        error.to_string().contains("`3` is in the dataset already"),
+        error.to_string().contains("`3` is already in the dataset"),
         "{error}"
     );
 }

@@ -9,22 +9,22 @@ use crate::load_args::LoadArgs;
 
 /// Find the highest step rate that keeps an emulated accelerator busy.
 ///
-/// Utilisation is by the formula of MLPerf Storage v3 (this is no MLPerf result). The rules under which the figures are honest
-/// are printed with them. Takes about eight times --seconds, and --runs times more.
+/// Utilisation is computed as in MLPerf Storage v3 (this is not an MLPerf result). The rules that make the figures
+/// comparable are printed with them. Takes about eight times --seconds, plus --runs times --seconds.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     load: LoadArgs,
-    /// The step time of your policy in milliseconds: its utilisation is measured too
+    /// Step time of your policy in milliseconds; if given, its utilisation is measured too
     #[arg(long, value_name = "MS")]
     step_ms: Option<f64>,
-    /// The utilisation that is to be held
+    /// Utilisation to sustain, as a fraction
     #[arg(long, value_name = "RATIO", default_value_t = 0.9)]
     held: f64,
-    /// How long each run takes
+    /// Seconds per run
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
-    /// Runs at the answer
+    /// Number of runs at the step time found
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: usize,
     /// Print as JSON, for `bench compare`

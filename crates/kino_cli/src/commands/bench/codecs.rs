@@ -1,4 +1,4 @@
-//! `kinograph bench codecs`: what codecs make of streams, and what they cost.
+//! `kinograph bench codecs`: compression ratio, speed and error of codecs.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,11 @@ use crate::Outcome;
 use crate::output::{Align, Table, error, micros, note, print, print_json};
 use crate::progress::Progress;
 
-/// Measure codecs: size, time, error.
+/// Measure codecs: compression ratio, speed and error.
 ///
-/// On the streams of a dataset, on a file of frames, or without either on made-up samples of every kind.
-/// Times are of one thread, the best of several passes; what is timed is checked. What was measured is kept in
-/// the machine's cost record (in ~/.cache/kinograph), from which `pack --dry-run` and `info` tell what
-/// decoding will cost.
+/// Measures the streams of a dataset or a file of frames; without either, built-in samples of every kind. Times are
+/// for one thread, the best of several passes, and decoded frames are checked. The results are kept in the machine's
+/// cost record (in ~/.cache/kinograph), which `pack --dry-run` and `info` use to predict decoding costs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
@@ -29,28 +28,29 @@ pub(crate) struct Args {
     /// Only streams whose name matches this pattern
     #[arg(long, value_name = "PATTERN", default_value = "**")]
     stream: String,
-    /// Only these codecs (may be given several times); those that suit each stream otherwise
+    /// Measure only this codec; can be repeated [default: those suitable for each stream]
     #[arg(long, value_name = "CODEC")]
     codec: Vec<String>,
-    /// A file of packed little-endian frames instead of a dataset
+    /// File of packed little-endian frames to measure instead of a dataset
     #[arg(long, value_name = "FILE", requires = "ty", conflicts_with = "dataset")]
     frames: Option<PathBuf>,
-    /// The type of its frames, as in uint8[84,84,3], or text
+    /// Type of its frames, for example uint8[84,84,3] or text
     #[arg(long = "type", value_name = "TYPE", id = "ty")]
     ty: Option<String>,
-    /// The file holds byte strings, a u32 length (little-endian) before each: text, or JPEG files to be carried
+    /// The file holds byte strings, each after its length as a little-endian u32: text, or JPEG files to be stored as
+    /// they are
     #[arg(long, requires = "frames")]
     strings: bool,
-    /// Frames per page; the codec's own choice unless given
+    /// Frames per page [default: the codec's choice]
     #[arg(long, value_name = "N")]
     page: Option<NonZeroUsize>,
-    /// How long each figure is measured
+    /// Seconds per figure
     #[arg(long, value_name = "S", default_value_t = 0.2)]
     seconds: f64,
-    /// The most megabytes of each stream that are measured
+    /// Most megabytes to measure of each stream
     #[arg(long, value_name = "MB", default_value_t = 16)]
     max_mb: usize,
-    /// Leave the machine's cost record alone
+    /// Do not update the machine's cost record
     #[arg(long)]
     no_cache: bool,
     /// Print as JSON
@@ -58,11 +58,11 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A stream, and what each codec made of it or why it could not.
+/// A stream, and for each codec the result or why it failed.
 type Rows = Vec<(String, Result<Measured, String>)>;
 
 pub(crate) fn run(args: &Args) -> Result<Outcome> {
-    let budget = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
+    let budget = Duration::try_from_secs_f64(args.seconds).context("invalid --seconds")?;
     let effort = Effort {
         budget,
         page_frames: args.page,
@@ -101,10 +101,10 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
     if !args.no_cache {
         let path = record.save()?;
-        note(&format!("kept in {}", path.display()));
+        note(&format!("the costs are kept in {}", path.display()));
     }
     let all = results.iter().flat_map(|(_, rows)| rows);
-    // Codecs that were asked for by name have to work.
+    // Codecs that were named explicitly must work.
     let failed = !args.codec.is_empty() && all.into_iter().any(|(_, row)| row.is_err());
     Ok(if failed {
         Outcome::Failed
@@ -134,7 +134,11 @@ fn samples(args: &Args) -> Result<Vec<CostSample>> {
             let dataset = Dataset::open(path)?;
             let found = CostSample::of_dataset(&dataset, &args.stream, max_bytes)?;
             if found.is_empty() {
-                bail!("no stream of {} matches `{}`", path.display(), args.stream);
+                bail!(
+                    "no stream of {} matches `{}`; list its streams with `kinograph info`",
+                    path.display(),
+                    args.stream
+                );
             }
             found
         }
@@ -152,14 +156,18 @@ fn samples(args: &Args) -> Result<Vec<CostSample>> {
 /// The frames of a file.
 fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<CostSample> {
     let frame =
-        parse_type(ty).with_context(|| format!("--type {ty}: a type looks like uint8[84,84,3]"))?;
+        parse_type(ty).with_context(|| format!("cannot parse `--type {ty}`: expected a dtype and a shape, for example uint8[84,84,3], or text"))?;
     let size = frame.as_values().map_or(1, |ty| ty.frame_bytes()).max(1);
     let mut values =
         std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut found = Vec::new();
     if strings || frame == FrameType::Text {
-        found = split_strings(&values)
-            .with_context(|| format!("{} does not hold byte strings", path.display()))?;
+        found = split_strings(&values).with_context(|| {
+            format!(
+                "{} is not a file of byte strings, each after its length as a little-endian u32",
+                path.display()
+            )
+        })?;
         let mut room = max_bytes;
         let count = found.iter().take_while(|string| {
             let has_room = room > 0;
@@ -170,7 +178,7 @@ fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<C
         values.clear();
     } else if values.is_empty() || !values.len().is_multiple_of(size) {
         bail!(
-            "{} is no whole number of frames of {size} bytes",
+            "the size of {} is not a multiple of a frame's {size} bytes; check `--type`",
             path.display()
         );
     }
@@ -192,15 +200,17 @@ fn from_file(path: &Path, ty: &str, strings: bool, max_bytes: usize) -> Result<C
     })
 }
 
-/// The strings of a file in which a u32 length stands before each.
+/// The byte strings of a file in which each follows its length, a u32.
 fn split_strings(mut rest: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut strings = Vec::new();
     while !rest.is_empty() {
-        let (len, after) = rest.split_first_chunk().context("half a length")?;
+        let (len, after) = rest
+            .split_first_chunk()
+            .context("the file ends within a length")?;
         let len = usize::try_from(u32::from_le_bytes(*len))?;
         let (string, after) = after
             .split_at_checked(len)
-            .with_context(|| format!("string {} is cut off", strings.len()))?;
+            .with_context(|| format!("string {} is truncated", strings.len()))?;
         strings.push(string.to_vec());
         rest = after;
     }
@@ -215,7 +225,7 @@ fn parse_type(text: &str) -> Result<FrameType> {
     let (dtype, shape) = text
         .strip_suffix(']')
         .and_then(|text| text.split_once('['))
-        .context("no brackets")?;
+        .context("the shape in brackets is missing")?;
     let sides = shape
         .split(',')
         .map(str::trim)
@@ -225,7 +235,7 @@ fn parse_type(text: &str) -> Result<FrameType> {
 }
 
 fn to_text(results: &[(&CostSample, Rows)]) -> String {
-    let mut text = format!("{}, one thread; MB before encoding\n", cpu_name());
+    let mut text = format!("{}, one thread; MB/s of decoded data\n", cpu_name());
     for (sample, rows) in results {
         text.push_str(&format!(
             "\n{}: {} frames of {}\n",
@@ -265,7 +275,7 @@ fn to_text(results: &[(&CostSample, Rows)]) -> String {
     text
 }
 
-/// The figures of every codec for `bench compare`, and everything by stream.
+/// The figures of every codec for `bench compare`, and all details by stream.
 fn to_json(args: &Args, results: &[(&CostSample, Rows)]) -> Result<Value> {
     let dataset = args.dataset.as_deref().map(Dataset::open).transpose()?;
     let mut result = BenchResult::new("codecs", dataset.as_ref());

@@ -9,12 +9,12 @@ use super::read;
 use crate::Outcome;
 use crate::output::{print, print_json};
 
-/// Compare two results: every figure with its ratio, and what else differs.
+/// Compare two benchmark results: the ratio of each figure, and what else differs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A result of `kinograph bench … --json`
+    /// Result of `kinograph bench … --json`
     first: PathBuf,
-    /// Another of the same bench
+    /// Another result of the same benchmark
     second: PathBuf,
     /// Print as JSON
     #[arg(long)]

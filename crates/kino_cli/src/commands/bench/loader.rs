@@ -1,4 +1,4 @@
-//! `kinograph bench loader`: what a loader makes, alone.
+//! `kinograph bench loader`: the speed of a loader alone.
 
 use anyhow::Result;
 use kino_advisor::bench_loader;
@@ -7,12 +7,12 @@ use super::{Shown, show};
 use crate::Outcome;
 use crate::load_args::LoadArgs;
 
-/// Measure a loader: samples per second, cpu time, first batch, memory; cold and warm.
+/// Measure a loader: samples per second, CPU time, time to first batch and memory; cold and warm.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     load: LoadArgs,
-    /// How long it runs, cold and warm each
+    /// Seconds per run; there is a cold and a warm one
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
     /// Print as JSON, for `bench compare`

@@ -1,4 +1,4 @@
-//! `kinograph bench`: what things cost on this machine.
+//! `kinograph bench`: benchmarks on this machine.
 
 mod au;
 mod codecs;
@@ -15,7 +15,7 @@ use kino_loader::Batch;
 use crate::Outcome;
 use crate::output::{note, print, print_json};
 
-/// Measure what things cost on this machine.
+/// Measure codecs, loaders and storage on this machine.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> Result<Outcome> {
     }
 }
 
-/// Says on stderr what is measured; has no step of its own.
+/// Reports progress on stderr; its step does nothing.
 struct Shown;
 
 impl Host for Shown {
@@ -64,10 +64,10 @@ fn show(result: &BenchResult, json: bool) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Reads a result that was printed as JSON.
+/// Reads a result that was written with `--json`.
 fn read(path: &Path) -> Result<BenchResult> {
     let shown = path.display();
     let text = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
     serde_json::from_slice(&text)
-        .with_context(|| format!("{shown} is no result of `kinograph bench … --json`"))
+        .with_context(|| format!("{shown} is not a result of `kinograph bench … --json`"))
 }

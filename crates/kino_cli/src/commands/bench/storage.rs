@@ -1,4 +1,4 @@
-//! `kinograph bench storage`: bandwidth and latency of a dataset's path.
+//! `kinograph bench storage`: bandwidth and latency of a dataset's storage.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use kino_dataset::Dataset;
 use super::{Shown, show};
 use crate::Outcome;
 
-/// Measure bandwidth and latency of a dataset's path, by block size and reads in flight.
+/// Measure bandwidth and latency of a dataset's storage, by block size and reads in flight.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The dataset's folder
     dataset: PathBuf,
-    /// How long all of it takes
+    /// Seconds in total
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
     /// Print as JSON, for `bench compare`
