@@ -221,7 +221,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
             "on_error": to_word("on_error", on_error, get_args(OnError)),
         }
         self._measure()
-        self._quality = find_quality(self._order, *self._to_core(), self._options["memory"])
+        self._quality = find_quality(self._order, *self._to_core())
         self._options["memory"] = self._quality.memory
         self._quality.warn()
         # What the next `for` goes through, and whether from the order's place on instead of from its first batch.

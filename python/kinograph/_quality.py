@@ -68,11 +68,9 @@ def _outside() -> int:
     return level
 
 
-def find_quality(
-    order: Order, samples: list[list[_core.Samples]], options: str, memory: int | None
-) -> ShuffleQuality:
+def find_quality(order: Order, samples: list[list[_core.Samples]], options: str) -> ShuffleQuality:
     """Measure the order, and choose the memory if none is given."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
     local_ranks = int(ranks) if ranks.isdigit() and 0 < int(ranks) < 1 << 16 else 1
-    found = json.loads(order._core.quality(samples, options, memory, local_ranks))
+    found = json.loads(order._core.quality(samples, options, local_ranks))
     return ShuffleQuality(shuffle=describe(order._settings["shuffle"]), **found)

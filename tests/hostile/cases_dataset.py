@@ -199,7 +199,11 @@ def rows_twice(f: Forge) -> None:
 
 add("table_rows_twice", rows_twice, says="the same episode")
 add("table_without_success", lambda f: setattr(f, "table", f.table.drop_columns(["success"])))
-add("table_of_one_row", lambda f: setattr(f, "table", f.table.slice(0, 1)), says="no episode refers to")
+add(
+    "table_of_one_row",
+    lambda f: setattr(f, "table", f.table.slice(0, 1)),
+    says="no episode refers to",
+)
 
 
 # The statistics.

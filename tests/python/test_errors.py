@@ -58,7 +58,10 @@ def test_a_missing_dataset_is_not_found(tmp_path):
 
 def test_a_missing_episode_stream_or_column_is_not_found_and_the_message_lists_the_others(lift):
     for look, message in [
-        (lambda: lift["demo_9"], "no episode `demo_9`; the dataset has 3 episodes, such as demo_0, demo_1, demo_2"),
+        (
+            lambda: lift["demo_9"],
+            "no episode `demo_9`; the dataset has 3 episodes, such as demo_0, demo_1, demo_2",
+        ),
         (lambda: lift[3], "no episode 3; the dataset has 3"),
         (lambda: lift[-4], "no episode -4; the dataset has 3"),
         (

@@ -580,7 +580,10 @@ def test_episodes_are_chosen_by_split_list_and_filter(lift, choice, rows):
         ({"episodes": [1.5]}, "episodes has 1.5; give indices or ids"),
         ({"episodes": [True]}, "episodes has True"),
         ({"filter": "sucess"}, "no column `sucess`; did you mean `success`"),
-        ({"filter": "frames > 1000"}, "`frames > 1000` matches no episode \\(checked 3\\); .*45 to 73"),
+        (
+            {"filter": "frames > 1000"},
+            "`frames > 1000` matches no episode \\(checked 3\\); .*45 to 73",
+        ),
         ({"filter": "frames >"}, "ends too early"),
         ({"filter": "frames > 50 or success"}, "`or` is not supported"),
         ({"filter": "task == 3"}, "column `task` of type text"),

@@ -104,7 +104,7 @@ fn sources(kind: Kind, windows: u32, dice: &mut Dice) -> Vec<Source> {
 /// The slow list that all cases of a setting are compared with.
 enum Oracle {
     One(Box<Twin>),
-    Mixed(MixtureTwin),
+    Mixed(Box<MixtureTwin>),
 }
 
 impl Oracle {
@@ -137,7 +137,11 @@ impl Setting {
         let order = setting.order()?;
         let mut oracle = match setting.sources.len() {
             1 => Oracle::One(Box::new(Twin::new(&setting.sources[0], &settings))),
-            _ => Oracle::Mixed(MixtureTwin::new(&setting.sources, &SLOTS, &settings)),
+            _ => Oracle::Mixed(Box::new(MixtureTwin::new(
+                &setting.sources,
+                &SLOTS,
+                &settings,
+            ))),
         };
         let batch = u64::from(settings.batch_size);
         let batches = order.epoch_len().min(11_000) / batch + 10;

@@ -156,24 +156,23 @@ impl Order {
         Ok((Self::from(order), restored.next_index))
     }
 
-    /// What its shuffle gives and costs in a loader, and the memory that it has, as JSON; `memory` is chosen if `None`.
+    /// What its shuffle gives and costs in a loader, and the memory that it has, as JSON; it is chosen if the options have none.
     fn quality(
         &self,
         py: Python<'_>,
         samples: Vec<Vec<PyRef<'_, Samples>>>,
         options: &str,
-        memory: Option<u64>,
         local_ranks: u32,
     ) -> PyResult<String> {
-        let images = to_options(options)?.images;
+        let options = to_options(options)?;
         let inner = |variants: Vec<PyRef<'_, Samples>>| {
             variants.iter().map(|one| one.inner.clone()).collect()
         };
         let samples: Vec<Vec<_>> = samples.into_iter().map(inner).collect();
         let found = py.detach(|| {
-            let with = |memory| ShuffleQuality::of(&self.inner, &samples, &images, memory);
-            let memory = match memory {
-                Some(memory) => memory,
+            let with = |memory| ShuffleQuality::of(&self.inner, &samples, &options.images, memory);
+            let memory = match options.memory {
+                Some(memory) => memory.bytes(),
                 None => with(0)?.default_memory(available_memory(), local_ranks),
             };
             Ok((with(memory)?, memory))
