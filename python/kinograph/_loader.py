@@ -12,6 +12,7 @@ What is a sample is said as in ``ds.samples``, which one comes when as in ``ds.o
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
@@ -55,10 +56,9 @@ _Array = TypeVar("_Array")
 # Where batches go; nowhere else for numpy.
 _Device = TypeVar("_Device")
 
-# What is trained on: a dataset or where it lies, windows of one, or a mixture.
-Trained: TypeAlias = (
-    "str | os.PathLike[str] | Dataset | Samples | Source | Sequence[Samples | Source]"
-)
+# What is trained on: a dataset, samples of one, or a mixture of several, which may have weights.
+Part: TypeAlias = "str | os.PathLike[str] | Dataset | Samples"
+Trained: TypeAlias = "Part | Source | Sequence[Part | Source | tuple[Part, float]]"
 
 
 class _Turn:
@@ -125,7 +125,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
 
         What a sample is, as in :meth:`kinograph.Dataset.samples`, if ``dataset`` is not a list of samples already:
 
-        :param dataset: A path, a dataset, samples (``ds.samples(...)``), or a list of sources to mix
+        :param dataset: A path, a dataset, samples (``ds.samples(...)``), or a list of them to mix: ``[("a.kino", 0.8), ("b.kino", 0.2)]``
         :param windows: Frames of each stream: seconds around the anchor (floats), or the stream's own frames (ints)
         :param delta_timestamps: The same in LeRobot's terms, instead of ``windows``
         :param seq_length: The same in robomimic's terms, instead of ``windows``
@@ -474,7 +474,7 @@ def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN40
 def to_samples(
     dataset: str | os.PathLike[str] | Dataset | Samples, request: dict[str, Any]
 ) -> Samples:
-    """Make windows by the words of a request, or take those that are there."""
+    """Make the samples of a request, or take those that exist already."""
     if isinstance(dataset, Samples):
         if request:
             raise said_twice(request)
@@ -485,11 +485,22 @@ def to_samples(
 
 
 def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:
-    if isinstance(dataset, str | os.PathLike | Dataset | Samples):
-        return [Source(samples=to_samples(dataset, request))]
-    if request:
-        raise said_twice(request)
-    one = isinstance(dataset, Source)
-    listed = [dataset] if one else to_list("dataset", dataset, "windows")
-    # What is neither is refused by the order.
-    return [Source(samples=each) if isinstance(each, Samples) else each for each in listed]  # type: ignore[misc]
+    if isinstance(dataset, str | os.PathLike | Dataset | Samples | Source):
+        return [_to_source(dataset, request)]
+    return [_to_source(one, request) for one in to_list("dataset", dataset, "datasets")]
+
+
+def _to_source(one: object, request: dict[str, Any]) -> Source:
+    """Take one part of a mixture: a dataset with the request, samples, a source, or one of them with its weight."""
+    if isinstance(one, Source):
+        if request:
+            raise said_twice(request)
+        return one
+    if isinstance(one, tuple) and len(one) == 2 and not isinstance(one[0], Source):
+        return dataclasses.replace(_to_source(one[0], request), weight=one[1])
+    if isinstance(one, str | os.PathLike | Dataset | Samples):
+        return Source(to_samples(one, request))
+    raise InvalidArgumentError(
+        f"cannot train on {one!r}; give a path, a kinograph.Dataset, `ds.samples(...)`, a kinograph.Source, or a list of "
+        "them to mix, such as [('a.kino', 0.8), ('b.kino', 0.2)]"
+    )

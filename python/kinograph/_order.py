@@ -36,7 +36,7 @@ SAMPLE_DTYPE = np.dtype([("source", "i4"), ("variant", "i4"), ("epoch", "i8"), (
 _MOST_SAMPLES = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Source:
     """One dataset of a mixture: its samples, its share of the samples, and how it changes with time.
 
@@ -46,6 +46,7 @@ class Source:
     """
 
     samples: Samples
+    _: dataclasses.KW_ONLY
     weight: float = 1.0
     episode_weights: Sequence[float] | npt.NDArray[Any] | None = None
     curriculum: Mapping[int, Samples] = dataclasses.field(default_factory=dict)

@@ -597,3 +597,24 @@ def test_a_path_is_a_dataset(lift_path):
     batch = next(iter(loader))
     assert batch["actions"].shape == (4, 4, 7)
     assert batch["pad_mask"].shape == (4, 4, 1)
+
+
+def test_a_mixture_is_a_list_of_datasets_with_weights(lift, tmp_path):
+    other = tmp_path / "other.kino"
+    with kinograph.Writer(other) as writer:
+        for _ in range(3):
+            writer.add_episode({"actions": np.full((50, 7), 9.0)}, rate_hz=20.0)
+    request = {"windows": {"actions": [0]}, "batch_size": 16, "seed": 3}
+    mixed = kinograph.numpy.Loader([(lift, 0.75), (other, 0.25)], **request)
+    others = [(batch["actions"] == 9.0).all(axis=(1, 2)) for batch in mixed]
+    assert abs(np.concatenate(others).mean() - 0.25) < 0.05
+    sources = [
+        kinograph.Source(dataset.samples({"actions": [0]}), weight=weight)
+        for dataset, weight in ((lift, 0.75), (kinograph.open(other), 0.25))
+    ]
+    same = kinograph.numpy.Loader(sources, batch_size=16, seed=3)
+    mixed.set_epoch(0)
+    for one, two in zip(mixed, same, strict=True):
+        np.testing.assert_array_equal(one["actions"], two["actions"])
+    with pytest.raises(kinograph.InvalidArgumentError, match="cannot train on 3; give a path"):
+        kinograph.numpy.Loader([3], **request)
