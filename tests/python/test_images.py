@@ -116,6 +116,7 @@ SHAPED = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::kinograph.KinographWarning")
 def test_threads_memory_ranks_and_stops_change_nothing(lift):
     options = {**SHAPED, "batch_size": None, "global_batch_size": 12}
     wanted = batches(lift, 10, **options)
