@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
 import sys
 import warnings
@@ -72,7 +71,5 @@ def find_quality(
     order: Order, samples: list[list[_core.Samples]], options: str, memory: int | None
 ) -> ShuffleQuality:
     """Measure the order, and choose the memory if none is given."""
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    local_ranks = int(ranks) if ranks.isdigit() and 0 < int(ranks) < 1 << 16 else 1
-    found = json.loads(order._core.quality(samples, options, memory, local_ranks))
+    found = json.loads(order._core.quality(samples, options, memory))
     return ShuffleQuality(shuffle=describe(order._settings["shuffle"]), **found)

@@ -162,7 +162,6 @@ impl Order {
         samples: Vec<Vec<PyRef<'_, Samples>>>,
         options: &str,
         memory: Option<u64>,
-        local_ranks: u32,
     ) -> PyResult<String> {
         let images = to_options(options)?.images;
         let inner = |variants: Vec<PyRef<'_, Samples>>| {
@@ -173,7 +172,7 @@ impl Order {
             let with = |memory| ShuffleQuality::of(&self.inner, &samples, &images, memory);
             let memory = match memory {
                 Some(memory) => memory,
-                None => with(0)?.default_memory(available_memory(), local_ranks),
+                None => with(0)?.default_memory(available_memory(), local_ranks()),
             };
             Ok((with(memory)?, memory))
         });
@@ -182,6 +181,12 @@ impl Order {
         json["memory"] = memory.into();
         Ok(json.to_string())
     }
+}
+
+/// Ranks on this machine, as torchrun and its kind say.
+fn local_ranks() -> u32 {
+    let ranks = std::env::var("LOCAL_WORLD_SIZE").unwrap_or_default();
+    ranks.parse().unwrap_or(1)
 }
 
 /// The settings that Python wrote, with the shuffle chosen if it is automatic.
