@@ -246,6 +246,11 @@ mod tests {
     use crate::order::{LastBatch, Settings};
 
     /// Episodes of `mean` samples, longer or shorter by up to `spread` of that.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small positive numbers"
+    )]
     fn source(episodes: u32, mean: u32, spread: f64) -> Source {
         let counts = (0..episodes).map(|at| {
             let turn = f64::from(at.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
