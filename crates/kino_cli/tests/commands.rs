@@ -358,7 +358,7 @@ fn bench_measures_texts_and_image_files_from_a_file_of_strings() {
         "text",
     ]);
     assert!(
-        stderr(&truncated).contains("string 0 is cut off"),
+        stderr(&truncated).contains("string 0 is truncated"),
         "{}",
         stderr(&truncated)
     );

@@ -244,7 +244,6 @@ fn wrong_requests_say_what_to_do_instead() {
     fs::write(here.join("file.kino"), "text").unwrap();
     fs::write(here.join("notes.txt"), "text").unwrap();
     fs::write(here.join("plan.toml"), "[[stream]]\ncodec = \"h264\"\n").unwrap();
-    fs::write(here.join("map.toml"), "").unwrap();
     let (source, jpeg) = (recording(), jpeg_recording());
     let (source, jpeg) = (source.to_str().unwrap(), jpeg.to_str().unwrap());
     for (args, expected) in [
@@ -263,10 +262,6 @@ fn wrong_requests_say_what_to_do_instead() {
         (
             vec!["pack", source, "b.kino", "--plan", "plan.toml"],
             "unknown codec `h264`; there are raw, zstd,",
-        ),
-        (
-            vec!["pack", source, "b.kino", "--mapping", "map.toml"],
-            "does not take a mapping",
         ),
         (
             vec!["pack", jpeg, "b.kino", "--quality", "80"],

@@ -297,7 +297,7 @@ fn impossible_image_options_are_refused_before_a_thread_starts() {
             "cannot resize `fornt`: there is no such key; there are front, goal, wrist, joints",
         ),
         (none.clone(), keyed("joints", size(4, 4)), "not an image"),
-        (PerKey::All(size(16_000, 16_000)), none, "over"),
+        (PerKey::All(size(16_000, 16_000)), none, "exceeds"),
     ] {
         for random_crop in [false, true] {
             let images = ImageOptions {

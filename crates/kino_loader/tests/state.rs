@@ -32,7 +32,7 @@ fn a_state_of_another_order_is_refused_with_the_field_and_forced_if_meant() {
             },
         ),
         (
-            "`batch` is 8 in the state, 16 here",
+            "`batch_size` is 8 in the state, 16 here",
             Settings {
                 batch_size: 16,
                 ..settings

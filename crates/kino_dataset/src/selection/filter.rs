@@ -341,7 +341,7 @@ mod tests {
             ("task in [3", "ends with `]`"),
             ("task < null", "null can only be compared"),
             ("task in [null]", "null can only be compared"),
-            ("(success)", "backticks"),
+            ("(success)", "expected the name of a column"),
         ] {
             let error = parse(filter).unwrap_err().to_string();
             assert!(error.contains(says), "{filter}: {error}");

@@ -236,7 +236,7 @@ impl Fitting<'_> {
             let wanted = wanted(episode);
             if target.ids.contains(&wanted) {
                 return Err(invalid(format!(
-                    "episode `{}` is in the dataset already; ids are unique, give it another (`--prefix` for all of a source)",
+                    "episode `{}` is already in the dataset; ids must be unique, so choose another one (or use `--prefix` for all episodes of a source)",
                     wanted.escape_debug()
                 )));
             }

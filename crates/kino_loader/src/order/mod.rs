@@ -75,7 +75,7 @@ const MAX_EPOCH: u64 = 1 << 60;
 /// ```
 /// use kino_loader::{Order, Settings, Source};
 ///
-/// let settings = Settings { seed: 7, batch: 4, ..Settings::default() };
+/// let settings = Settings { seed: 7, batch_size: 4, ..Settings::default() };
 /// let order = Order::new(Source::new("demos", vec![3, 2]), settings)?;
 /// let mut samples = Vec::new();
 /// order.reader().fill(0..5, &mut samples)?;
