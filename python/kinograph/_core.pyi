@@ -25,10 +25,13 @@ __all__ = [
     "gc",
     "jpeg_shape",
     "lerobot_request",
+    "loader_options",
     "pack",
+    "parse_bytes",
     "report_html",
     "robomimic_request",
     "run_cli",
+    "show_bytes",
     "verify",
 ]
 

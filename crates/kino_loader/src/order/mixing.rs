@@ -254,13 +254,7 @@ mod tests {
     fn source(episodes: u32, mean: u32, spread: f64) -> Source {
         let counts = (0..episodes).map(|at| {
             let turn = f64::from(at.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "from 0 to twice the mean"
-            )]
-            let count = (f64::from(mean) * (1.0 + spread * (2.0 * turn - 1.0))).round() as u32;
-            count
+            (f64::from(mean) * (1.0 + spread * (2.0 * turn - 1.0))).round() as u32
         });
         Source::new("a", counts.collect::<Vec<_>>())
     }
