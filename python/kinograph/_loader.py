@@ -6,8 +6,8 @@
     loader.state_dict()                            resume at the very next batch, on any number of ranks
     print(loader.report())                         which stage is slow, and by how much
 
-What is a sample is said as in ``ds.samples``, which one comes when as in ``ds.order``. ``kinograph.numpy`` and
-``kinograph.torch`` have it under their own arrays.
+Samples are defined as in ``ds.samples`` and ordered as in ``ds.order``. ``kinograph.numpy``, ``kinograph.torch`` and
+``kinograph.jax`` differ only in the arrays they return.
 """
 
 from __future__ import annotations
