@@ -289,7 +289,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
                 batch = self._hand_out(turn)
             yield batch
         if self._turn is not None and self._turn() is turn:
-            # Asked for the next batch, there is none: what comes until the next epoch is no part of a step.
+            # Asked for the next batch, there is none: the time until the next epoch is not part of a step.
             self._loop.end(time.perf_counter())
             self._turn = None
 
@@ -474,7 +474,7 @@ def to_numpy(dtype: str, shape: Sequence[int], data: Any) -> Any:  # noqa: ANN40
 def to_samples(
     dataset: str | os.PathLike[str] | Dataset | Samples, request: dict[str, Any]
 ) -> Samples:
-    """Make windows by the words of a request, or take those that are there."""
+    """Create samples from the options of a request, or use existing ones."""
     if isinstance(dataset, Samples):
         if request:
             raise said_twice(request)
@@ -490,6 +490,6 @@ def _to_sources(dataset: Trained, request: dict[str, Any]) -> list[Source]:
     if request:
         raise said_twice(request)
     one = isinstance(dataset, Source)
-    listed = [dataset] if one else to_list("dataset", dataset, "windows")
+    listed = [dataset] if one else to_list("dataset", dataset, "samples")
     # What is neither is refused by the order.
     return [Source(samples=each) if isinstance(each, Samples) else each for each in listed]  # type: ignore[misc]

@@ -81,7 +81,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     :param episodes: only these episodes: numbers (those at the end of their ids, or else positions), ranges
         (``"0-9"``, both ends included), ids, or patterns for ids.
     :param follow_links: whether links that lead out of the recording's folder are followed, such as those of the Hugging
-        Face cache; without it they are refused, since a recording from somebody else could name any file with one.
+        Face cache; without it they are refused, because a downloaded recording could name any of your files with one.
     :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` skips the
         episodes that have one, ``"keep"`` keeps all that can be kept.
     :param seed: random seed for the on-disk episode order.

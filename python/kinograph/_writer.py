@@ -293,7 +293,9 @@ def _read_plan(path: str | os.PathLike[str]) -> str:
             error.errno, f"cannot read the plan {os.fspath(path)}: {error}"
         ) from error
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"the plan {os.fspath(path)} is no text: {error}") from error
+        raise InvalidArgumentError(
+            f"the plan {os.fspath(path)} is not a UTF-8 text file: {error}"
+        ) from error
 
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:

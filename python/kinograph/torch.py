@@ -106,7 +106,7 @@ class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDatase
 
 
 class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
-    """Samples by number, for those who keep their ``DataLoader``: takes the words of ``ds.samples``, or windows.
+    """Samples by index, for an existing ``DataLoader``: takes the options of ``ds.samples``, or samples.
 
     >>> dataset = kinograph.torch.Dataset("lift.kino", windows={"actions": range(10)})
     >>> len(dataset), dataset[3]["actions"].shape
@@ -122,7 +122,7 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
     def __init__(
         self,
         dataset: str | os.PathLike[str] | _dataset.Dataset | Samples,
-        **request: Any,  # noqa: ANN401 (the words of `ds.samples`)
+        **request: Any,  # noqa: ANN401 (the options of `ds.samples`)
     ) -> None:
         self._samples = to_samples(dataset, request)
 
