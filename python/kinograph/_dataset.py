@@ -69,7 +69,9 @@ class Dataset:
 
     def __init__(self, path: str | os.PathLike[str], *, version: int | None = None) -> None:
         if version is not None and not (is_number(version) and operator.index(version) > 0):
-            raise InvalidArgumentError(f"version {version!r} is no version; they count from 1")
+            raise InvalidArgumentError(
+                f"version {version!r} is not a version; versions count from 1"
+            )
         self._path = Path(path)
         self._core = _core.Dataset(self._path, None if version is None else operator.index(version))
         self._table = EpisodeTable(self._core)

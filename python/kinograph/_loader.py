@@ -6,8 +6,8 @@
     loader.state_dict()                            resume at the very next batch, on any number of ranks
     print(loader.report())                         which stage is slow, and by how much
 
-What is a sample is said as in ``ds.samples``, which one comes when as in ``ds.order``. ``kinograph.numpy`` and
-``kinograph.torch`` have it under their own arrays.
+Samples are defined as in ``ds.samples`` and ordered as in ``ds.order``. ``kinograph.numpy``, ``kinograph.torch`` and
+``kinograph.jax`` differ only in the arrays they return.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class BaseLoader(Measured, Generic[_Array, _Device]):
                 batch = self._hand_out(turn)
             yield batch
         if self._turn is not None and self._turn() is turn:
-            # Asked for the next batch, there is none: what comes until the next epoch is no part of a step.
+            # Asked for the next batch, there is none: the time until the next epoch is not part of a step.
             self._loop.end(time.perf_counter())
             self._turn = None
 

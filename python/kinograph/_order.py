@@ -210,7 +210,7 @@ class Order:
         return samples[sample["sample"]]
 
     def draw(self, index: int, operation: str) -> int:
-        """Draw 64 random bits for an operation on the sample at an index: the same whoever asks, and after a restart.
+        """Draw 64 random bits for an operation on the sample at an index: the same on every rank, and after a restart.
 
         >>> order = ds.order({"actions": range(10)}, batch_size=32, seed=7)
         >>> crop = np.random.default_rng(order.draw(1000, "crop"))

@@ -41,7 +41,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
 ) -> Packed:
     """Pack a recording of another tool, a file or a folder of files, into a dataset; or episodes from any iterable.
 
-    Formats are in ``docs/import.md``; the videos of LeRobot datasets need ``pip install 'kinograph[video]'``. Nothing is
+    Formats are in ``docs/guide/import.md``; the videos of LeRobot datasets need ``pip install 'kinograph[video]'``. Nothing is
     skipped in silence: see ``defects`` of the result.
 
     >>> import pathlib
@@ -52,7 +52,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     >>> kinograph.open("packed.kino")["demo_0"]
     Episode('demo_0': 36 frames, 1.75 s at 20 Hz, 17 streams)
 
-    Streams bear the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
+    Streams have the names of the file's datasets, splits those of its masks. Everything comes back bit for bit
     unless a plan or a quality says otherwise; see :class:`Writer` for these and the other options.
 
     A part of a recording is chosen by patterns for streams, in which ``*`` stays inside a part of a name and ``**``
@@ -81,7 +81,7 @@ def pack(  # noqa: PLR0913 (each is a keyword of its own)
     :param episodes: only these episodes: numbers (those at the end of their ids, or else positions), ranges
         (``"0-9"``, both ends included), ids, or patterns for ids.
     :param follow_links: whether links that lead out of the recording's folder are followed, such as those of the Hugging
-        Face cache; without it they are refused, since a recording from somebody else could name any file with one.
+        Face cache; without it they are refused, because a downloaded recording could name any of your files with one.
     :param on_defect: ``"error"`` refuses a recording with defects and lists them all, ``"drop-episode"`` skips the
         episodes that have one, ``"keep"`` keeps all that can be kept.
     :param seed: random seed for the on-disk episode order.

@@ -158,15 +158,15 @@ class Place(NamedTuple):
 
 
 class Samples(Sequence[dict[str, Field]]):
-    """The samples of a dataset under a request: ``windows[i]`` reads one.
+    """The samples of a dataset under a request: ``samples[i]`` reads one.
 
-    >>> windows = ds.samples({"obs/joints": [-0.05, 0.0], "actions": range(10)})
-    >>> windows
+    >>> samples = ds.samples({"obs/joints": [-0.05, 0.0], "actions": range(10)})
+    >>> samples
     Samples(90 samples of 2 episodes: obs/joints [2, 7], actions [10, 7])
-    >>> sample = windows[45]
+    >>> sample = samples[45]
     >>> sample["actions"].shape, sample["actions_is_pad"].sum()
     ((10, 7), np.int64(0))
-    >>> windows.locate(45)
+    >>> samples.locate(45)
     Place(episode=1, anchor=5)
     """
 

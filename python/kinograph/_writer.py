@@ -157,7 +157,7 @@ class Writer:
         :param id: its name, unique in the dataset; ``episode_<n>`` if not given, with the next number that is free when the
             writer commits.
         :param attributes: anything that JSON can hold; kept with the episode.
-        :param labels: columns of the episode table: numbers, text, yes or no.
+        :param labels: columns of the episode table: numbers, strings, booleans.
         :param kinds: ``"vector"``, ``"image"``, ``"depth"`` or ``"text"`` for streams whose shape does not tell, such as
             ``kinds={"heatmap": "vector"}`` for an array that looks like images and is not.
         :param protect: stretches of time, as first and last second from the episode's first frame, whose frames come back
@@ -293,7 +293,9 @@ def _read_plan(path: str | os.PathLike[str]) -> str:
             error.errno, f"cannot read the plan {os.fspath(path)}: {error}"
         ) from error
     except UnicodeDecodeError as error:
-        raise InvalidArgumentError(f"the plan {os.fspath(path)} is no text: {error}") from error
+        raise InvalidArgumentError(
+            f"the plan {os.fspath(path)} is not a UTF-8 text file: {error}"
+        ) from error
 
 
 def _to_json(what: str, value: Mapping[str, Any]) -> str:

@@ -2,9 +2,9 @@
 
     loader = kinograph.jax.Loader("lift.kino", seq_length=10, batch_size=16, seed=7)
     for batch in loader:
-        loss, slopes = value_and_slopes(weights, batch)
+        loss, gradients = value_and_grad(weights, batch)
 
-    batches on the CPU     lent by DLPack, without a copy
+    batches on the CPU     shared through DLPack, without a copy
     device=, a device            sent by a thread, two batches ahead of the training loop
     device=, a sharding          the same; each process has its rank's part of the global array
 
@@ -35,7 +35,7 @@ __all__ = ["Loader", "Report"]
 
 
 class Loader(DeviceLoader["jax.Device | jax.sharding.Sharding"]):
-    """Batches of jax arrays, in the order's sequence; an iteration is an epoch.
+    """Batches of jax arrays; each ``for`` is one epoch.
 
     >>> loader = kinograph.jax.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
     >>> len(loader)
@@ -43,11 +43,10 @@ class Loader(DeviceLoader["jax.Device | jax.sharding.Sharding"]):
     >>> next(iter(loader))["obs/joints"].shape
     (16, 10, 7)
 
-    On the CPU an array is the loader's own memory, lent: jax never writes into an array, and while one is kept, its
-    memory is not used again. As everywhere in jax, numbers of 64 bits become numbers of 32, by a copy, unless
-    ``jax_enable_x64`` is set.
+    On the CPU an array shares the loader's memory, which is not reused for as long as you keep the array. As everywhere
+    in jax, 64-bit values become 32-bit ones, by a copy, unless ``jax_enable_x64`` is set.
 
-    ``rank`` and ``world_size`` are jax's processes. ``device`` is a ``jax.Device``, or a sharding whose first axis is the batch.
+    ``rank`` and ``world_size`` default to jax's processes. ``device`` is a ``jax.Device``, or a sharding whose first axis is the batch.
     """
 
     def _to_device(

@@ -20,7 +20,7 @@ __all__ = ["Loader", "Report"]
 
 
 class Loader(BaseLoader[Any, None]):
-    """Batches of numpy arrays, in the order's sequence; an iteration is an epoch.
+    """Batches of numpy arrays; each ``for`` is one epoch.
 
     >>> loader = kinograph.numpy.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
     >>> len(loader)
@@ -28,7 +28,7 @@ class Loader(BaseLoader[Any, None]):
     >>> sum(1 for batch in loader)
     6
 
-    Arrays are the loader's own memory, lent: they stay as they are for as long as they are kept.
+    Arrays share the loader's memory without a copy, and stay valid for as long as you keep them.
     """
 
     def _to_device(self, device: object) -> None:

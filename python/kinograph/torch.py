@@ -43,7 +43,7 @@ __all__ = ["Dataset", "Loader", "Report"]
 
 
 class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDataset):  # type: ignore[misc, unused-ignore]
-    """Batches of torch tensors, in the order's sequence; an iteration is an epoch.
+    """Batches of torch tensors; each ``for`` is one epoch.
 
     >>> loader = kinograph.torch.Loader("lift.kino", seq_length=10, keys=["actions", "obs/joints"], batch_size=16)
     >>> len(loader)
@@ -52,13 +52,13 @@ class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDatase
     >>> next(iter(loader))["obs/joints"].shape
     torch.Size([16, 10, 7])
 
-    Tensors are the loader's own memory, lent: they stay as they are for as long as they are kept.
+    Tensors share the loader's memory without a copy, and stay valid for as long as you keep them.
 
-    ``rank`` and ``world_size`` are those of ``torch.distributed`` where it is set up, and ``batch_size`` is that of each
-    rank, as everywhere in torch. To go on with another number of ranks give ``global_batch_size`` instead.
+    ``rank`` and ``world_size`` default to those of ``torch.distributed`` if it is initialised, and ``batch_size`` is per
+    rank, as everywhere in torch. To resume on another number of ranks, give ``global_batch_size`` instead.
 
     With ``device="cuda"`` two batches are on their way to the GPU while one is trained on. No ``DataLoader`` is needed
-    around it; where one is asked for, give it ``batch_size=None`` and no workers.
+    around it; if a framework requires one, give it ``batch_size=None`` and no workers.
     """
 
     @property
@@ -106,7 +106,7 @@ class Loader(DeviceLoader["str | int | torch.device"], torch_data.IterableDatase
 
 
 class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
-    """Samples by number, for those who keep their ``DataLoader``: takes the words of ``ds.samples``, or windows.
+    """Samples by index, for an existing ``DataLoader``: takes the options of ``ds.samples``, or samples.
 
     >>> dataset = kinograph.torch.Dataset("lift.kino", windows={"actions": range(10)})
     >>> len(dataset), dataset[3]["actions"].shape
@@ -122,7 +122,7 @@ class Dataset(torch_data.Dataset):  # type: ignore[misc, unused-ignore]
     def __init__(
         self,
         dataset: str | os.PathLike[str] | _dataset.Dataset | Samples,
-        **request: Any,  # noqa: ANN401 (the words of `ds.samples`)
+        **request: Any,  # noqa: ANN401 (the options of `ds.samples`)
     ) -> None:
         self._samples = to_samples(dataset, request)
 

@@ -86,7 +86,7 @@ def test_a_missing_version_is_not_found(lift_path):
         kinograph.open(lift_path, version=7)
     for version in (0, -1, 1.0, True, "1", [1]):
         with pytest.raises(
-            kinograph.InvalidArgumentError, match="is no version; they count from 1"
+            kinograph.InvalidArgumentError, match="is not a version; versions count from 1"
         ):
             kinograph.open(lift_path, version=version)
 

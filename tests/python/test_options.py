@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import inspect
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -15,6 +16,7 @@ import kinograph.numpy
 from kinograph import _core
 
 OPTIONS = {row["name"]: row for row in json.loads(_core.loader_options())}
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "reference" / "loader.md"
 
 # What a sample is, and where batches go: not options of the core's loader.
 REQUEST = {
@@ -71,6 +73,40 @@ def test_docstrings_say_what_the_core_says(loader):
         group, _, option = name.rpartition(".")
         if group == "images":
             assert documented[option] == row["help"], name
+
+
+def page_rows():
+    """Return the rows of the option tables of the reference, by name; those of `kinograph.Images` with their group."""
+    rows = {}
+    tables = re.finditer(
+        r"^(.*)\n\n\| option \|.*\n\|---.*\n((?:\|.*\n)+)", PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    for table in tables:
+        group = "images." if table[1] == "Arguments of `kinograph.Images`:" else ""
+        for row in table[2].splitlines():
+            for name in re.findall(r"`(\w+)`", row.split("|")[1]):
+                rows[group + name] = row
+    return rows
+
+
+def test_the_reference_page_has_every_option_with_all_its_choices_and_no_other():
+    rows = page_rows()
+    assert rows.keys() == OPTIONS.keys() | (REQUEST - {"dataset"}) | {"images"}
+    for name, option in OPTIONS.items():
+        if isinstance(option["form"], dict):
+            for choice in option["form"]["choice"]:
+                assert f'`"{choice}"`' in rows[name], (name, choice)
+
+
+def test_the_reference_page_has_the_default_of_every_choice_and_flag():
+    rows = page_rows()
+    for name, option in OPTIONS.items():
+        default = option["default"]
+        if isinstance(option["form"], dict) and default != "None":
+            default = f'"{default}"'
+        elif default not in ("True", "False", "None", "no crop", "as stored", "no limit"):
+            continue
+        assert default in rows[name].split("|")[-2], name
 
 
 def test_image_options_are_those_of_the_core_with_its_defaults():

@@ -241,7 +241,7 @@ def test_a_wrong_plan_is_refused_with_the_reason(tmp_path):
     with pytest.raises(kinograph.StorageError, match="cannot read the plan"):
         kinograph.Writer(path, plan=tmp_path)
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(kinograph.InvalidArgumentError, match="is no text"):
+    with pytest.raises(kinograph.InvalidArgumentError, match="is not a UTF-8 text file"):
         kinograph.Writer(path, plan=tmp_path / "binary.toml")
     assert not path.exists()
 
