@@ -95,7 +95,7 @@ def _find_defects(name: str, streams: object, on_defect: OnDefect) -> list[Defec
             continue
         frames = np.isnan(array).reshape(len(array), -1).any(axis=1)
         if frames.any():
-            what = f"holds NaN in {int(frames.sum())} of {len(frames)} frames, the first is frame {int(frames.argmax())}"
+            what = f"contains NaN in {int(frames.sum())} of {len(frames)} frames, first in frame {int(frames.argmax())}"
             place = f"{name}, stream `{stream}`"
             action = "dropped" if dropped else "kept"
             defects.append(Defect(place, what, name, action, dropped))

@@ -1,7 +1,7 @@
 //! Plain folders: npz, npy and csv files and images, with a small mapping where names do not say enough.
 //!
 //! ```text
-//! mapping.rs  glob.rs              fields.rs                             plan.rs                         read.rs table.rs
+//! mapping.rs  glob.rs              fields.rs                             spec.rs                         read.rs table.rs
 //! what is what? which episodes? ─▶ arrays, columns, images of one ─▶ streams, clocks, attributes ─▶ frames
 //! ```
 
@@ -9,9 +9,9 @@ mod cell;
 mod fields;
 pub(crate) mod glob;
 mod mapping;
-mod plan;
 mod read;
 mod rows;
+mod spec;
 mod table;
 mod times;
 
@@ -29,9 +29,9 @@ use crate::error::{ImportError, Result};
 use crate::formats::{files_ending, has_ending};
 use crate::open::ImportOptions;
 use crate::part::NotOpened;
-use crate::plans;
 use crate::recent::Recent;
-use crate::source::{BLOCK_BYTES, EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{BLOCK_BYTES, EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs;
 use crate::zip::Forward;
 use cell::Cell;
 use fields::{Found, Place, Reading};
@@ -45,7 +45,7 @@ const FILES: &[&str] = &["npz", "csv"];
 #[derive(Debug)]
 pub(crate) struct FolderSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// For each episode, where each stream is.
     places: Vec<Vec<Place>>,
     decoded: Recent<(usize, usize), Vec<u8>>,
@@ -137,7 +137,7 @@ impl FolderSource {
             forward: Recent::default(),
             not_opened,
         };
-        let mut planner = plan::Planner::new(&mapping, options.rate_hz);
+        let mut builder = spec::SpecBuilder::new(&mapping, options.rate_hz);
         for (name, id, found) in found {
             let (fields, faults) = found.finish();
             for (field, what, action) in faults {
@@ -145,8 +145,8 @@ impl FolderSource {
                 let defect = Defect::new(place, what, action).of(id);
                 source.info.defects.push(defect);
             }
-            let planned = planner.episode(name, id, fields, &mut source.info.defects)?;
-            let Some((mut episode, places)) = planned else {
+            let draft = builder.episode(name, id, fields, &mut source.info.defects)?;
+            let Some((mut episode, places)) = draft else {
                 continue;
             };
             episode.file = source.info.files.len();
@@ -162,11 +162,11 @@ impl FolderSource {
             source.episodes.push(episode);
             source.places.push(places);
         }
-        planner.check_all_found()?;
+        builder.check_all_found()?;
         if source.episodes.is_empty() && source.not_opened.streams.is_empty() {
             let next =
                 "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
@@ -245,7 +245,7 @@ impl Source for FolderSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -260,11 +260,11 @@ impl Source for FolderSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let place = &self.places[episode][stream];
         if matches!(place, Place::Images { .. }) {
             let images = place.read_images(frames)?;
-            *out = match plan.carried {
+            *out = match spec.carried {
                 true => FrameBuf::Bytes(images),
                 false => FrameBuf::Values(images.concat()),
             };
@@ -280,7 +280,7 @@ impl Source for FolderSource {
             *out = self.read_columns((table, columns), *cell, frames)?;
             return Ok(());
         }
-        let row_bytes = match (place, &plan.frame) {
+        let row_bytes = match (place, &spec.frame) {
             (Place::Array { header, .. }, FrameType::Text) => header.element.size() as u64,
             (_, frame) => frame.as_values().map_or(1, |ty| ty.frame_bytes() as u64),
         };
@@ -299,15 +299,15 @@ impl Source for FolderSource {
                 let rows = whole.get(at(frames.start)..at(frames.end));
                 let wrong = || {
                     let file = self.info.files[self.episodes[episode].file].path();
-                    ImportError::corrupt(file, &plan.name, "has fewer rows than before")
+                    ImportError::corrupt(file, &spec.name, "has fewer rows than before")
                 };
                 rows.ok_or_else(wrong)?.to_vec()
             }
         };
-        *out = match (&plan.frame, place) {
+        *out = match (&spec.frame, place) {
             (FrameType::Text, Place::Array { header, path, .. }) => {
                 let texts = header.element.texts(&values);
-                let texts = texts.map_err(|what| ImportError::corrupt(path, &plan.name, what))?;
+                let texts = texts.map_err(|what| ImportError::corrupt(path, &spec.name, what))?;
                 FrameBuf::Bytes(texts.into_iter().map(String::into_bytes).collect())
             }
             _ => FrameBuf::Values(values),

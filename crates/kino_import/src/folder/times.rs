@@ -6,19 +6,19 @@ use crate::clock::{self, unit_ns};
 use crate::error::{ImportError, Result, invalid};
 use crate::folder::fields::{Field, Place};
 use crate::folder::mapping::{Clock, StreamRequest};
-use crate::folder::plan::Planner;
-use crate::source::ClockPlan;
+use crate::folder::spec::SpecBuilder;
+use crate::source::ClockSpec;
 
-impl Planner<'_> {
+impl SpecBuilder<'_> {
     /// The times of a stream, which are read once for all streams that share them.
     pub(super) fn known_clock(
         &self,
         (field, request): (&Field, Option<&StreamRequest>),
         fields: &[Field],
-        known: &mut Vec<(Option<Clock>, Option<u64>, ClockPlan)>,
-    ) -> Result<ClockPlan> {
+        known: &mut Vec<(Option<Clock>, Option<u64>, ClockSpec)>,
+    ) -> Result<ClockSpec> {
         let own = request.and_then(|request| request.clock.clone());
-        let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockPlan)| {
+        let is_same = |(clock, rows, _): &&(Option<Clock>, Option<u64>, ClockSpec)| {
             *clock == own && *rows == field.rows
         };
         if let Some((_, _, clock)) = known.iter().find(is_same) {
@@ -30,7 +30,7 @@ impl Planner<'_> {
     }
 
     /// The times of a stream: its own in the mapping, the user's rate, the mapping's, or a field that names its unit.
-    fn clock(&self, field: &Field, own: Option<Clock>, fields: &[Field]) -> Result<ClockPlan> {
+    fn clock(&self, field: &Field, own: Option<Clock>, fields: &[Field]) -> Result<ClockSpec> {
         let given = own
             .or(self.rate_hz.map(Clock::Rate))
             .or(self.mapping.clock.clone());
@@ -46,7 +46,7 @@ impl Planner<'_> {
                 })
         };
         match given.or_else(guessed) {
-            Some(Clock::Rate(rate_hz)) => Ok(ClockPlan::Regular { rate_hz }),
+            Some(Clock::Rate(rate_hz)) => Ok(ClockSpec::Regular { rate_hz }),
             Some(Clock::Field(name, unit_ns)) => {
                 let wrong =
                     |what: String| ImportError::corrupt(std::path::Path::new(""), &name, what);
@@ -68,7 +68,7 @@ impl Planner<'_> {
                 // Every other fault is for the survey to list.
                 match times.windows(2).any(|pair| pair[0] > pair[1]) {
                     true => Err(wrong(clock::faults(&times).join(", "))),
-                    false => Ok(ClockPlan::Explicit(times)),
+                    false => Ok(ClockSpec::Explicit(times)),
                 }
             }
             None => Err(invalid(

@@ -8,20 +8,20 @@ use std::sync::Arc;
 
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::episodes::Episode;
-use crate::hdf5::generic::Planner;
+use crate::hdf5::generic::SpecBuilder;
 use crate::hdf5::tree::Leaf;
 use crate::hdf5::{labels, times};
 use crate::mapping::Clock;
-use crate::source::ClockPlan;
+use crate::source::ClockSpec;
 
-impl Planner<'_, '_> {
+impl SpecBuilder<'_, '_> {
     /// The clock of a stream that has none of its own: the user's rate, the mapping's, or what attributes say.
     pub(super) fn usual_clock(
         &mut self,
         episode: &Episode,
         leaf: &Leaf,
         rows: &Range<u64>,
-    ) -> Result<ClockPlan> {
+    ) -> Result<ClockSpec> {
         let given = self.setup.options.rate_hz.map(Clock::Rate);
         let given = given.or_else(|| self.setup.mapping.clock.clone());
         if let Some(clock) = given {
@@ -37,7 +37,7 @@ impl Planner<'_, '_> {
                 leaf.path.escape_debug()
             ))
         })?;
-        Ok(ClockPlan::Regular { rate_hz })
+        Ok(ClockSpec::Regular { rate_hz })
     }
 
     pub(super) fn clock(
@@ -46,9 +46,9 @@ impl Planner<'_, '_> {
         clock: &Clock,
         leaf: &Leaf,
         rows: &Range<u64>,
-    ) -> Result<ClockPlan> {
+    ) -> Result<ClockSpec> {
         let (field, unit_ns) = match clock {
-            Clock::Rate(rate_hz) => return Ok(ClockPlan::Regular { rate_hz: *rate_hz }),
+            Clock::Rate(rate_hz) => return Ok(ClockSpec::Regular { rate_hz: *rate_hz }),
             Clock::Field(field, unit_ns) => (self.path(episode, field), *unit_ns),
         };
         let wrong = |what: &str| ImportError::incomplete(self.file.path(), &field, what);
@@ -77,11 +77,11 @@ impl Planner<'_, '_> {
         unit_ns: i64,
         values: &Arc<[i64]>,
         rows: &Range<u64>,
-    ) -> Result<ClockPlan> {
+    ) -> Result<ClockSpec> {
         self.used.insert(leaf.path.clone());
         let key = (leaf.path.clone(), unit_ns, rows.start, rows.end);
         if let Some(known) = self.read.get(&key) {
-            return Ok(ClockPlan::Explicit(Arc::clone(known)));
+            return Ok(ClockSpec::Explicit(Arc::clone(known)));
         }
         let place = |row: u64| usize::try_from(row).unwrap_or(usize::MAX);
         let part = values.get(place(rows.start)..place(rows.end));
@@ -94,6 +94,6 @@ impl Planner<'_, '_> {
             false => Arc::from(part),
         };
         self.read.insert(key, Arc::clone(&part));
-        Ok(ClockPlan::Explicit(part))
+        Ok(ClockSpec::Explicit(part))
     }
 }

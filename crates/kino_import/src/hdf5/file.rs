@@ -56,7 +56,7 @@ pub(crate) struct H5File {
     datasets: Mutex<Vec<(Place, Dataset, u64)>>,
     memory_bytes: u64,
     /// Bytes of values that streams were planned with.
-    planned_bytes: AtomicU64,
+    reserved_bytes: AtomicU64,
     /// Bytes of times that are in memory.
     times_bytes: AtomicU64,
     /// Held while a large chunk is decoded, so that only one is.
@@ -116,7 +116,7 @@ impl H5File {
             parts: Mutex::new(vec![Arc::new(Part::open(path, Between::Open)?)]),
             datasets: Mutex::new(Vec::new()),
             memory_bytes: memory_bytes.unwrap_or(MEMORY_BYTES),
-            planned_bytes: AtomicU64::new(0),
+            reserved_bytes: AtomicU64::new(0),
             times_bytes: AtomicU64::new(0),
             large: Mutex::new(()),
         })
@@ -194,14 +194,14 @@ impl H5File {
     }
 
     /// Takes note of values that a stream has, and refuses more than files of this size can hold.
-    pub(crate) fn plan_bytes(&self, object: &str, bytes: u64) -> Result<()> {
+    pub(crate) fn reserve_bytes(&self, object: &str, bytes: u64) -> Result<()> {
         let len = self.len();
         let limit = UNWRITTEN_BYTES.saturating_add(len.saturating_mul(DEFLATE_RATIO));
-        let before = self.planned_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= limit {
             return Ok(());
         }
-        self.planned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.reserved_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let what = format!(
             "claims {bytes} bytes of values, with which a file of {len} bytes would hold more than {limit}: \
              they were never written, or many links lead to them"
@@ -215,7 +215,7 @@ impl H5File {
     }
 
     /// Takes note of so many times or indexes, which stay in memory, and refuses more than the memory allows.
-    pub(crate) fn plan_times(&self, object: &str, times: u64) -> Result<()> {
+    pub(crate) fn reserve_times(&self, object: &str, times: u64) -> Result<()> {
         let bytes = times.saturating_mul(8);
         let before = self.times_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.saturating_add(bytes) <= self.memory_bytes / 2 {

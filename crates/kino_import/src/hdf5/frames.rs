@@ -13,7 +13,7 @@ use crate::hdf5::heap::Heap;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::Leaf;
 use crate::image::Encoded;
-use crate::source::{FrameBuf, StreamPlan};
+use crate::source::{FrameBuf, StreamSpec};
 use crate::{jpeg, png};
 
 /// No more than this is read in one go.
@@ -26,7 +26,7 @@ const FEW_LONG_BYTES: u64 = 64 << 20;
 pub(crate) fn read(
     file: &H5File,
     rows: &Rows,
-    stream: &StreamPlan,
+    stream: &StreamSpec,
     frames: Range<u64>,
     out: &mut FrameBuf,
 ) -> Result<()> {

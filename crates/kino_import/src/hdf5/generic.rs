@@ -1,7 +1,7 @@
 //! Any other layout: episodes, streams and clocks as a mapping says, or as names and lengths show.
 //!
 //! ```text
-//! episodes.rs: where are episodes? ─▶ guess.rs, or the mapping's [[stream]]s ─▶ clocks ─▶ plan.rs: streams
+//! episodes.rs: where are episodes? ─▶ guess.rs, or the mapping's [[stream]]s ─▶ clocks ─▶ spec.rs: streams
 //! ```
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,16 +17,20 @@ use crate::hdf5::guess::{self, Clocks, Guess, is_small};
 use crate::hdf5::labels::Labels;
 use crate::hdf5::mapping::Episodes;
 use crate::hdf5::objects::Objects;
-use crate::hdf5::plan::{Request, Streams, find_shifts};
 use crate::hdf5::robomimic::{self, Splits};
 use crate::hdf5::rows::Rows;
 use crate::hdf5::setup::Setup;
+use crate::hdf5::spec::{Request, Streams, find_shifts};
 use crate::hdf5::tree::{Leaf, Node, below};
 use crate::hdf5::{Contents, frames, stem, times};
-use crate::source::{ClockPlan, EpisodePlan};
+use crate::source::{ClockSpec, EpisodeSpec};
 
 /// Plans the episodes of a file.
-pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Result<Contents> {
+pub(crate) fn read_episodes(
+    file: &H5File,
+    mut root: Node,
+    setup: &mut Setup<'_>,
+) -> Result<Contents> {
     let found = episodes::find(file, &root, setup.mapping)?;
     let mut contents = Contents::default();
     let mut splits = match take_mask(&mut root, &found) {
@@ -34,7 +38,7 @@ pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Resu
         None => Splits::new(),
     };
     let shown = summary(&root);
-    let mut planner = Planner {
+    let mut builder = SpecBuilder {
         file,
         setup,
         objects: Objects::new(root),
@@ -46,13 +50,13 @@ pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Resu
         whole: None,
     };
     for episode in &found.list {
-        let id = planner.id(episode);
+        let id = builder.id(episode);
         let known = contents.defects.len();
-        match planner.episode(episode, &mut contents) {
-            Ok(Some((mut plan, rows))) => {
-                plan.splits
+        match builder.episode(episode, &mut contents) {
+            Ok(Some((mut spec, rows))) => {
+                spec.splits
                     .extend(splits.remove(&episode.id).unwrap_or_default());
-                contents.episodes.push((plan, rows));
+                contents.episodes.push((spec, rows));
             }
             Ok(None) => {}
             Err(ImportError::Corrupt { object, what, .. }) => {
@@ -63,8 +67,8 @@ pub(crate) fn plan(file: &H5File, mut root: Node, setup: &mut Setup<'_>) -> Resu
         contents.blame(known, &id);
     }
     robomimic::note_absent(file, splits, &mut contents);
-    planner.keep_the_rest(&found, &mut contents)?;
-    planner.note_unnamed(&mut contents);
+    builder.keep_the_rest(&found, &mut contents)?;
+    builder.note_unnamed(&mut contents);
     Ok(contents)
 }
 
@@ -79,7 +83,7 @@ fn take_mask(root: &mut Node, found: &Found) -> Option<Node> {
 pub(super) type TimesKey = (String, i64, u64, u64);
 
 /// Plans one episode of a file after another.
-pub(super) struct Planner<'a, 's> {
+pub(super) struct SpecBuilder<'a, 's> {
     pub(super) file: &'a H5File,
     pub(super) setup: &'a mut Setup<'s>,
     pub(super) objects: Objects,
@@ -96,7 +100,7 @@ pub(super) struct Planner<'a, 's> {
     whole: Option<Guess>,
 }
 
-impl Planner<'_, '_> {
+impl SpecBuilder<'_, '_> {
     pub(super) fn id(&self, episode: &Episode) -> String {
         match episode.id.as_str() {
             "" => stem(self.file.path()),
@@ -109,26 +113,26 @@ impl Planner<'_, '_> {
         &mut self,
         episode: &Episode,
         contents: &mut Contents,
-    ) -> Result<Option<(EpisodePlan, Vec<Rows>)>> {
+    ) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
         let mapping = self.setup.mapping;
-        let mut planned = Streams::default();
+        let mut draft = Streams::default();
         let requests = match mapping.streams.is_empty() {
-            true => self.guessed(episode, &mut planned)?,
-            false => self.mapped(episode, &mut planned)?,
+            true => self.guessed(episode, &mut draft)?,
+            false => self.mapped(episode, &mut draft)?,
         };
         for request in requests {
             self.used.insert(request.leaf.path.clone());
-            planned.add(self.file, request)?;
+            draft.add(self.file, request)?;
         }
         // Those of all rows serve the next episode too.
         let is_shared = episode.rows.is_some();
         self.read
             .retain(|(.., end), _| is_shared && *end == u64::MAX);
-        planned
+        draft
             .defects
             .retain(|defect| self.is_news(&episode.base, defect));
-        contents.defects.append(&mut planned.defects);
-        if planned.streams.is_empty() {
+        contents.defects.append(&mut draft.defects);
+        if draft.streams.is_empty() {
             let object = if episode.base.is_empty() {
                 "/"
             } else {
@@ -142,12 +146,12 @@ impl Planner<'_, '_> {
             );
             return Ok(None);
         }
-        find_shifts(&mut planned.streams);
+        find_shifts(&mut draft.streams);
         let mut attributes = self.objects.attributes_below(&episode.base);
         if episode.rows.is_some() {
             attributes.clear();
         }
-        attributes.append(&mut planned.attributes);
+        attributes.append(&mut draft.attributes);
         let said = Labels {
             attributes: &attributes,
             root: self.objects.attributes_of(""),
@@ -155,7 +159,7 @@ impl Planner<'_, '_> {
         let froms = mapping.labels();
         let froms = froms.filter(|(_, from)| said.find(from).is_some());
         self.setup.labelled.extend(froms.map(|(key, _)| key));
-        let plan = EpisodePlan {
+        let spec = EpisodeSpec {
             id: self.id(episode),
             splits: said.splits(mapping.split.as_ref()),
             task: said.task(mapping.task.as_ref()),
@@ -168,13 +172,13 @@ impl Planner<'_, '_> {
             },
             attributes,
             file: 0,
-            streams: planned.streams,
+            streams: draft.streams,
         };
-        Ok(Some((plan, planned.rows)))
+        Ok(Some((spec, draft.rows)))
     }
 
     /// Streams as names and lengths show them.
-    fn guessed(&mut self, episode: &Episode, planned: &mut Streams) -> Result<Vec<Request>> {
+    fn guessed(&mut self, episode: &Episode, draft: &mut Streams) -> Result<Vec<Request>> {
         let guess = self.guess(episode)?;
         let mut requests = Vec::new();
         for stream in &guess.streams {
@@ -195,10 +199,10 @@ impl Planner<'_, '_> {
                 last.index = stream.index;
             }
         }
-        self.note_units(&guess, planned);
+        self.note_units(&guess, draft);
         match episode.rows {
             Some(_) => self.whole = Some(guess),
-            None => self.set_aside(&episode.base, guess, planned)?,
+            None => self.set_aside(&episode.base, guess, draft)?,
         }
         Ok(requests)
     }
@@ -251,21 +255,21 @@ impl Planner<'_, '_> {
     }
 
     /// What is not a stream: an attribute if it is small, else a defect.
-    fn set_aside(&mut self, base: &str, guess: Guess, planned: &mut Streams) -> Result<()> {
+    fn set_aside(&mut self, base: &str, guess: Guess, draft: &mut Streams) -> Result<()> {
         for leaf in guess.rest {
             let name = below(base, &leaf.path).to_owned();
             if is_small(&leaf) || leaf.rows() == Some(1) {
-                planned.aside(self.file, leaf, name)?;
+                draft.aside(self.file, leaf, name)?;
             } else {
                 let what = self.left_over(&leaf, guess.rows);
-                planned.skip(self.file, &leaf, what);
+                draft.skip(self.file, &leaf, what);
             }
         }
         Ok(())
     }
 
     /// Notes which unit was guessed, once for all episodes.
-    fn note_units(&mut self, guess: &Guess, planned: &mut Streams) {
+    fn note_units(&mut self, guess: &Guess, draft: &mut Streams) {
         for times in guess.times.iter().filter(|times| times.is_guess) {
             let name = times.leaf.name();
             if self.setup.noted.insert(format!("{name} {}", times.unit_ns)) {
@@ -275,9 +279,7 @@ impl Planner<'_, '_> {
                     times::unit_name(times.unit_ns)
                 );
                 let place = self.file.place(&times.leaf.path);
-                planned
-                    .defects
-                    .push(Defect::new(place, what, Action::Noted));
+                draft.defects.push(Defect::new(place, what, Action::Noted));
             }
         }
     }
@@ -359,7 +361,7 @@ impl Planner<'_, '_> {
 }
 
 /// A stream of a dataset, as the dataset has it.
-pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockPlan) -> Request {
+pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockSpec) -> Request {
     Request {
         name,
         leaf: leaf.clone(),

@@ -4,9 +4,9 @@ use serde_json::{Map, Value};
 
 use crate::hdf5::aloha::TASK_KEYS;
 use crate::hdf5::mapping::{From, Said};
-use crate::hdf5::plan::success_of;
 use crate::hdf5::robomimic::task_of;
-use crate::plans::{INSTRUCTIONS, RATES, is_rate};
+use crate::hdf5::spec::success_of;
+use crate::specs::{INSTRUCTIONS, RATES, is_rate};
 
 /// What a rate is called beside [`RATES`].
 const MORE_RATES: &[&str] = &[

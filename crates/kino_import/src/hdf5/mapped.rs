@@ -4,18 +4,18 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::hdf5::Contents;
 use crate::hdf5::episodes::Episode;
-use crate::hdf5::generic::{Planner, request};
+use crate::hdf5::generic::{SpecBuilder, request};
 use crate::hdf5::guess::is_small;
 use crate::hdf5::mapping::StreamRequest;
-use crate::hdf5::plan::{Request, Streams};
+use crate::hdf5::spec::{Request, Streams};
 use crate::hdf5::tree::{Leaf, below};
 
-impl Planner<'_, '_> {
+impl SpecBuilder<'_, '_> {
     /// Streams that the mapping names.
     pub(super) fn mapped(
         &mut self,
         episode: &Episode,
-        planned: &mut Streams,
+        draft: &mut Streams,
     ) -> Result<Vec<Request>> {
         let mapping = self.setup.mapping;
         let mut requests = Vec::new();
@@ -27,7 +27,7 @@ impl Planner<'_, '_> {
                 let line = wanted.line;
                 let what = format!("does not exist; line {line} of the mapping names it");
                 let place = self.file.place(&path);
-                planned
+                draft
                     .defects
                     .push(Defect::new(place, what, Action::Skipped));
             }
@@ -45,7 +45,7 @@ impl Planner<'_, '_> {
         }
         // Where arrays hold the rows of all episodes, the rest of them is not this episode's.
         if episode.rows.is_none() {
-            self.set_aside_unnamed(&episode.base, &requests, planned)?;
+            self.set_aside_unnamed(&episode.base, &requests, draft)?;
         }
         Ok(requests)
     }
@@ -55,7 +55,7 @@ impl Planner<'_, '_> {
         &mut self,
         base: &str,
         requests: &[Request],
-        planned: &mut Streams,
+        draft: &mut Streams,
     ) -> Result<()> {
         let rest = self.objects.below(base).iter();
         let is_used = |leaf: &&Leaf| requests.iter().any(|used| used.leaf.path == leaf.path);
@@ -64,7 +64,7 @@ impl Planner<'_, '_> {
             let is_row = requests.iter().any(|used| leaf.rows() == Some(used.frames));
             if leaf.rows() == Some(1) || is_small(&leaf) && !is_row {
                 let name = below(base, &leaf.path).to_owned();
-                planned.aside(self.file, leaf, name)?;
+                draft.aside(self.file, leaf, name)?;
             } else {
                 self.unnamed.insert(leaf.path);
             }

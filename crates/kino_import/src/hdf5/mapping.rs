@@ -32,7 +32,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::error::{ImportError, Result, invalid};
-use crate::hdf5::plan::ImageLayout;
+use crate::hdf5::spec::ImageLayout;
 use crate::mapping::{self, Check, Clock};
 
 /// What a mapping says.

@@ -1,7 +1,7 @@
 //! HDF5 recordings: one file or several of the same layout, as one [`Source`].
 //!
 //! ```text
-//! file.rs  walk.rs            robomimic.rs aloha.rs    plan.rs                 frames.rs
+//! file.rs  walk.rs            robomimic.rs aloha.rs    spec.rs                 frames.rs
 //! open  ─▶ groups, datasets ─▶ whose layout? episodes ─▶ dataset → stream  ─▶  rows → frames
 //!          follow.rs: links   generic.rs: any other, as mapping.rs says or guess.rs finds
 //! ```
@@ -30,11 +30,11 @@ mod links;
 mod mapped;
 mod mapping;
 mod objects;
-pub(crate) mod plan;
 mod raw;
 mod robomimic;
 mod rows;
 mod setup;
+pub(crate) mod spec;
 mod suggest;
 mod times;
 mod tree;
@@ -49,8 +49,8 @@ use serde_json::{Map, Value};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceInfo};
+use crate::specs;
 use file::H5File;
 use follow::Reach;
 pub(crate) use frame_type::{is_kind, kind_of};
@@ -67,7 +67,7 @@ use walk::Lost;
 #[derive(Debug)]
 pub(crate) struct Hdf5Source {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// For each episode, which of the files it is in, and what each stream reads there.
     rows: Vec<(usize, Vec<Rows>)>,
     files: Vec<H5File>,
@@ -77,7 +77,7 @@ pub(crate) struct Hdf5Source {
 #[derive(Debug, Default)]
 struct Contents {
     attributes: Map<String, Value>,
-    episodes: Vec<(EpisodePlan, Vec<Rows>)>,
+    episodes: Vec<(EpisodeSpec, Vec<Rows>)>,
     defects: Vec<Defect>,
 }
 
@@ -185,7 +185,7 @@ impl Hdf5Source {
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
             let next = "check that this is the recording";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
@@ -206,9 +206,9 @@ impl Hdf5Source {
         }
         self.info.format = layout.name();
         let mut contents = match layout {
-            Layout::Robomimic => robomimic::plan(&file, root, options)?,
-            Layout::Act => aloha::plan(&file, root, options)?,
-            Layout::Generic => generic::plan(&file, root, setup)?,
+            Layout::Robomimic => robomimic::read_episodes(&file, root, options)?,
+            Layout::Act => aloha::read_episodes(&file, root, options)?,
+            Layout::Generic => generic::read_episodes(&file, root, setup)?,
         };
         let stem = stem(path);
         let groups = contents.episodes.iter();
@@ -260,7 +260,7 @@ impl Source for Hdf5Source {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -271,9 +271,9 @@ impl Source for Hdf5Source {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let (file, rows) = &self.rows[episode];
-        frames::read(&self.files[*file], &rows[stream], plan, frames, out)
+        frames::read(&self.files[*file], &rows[stream], spec, frames, out)
     }
 }
 

@@ -18,13 +18,13 @@ use crate::defect::Action;
 use crate::error::{ImportError, Result, invalid};
 use crate::hdf5::element::Element;
 use crate::hdf5::file::H5File;
-use crate::hdf5::plan::{self, Frame, Streams};
 use crate::hdf5::rows::Rows;
+use crate::hdf5::spec::{self, Frame, Streams};
 use crate::hdf5::tree::Node;
 use crate::hdf5::{Contents, frames, number_order};
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::EpisodePlan;
+use crate::source::EpisodeSpec;
+use crate::specs;
 
 /// A longer list of demos is damage.
 const MAX_NAMES: u64 = 1 << 20;
@@ -33,7 +33,11 @@ const MAX_NAMES: u64 = 1 << 20;
 pub(super) type Splits = BTreeMap<String, Vec<String>>;
 
 /// Plans the episodes of a file.
-pub(crate) fn plan(file: &H5File, mut root: Node, options: &ImportOptions) -> Result<Contents> {
+pub(crate) fn read_episodes(
+    file: &H5File,
+    mut root: Node,
+    options: &ImportOptions,
+) -> Result<Contents> {
     let mut contents = Contents::default();
     let mut data = root.take_group("data").unwrap_or_default();
     // What links lead to from the demos is imported with them.
@@ -84,7 +88,7 @@ fn episode(
     demo: Node,
     rate_hz: f64,
     contents: &mut Contents,
-) -> Result<Option<(EpisodePlan, Vec<Rows>)>> {
+) -> Result<Option<(EpisodeSpec, Vec<Rows>)>> {
     let (object, id) = (demo.path.clone(), demo.name().to_owned());
     let Some(actions) = demo.leaf("actions") else {
         let what = "has no dataset `actions`: the recording stopped early, or this is not a demo";
@@ -109,21 +113,21 @@ fn episode(
         is_per_frame,
     };
     let (leaves, mut attributes) = demo.into_parts();
-    let mut planned = plan::streams(&frame, leaves)?;
-    contents.defects.append(&mut planned.defects);
-    attributes.append(&mut planned.attributes);
-    let episode = EpisodePlan {
+    let mut draft = spec::streams(&frame, leaves)?;
+    contents.defects.append(&mut draft.defects);
+    attributes.append(&mut draft.attributes);
+    let episode = EpisodeSpec {
         id,
         splits: Vec::new(),
         task: task_of(&attributes),
-        success: plan::success_of(&attributes),
+        success: spec::success_of(&attributes),
         licence: None,
         attributes,
         file: 0,
         object,
-        streams: planned.streams,
+        streams: draft.streams,
     };
-    Ok(Some((episode, planned.rows)))
+    Ok(Some((episode, draft.rows)))
 }
 
 /// Where robomimic keeps one row per frame.
@@ -137,7 +141,7 @@ fn is_per_frame(name: &str) -> bool {
 fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) -> Result<f64> {
     let control_freq = || {
         let kwargs = data.get("env_args")?.get("env_kwargs")?;
-        kwargs.get("control_freq")?.as_f64().filter(plans::is_rate)
+        kwargs.get("control_freq")?.as_f64().filter(specs::is_rate)
     };
     options.rate_hz.or_else(control_freq).ok_or_else(|| {
         invalid(format!(
@@ -154,7 +158,7 @@ pub(super) fn task_of(attributes: &Map<String, Value>) -> Option<String> {
         let text = attributes.get(object)?.get(key)?.as_str()?;
         Some(text.to_owned())
     };
-    plan::text_of(attributes, &["language_instruction", "lang", "task"])
+    spec::text_of(attributes, &["language_instruction", "lang", "task"])
         .or_else(|| inside("ep_meta", "lang"))
         .or_else(|| inside("problem_info", "language_instruction"))
         .or_else(|| inside("env_args", "env_name"))
@@ -212,7 +216,7 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
 
 /// Notes when `total` is not the number of frames: a demo was lost after the recording.
 fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents) {
-    let frames = |(episode, _): &(EpisodePlan, Vec<Rows>)| {
+    let frames = |(episode, _): &(EpisodeSpec, Vec<Rows>)| {
         episode.streams.first().map_or(0, |stream| stream.frames)
     };
     let found: u64 = contents.episodes.iter().map(frames).sum();

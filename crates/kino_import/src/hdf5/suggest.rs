@@ -22,7 +22,7 @@ use crate::hdf5::times::unit_name;
 use crate::hdf5::tree::{Leaf, below};
 use crate::hdf5::{in_order, labels, walk};
 use crate::open::ImportOptions;
-use crate::source::ClockPlan;
+use crate::source::ClockSpec;
 use crate::suggest::{comment, quoted};
 
 /// So many episodes are looked at.
@@ -217,7 +217,7 @@ impl Draft<'_> {
         is_optional: bool,
     ) -> Result<()> {
         let leaf = &stream.leaf;
-        let clock = ClockPlan::Regular { rate_hz: 1.0 };
+        let clock = ClockSpec::Regular { rate_hz: 1.0 };
         let mut request = request(stream.name.clone(), leaf, 0..1, clock);
         request.index = stream.index;
         self.line("");

@@ -129,8 +129,8 @@ pub(crate) fn read_whole(file: &H5File, leaf: &Leaf) -> Result<Option<Arc<[i64]>
 
 fn read_column(file: &H5File, leaf: &Leaf) -> Result<Vec<u8>> {
     let rows = leaf.rows().unwrap_or(0);
-    file.plan_times(&leaf.path, rows)?;
-    file.plan_bytes(&leaf.path, rows.saturating_mul(leaf.row_bytes()))?;
+    file.reserve_times(&leaf.path, rows)?;
+    file.reserve_bytes(&leaf.path, rows.saturating_mul(leaf.row_bytes()))?;
     frames::read_numbers(file, leaf, 0..rows)
 }
 

@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::cursor::Cursor;
 use super::images::{self, Image};
-use super::plan::read_image;
 use super::rows;
+use super::spec::read_image;
 use super::table::{Column, Form, Table};
 use crate::error::{ImportError, Result};
 use crate::jpeg;
-use crate::source::{BLOCK_BYTES, FrameBuf, StreamPlan};
+use crate::source::{BLOCK_BYTES, FrameBuf, StreamSpec};
 
 /// Columns that wait: one per thread that reads, on any machine.
 const WAITING: usize = 64;
@@ -65,13 +65,13 @@ impl Columns {
         (root, path): (&Path, &Path),
         place: (usize, usize),
         rows: Range<u64>,
-        plan: &StreamPlan,
+        spec: &StreamSpec,
     ) -> Result<FrameBuf> {
         let mut reading = match self.take(place, rows.start) {
             Some(reading) => reading,
-            None => Reading::new(self.table(path)?, plan, rows.start)?,
+            None => Reading::new(self.table(path)?, spec, rows.start)?,
         };
-        let frames = reading.read(root, rows.clone(), plan)?;
+        let frames = reading.read(root, rows.clone(), spec)?;
         let count = match &frames {
             FrameBuf::Bytes(frames) => frames.len() as u64,
             FrameBuf::Values(_) => rows.end - rows.start,
@@ -112,38 +112,38 @@ impl Columns {
 }
 
 impl Reading {
-    fn new(table: Arc<Table>, plan: &StreamPlan, row: u64) -> Result<Self> {
-        let leaf = find(&table, &plan.name)?.leaf;
-        let cursor = Cursor::new(Arc::clone(&table), &plan.name, leaf, row);
+    fn new(table: Arc<Table>, spec: &StreamSpec, row: u64) -> Result<Self> {
+        let leaf = find(&table, &spec.name)?.leaf;
+        let cursor = Cursor::new(Arc::clone(&table), &spec.name, leaf, row);
         let share =
-            u128::from(table.len()) * u128::from(plan.frames) / u128::from(table.rows().max(1));
+            u128::from(table.len()) * u128::from(spec.frames) / u128::from(table.rows().max(1));
         let of_file = u64::try_from(share).unwrap_or(u64::MAX);
-        let of_rows = plan.frames.saturating_mul(ROW_BYTES);
+        let of_rows = spec.frames.saturating_mul(ROW_BYTES);
         let bytes_left = of_file.saturating_mul(FILE_RATIO).saturating_add(of_rows);
         Ok(Self {
             table,
             cursor,
             next: row,
-            left: plan.frames,
+            left: spec.frames,
             bytes_left: bytes_left.saturating_add(1 << 20),
             texts: VecDeque::new(),
         })
     }
 
-    fn read(&mut self, root: &Path, rows: Range<u64>, plan: &StreamPlan) -> Result<FrameBuf> {
+    fn read(&mut self, root: &Path, rows: Range<u64>, spec: &StreamSpec) -> Result<FrameBuf> {
         let table = Arc::clone(&self.table);
-        let column = find(&table, &plan.name)?;
-        Ok(match (&column.form, &plan.frame) {
+        let column = find(&table, &spec.name)?;
+        Ok(match (&column.form, &spec.frame) {
             (Form::Numbers { .. }, FrameType::Values(ty)) => {
                 FrameBuf::Values(self.cursor.numbers(rows.end - rows.start, ty)?)
             }
             (Form::Text, FrameType::Text) => FrameBuf::Bytes(self.texts(column, rows)?),
             (Form::Json, FrameType::Text) => FrameBuf::Bytes(self.json_texts(column, rows)?),
-            (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, plan)?,
+            (Form::Image, FrameType::Values(_)) => self.images(root, column, rows, spec)?,
             _ => {
                 return Err(ImportError::corrupt(
                     table.path(),
-                    &plan.name,
+                    &spec.name,
                     "changes its type",
                 ));
             }
@@ -167,19 +167,19 @@ impl Reading {
         root: &Path,
         column: &Column,
         rows: Range<u64>,
-        plan: &StreamPlan,
+        spec: &StreamSpec,
     ) -> Result<FrameBuf> {
         let expected = Image {
-            kind: plan.kind,
-            frame: plan.frame.clone(),
-            carried: plan.carried,
+            kind: spec.kind,
+            frame: spec.frame.clone(),
+            carried: spec.carried,
         };
         let (mut files, mut pixels) = (Vec::new(), Vec::new());
         let mut found = VecDeque::new();
         for row in rows.clone() {
             if found.is_empty() {
                 // Files that are carried may be fewer than were asked for.
-                if plan.carried && !files.is_empty() {
+                if spec.carried && !files.is_empty() {
                     break;
                 }
                 found.extend(self.strings(column, rows.end - row)?);
@@ -189,7 +189,7 @@ impl Reading {
                 Some(file) => file,
                 None => read_image(root, &self.table, column, row)?,
             };
-            if plan.carried {
+            if spec.carried {
                 let whole = jpeg::without_padding(&file)
                     .filter(|file| images::look(file).is_ok_and(|found| found == expected));
                 let whole = whole.ok_or_else(|| {
@@ -206,7 +206,7 @@ impl Reading {
                 pixels.append(&mut decoded);
             }
         }
-        Ok(match plan.carried {
+        Ok(match spec.carried {
             true => FrameBuf::Bytes(files),
             false => FrameBuf::Values(pixels),
         })

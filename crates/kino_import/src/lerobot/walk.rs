@@ -10,16 +10,16 @@ use serde_json::{Map, Value};
 use super::cameras::Cameras;
 use super::checks::Places;
 use super::meta::{EpisodeRow, Meta, Version};
-use super::plan::{Origin, Planning};
+use super::spec::{Origin, SpecBuilder};
 use super::table::Table;
-use super::{checks, paths, plan};
+use super::{checks, paths, spec};
 use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::part::{NotOpened, Part};
-use crate::source::{EpisodePlan, StreamPlan};
+use crate::source::{EpisodeSpec, StreamSpec};
 
 /// An episode, its rows in its table, and where each of its streams comes from.
-pub(super) type Planned = (EpisodePlan, Range<u64>, Vec<Origin>);
+pub(super) type Draft = (EpisodeSpec, Range<u64>, Vec<Origin>);
 
 /// What the walk through the episodes has found so far.
 pub(super) struct Walk<'a> {
@@ -98,14 +98,14 @@ impl<'a> Walk<'a> {
     }
 
     /// Plans an episode, or lists why there is none.
-    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Planned>> {
+    pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Draft>> {
         let id = format!("episode_{:06}", row.index);
         if !self.part.takes_episode(row.index, &id) {
             self.not_opened.episodes.insert(id);
             return Ok(None);
         }
-        let file = paths::fill(&meta.data_path, &plan::fields(meta, row, ""))
-            .map_err(|what| plan::bad_template(self.root, "data_path", &what))?;
+        let file = paths::fill(&meta.data_path, &spec::fields(meta, row, ""))
+            .map_err(|what| spec::bad_template(self.root, "data_path", &what))?;
         let place = file.to_string_lossy().into_owned();
         if !self.root.join(&file).is_file() {
             let what = "is missing: the episode has no data".to_owned();
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
             }
             Err(error) => return Err(error),
         };
-        let mut planning = Planning {
+        let mut builder = SpecBuilder {
             root: self.root,
             meta,
             row,
@@ -137,25 +137,25 @@ impl<'a> Walk<'a> {
                 "has {frames} frames of episode {}, meta says {length}",
                 row.index
             );
-            planning.note(place.clone(), what, Action::Kept);
+            builder.note(place.clone(), what, Action::Kept);
         }
         let mut elsewhere = Places::default();
         let places = self.table.as_mut().map(|open| &mut open.places);
         let places = places.unwrap_or(&mut elsewhere);
-        let runs = match numbering(&mut planning, places, &place) {
+        let runs = match numbering(&mut builder, places, &place) {
             Err(error @ ImportError::Corrupt { .. }) => {
                 return Ok(self.lose(&place, in_file(error), &id));
             }
             other => other?,
         };
-        planning.columns()?;
-        planning.cameras(&mut self.cameras, &self.keys)?;
-        planning.tasks(&runs);
-        let Planning {
+        builder.columns()?;
+        builder.cameras(&mut self.cameras, &self.keys)?;
+        builder.tasks(&runs);
+        let SpecBuilder {
             mut streams,
             mut defects,
             ..
-        } = planning;
+        } = builder;
         self.defects.append(&mut defects);
         streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         for (_, origin) in &streams {
@@ -165,12 +165,12 @@ impl<'a> Walk<'a> {
         }
         let (streams, origins) = streams.into_iter().unzip();
         let file = self.files.add(file);
-        let episode = to_plan(meta, row, (id, file), (streams, &runs));
+        let episode = to_spec(meta, row, (id, file), (streams, &runs));
         Ok(Some((episode, rows, origins)))
     }
 
     /// Lists an episode that has no data; of very many, only the first.
-    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Planned> {
+    fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Draft> {
         self.lost += 1;
         if self.lost <= LISTED {
             self.defects
@@ -256,32 +256,32 @@ fn in_file(error: ImportError) -> String {
 
 /// Lists what is wrong with the columns that number frames; gives where each task begins.
 fn numbering(
-    planning: &mut Planning<'_>,
+    builder: &mut SpecBuilder<'_>,
     places: &mut Places,
     place: &str,
 ) -> Result<Vec<(u64, i64)>> {
-    let (rows, rate) = (planning.rows.clone(), planning.meta.rate_hz);
-    let table = planning.table;
-    for (column, what) in checks::faults((table, places), &rows, planning.row.index, rate)? {
-        planning.note(format!("{place}:{column}"), what, Action::Kept);
+    let (rows, rate) = (builder.rows.clone(), builder.meta.rate_hz);
+    let table = builder.table;
+    for (column, what) in checks::faults((table, places), &rows, builder.row.index, rate)? {
+        builder.note(format!("{place}:{column}"), what, Action::Kept);
     }
     let runs = checks::tasks((table, places), &rows)?;
     let unknown = runs
         .iter()
-        .find(|(_, task)| !planning.meta.tasks.contains_key(task));
+        .find(|(_, task)| !builder.meta.tasks.contains_key(task));
     if let Some((frame, task)) = unknown {
         let what = format!("of frame {frame} is {task}, which the list of tasks does not have");
-        planning.note(format!("{place}:task_index"), what, Action::Kept);
+        builder.note(format!("{place}:task_index"), what, Action::Kept);
     }
     Ok(runs)
 }
 
-fn to_plan(
+fn to_spec(
     meta: &Meta,
     row: &EpisodeRow,
     (id, file): (String, usize),
-    (streams, runs): (Vec<StreamPlan>, &[(u64, i64)]),
-) -> EpisodePlan {
+    (streams, runs): (Vec<StreamSpec>, &[(u64, i64)]),
+) -> EpisodeSpec {
     let splits = meta.splits.iter();
     let splits = splits.filter(|(_, range)| range.contains(&row.index));
     let mut attributes = Map::new();
@@ -300,7 +300,7 @@ fn to_plan(
         attributes.insert("stats".to_owned(), (**stats).clone());
     }
     let first = runs.first().and_then(|(_, task)| meta.tasks.get(task));
-    EpisodePlan {
+    EpisodeSpec {
         id,
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,

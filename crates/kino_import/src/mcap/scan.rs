@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! 89 M C A P 30 0D 0A │ u8 kind │ u64 len │ body … │ u8 kind │ …     │ 89 M C A P 30 0D 0A
-//!                       schemas, sources of messages, blocks, messages, attachments, metadata, footer
+//!                       schemas, sources of messages, chunks, messages, attachments, metadata, footer
 //! ```
 //!
 //! A recorder that is killed leaves a file without its end. Everything is read in the order in which it was written,
-//! so such a file gives all that was finished. Where there is an end, its list of topics comes first: a damaged block
-//! then costs its messages only, and not the schemas of all messages behind it. The index of blocks at the end is not
+//! so such a file gives all that was finished. Where there is an end, its list of topics comes first: a damaged chunk
+//! then costs its messages only, and not the schemas of all messages behind it. The index of chunks at the end is not
 //! needed: the walk looks at every message anyway, for the stamp inside of it.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use super::blocks::{Block, Compression, MAX_BLOCK_BYTES, Stored, max_unpacked_bytes};
 use super::bytes::{Bytes, to_time, to_usize};
-use super::entries::{Event, Fault, Place, name, plain};
+use super::chunks::{Chunk, Compression, MAX_CHUNK_BYTES, Stored, max_unpacked_bytes};
+use super::records::{Event, Fault, Place, name, plain};
 use super::summary;
 use crate::files;
 
@@ -29,14 +29,14 @@ pub(super) const HEAD_BYTES: u64 = 9;
 /// What stands before the payload of a message: its channel, a number, two times.
 const MESSAGE_HEAD_BYTES: usize = 22;
 
-/// Neighbouring messages outside of blocks are read together up to this many bytes.
+/// Neighbouring messages outside of chunks are read together up to this many bytes.
 const RUN_BYTES: u64 = 1 << 20;
 
 /// A small file may have this many messages, however well they are compressed.
 const MIN_MESSAGES: u64 = 1 << 20;
 
-/// Reads the whole file and tells what it meets; returns the blocks.
-pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Block>> {
+/// Reads the whole file and tells what it meets; returns the chunks.
+pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<Vec<Chunk>> {
     let (mut file, len) = files::open_with_len(path)?;
     summary::tell_channels(&mut file, len, tell)?;
     let mut scan = Scan {
@@ -44,7 +44,7 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
         at: 0,
         len,
         crc: crc32fast::Hasher::new(),
-        blocks: Vec::new(),
+        chunks: Vec::new(),
         is_run: false,
         unpacked: 0,
         messages: 0,
@@ -55,10 +55,10 @@ pub(super) fn scan(path: &Path, tell: &mut dyn FnMut(Event<'_>)) -> io::Result<V
     scan.read(MAGIC.len() as u64, &mut magic)?;
     if magic != MAGIC {
         scan.fault(0, "is not the start of an MCAP file", None);
-        return Ok(scan.blocks);
+        return Ok(scan.chunks);
     }
     scan.all()?;
-    Ok(scan.blocks)
+    Ok(scan.chunks)
 }
 
 struct Scan<'a> {
@@ -68,10 +68,10 @@ struct Scan<'a> {
     len: u64,
     /// Over everything so far.
     crc: crc32fast::Hasher,
-    blocks: Vec<Block>,
-    /// Whether the last block is a run of messages that may still grow.
+    chunks: Vec<Chunk>,
+    /// Whether the last chunk is a run of messages that may still grow.
     is_run: bool,
-    /// Bytes of all blocks so far, unpacked.
+    /// Bytes of all chunks so far, unpacked.
     unpacked: u64,
     messages: u64,
     faults: u64,
@@ -110,9 +110,9 @@ impl Scan<'_> {
                 );
                 return Ok(());
             }
-            if len > MAX_BLOCK_BYTES {
+            if len > MAX_CHUNK_BYTES {
                 let what = format!(
-                    "is {} of {len} bytes; at most {MAX_BLOCK_BYTES} are read at once",
+                    "is {} of {len} bytes; at most {MAX_CHUNK_BYTES} are read at once",
                     name(kind)
                 );
                 self.fault(start, &what, None);
@@ -134,15 +134,15 @@ impl Scan<'_> {
         }
     }
 
-    /// One entry that is not in a block.
+    /// One entry that is not in a chunk.
     fn entry(&mut self, kind: u8, start: u64, body: &[u8]) -> Result<(), String> {
         match kind {
             0x05 => {
-                let block = self.run(start, start + HEAD_BYTES + body.len() as u64);
-                let offset = start + HEAD_BYTES - self.blocks[block].start;
-                self.message(block, to_usize(offset), body)
+                let chunk = self.run(start, start + HEAD_BYTES + body.len() as u64);
+                let offset = start + HEAD_BYTES - self.chunks[chunk].start;
+                self.message(chunk, to_usize(offset), body)
             }
-            0x06 => self.block(start, body),
+            0x06 => self.chunk(start, body),
             0x0b => {
                 let count = Bytes::new(body).u64()?;
                 if count != self.messages && self.faults == 0 {
@@ -158,9 +158,9 @@ impl Scan<'_> {
         }
     }
 
-    /// The block that a message outside of blocks is read with.
+    /// The chunk that a message outside of chunks is read with.
     fn run(&mut self, start: u64, end: u64) -> usize {
-        let last = self.blocks.last_mut();
+        let last = self.chunks.last_mut();
         match last.filter(|run| self.is_run && end - run.start <= RUN_BYTES) {
             Some(run) => {
                 run.len = end - run.start;
@@ -168,7 +168,7 @@ impl Scan<'_> {
             }
             None => {
                 self.is_run = true;
-                self.blocks.push(Block {
+                self.chunks.push(Chunk {
                     start,
                     stored: end - start,
                     len: end - start,
@@ -176,10 +176,10 @@ impl Scan<'_> {
                 });
             }
         }
-        self.blocks.len() - 1
+        self.chunks.len() - 1
     }
 
-    fn block(&mut self, start: u64, body: &[u8]) -> Result<(), String> {
+    fn chunk(&mut self, start: u64, body: &[u8]) -> Result<(), String> {
         self.is_run = false;
         let stored = Stored::parse(body)?;
         self.unpacked = self.unpacked.saturating_add(stored.len);
@@ -187,19 +187,19 @@ impl Scan<'_> {
         let bytes = match self.unpacked <= most {
             true => stored.unpack(),
             false => Err(format!(
-                "is not unpacked: the blocks up to here have more than {most} bytes, far more than the file"
+                "is not unpacked: the chunks up to here have more than {most} bytes, far more than the file"
             )),
         };
         let bytes = match bytes {
             Ok(bytes) => bytes,
             Err(what) => {
-                let what = format!("is a block that {what}; its messages are not imported");
+                let what = format!("is a chunk that {what}; its messages are not imported");
                 self.tell_fault(start, &what, true, Some(to_time(stored.start_ns)));
                 return Ok(());
             }
         };
         let before = stored.bytes.as_ptr().addr() - body.as_ptr().addr();
-        self.blocks.push(Block {
+        self.chunks.push(Chunk {
             start: start + HEAD_BYTES + before as u64,
             stored: stored.bytes.len() as u64,
             len: stored.len,
@@ -211,7 +211,7 @@ impl Scan<'_> {
             let offset = bytes.len() - rest.len();
             let body = rest.take(to_usize(len))?;
             match kind {
-                0x05 => self.message(self.blocks.len() - 1, offset, body)?,
+                0x05 => self.message(self.chunks.len() - 1, offset, body)?,
                 0x03 | 0x04 => plain(kind, body, self.tell)?,
                 0 => return Err("has an entry of no kind".to_owned()),
                 _ => {}
@@ -220,14 +220,14 @@ impl Scan<'_> {
         Ok(())
     }
 
-    fn message(&mut self, block: usize, offset: usize, body: &[u8]) -> Result<(), String> {
+    fn message(&mut self, chunk: usize, offset: usize, body: &[u8]) -> Result<(), String> {
         let mut parts = Bytes::new(body);
         let (channel, _sequence) = (parts.u16()?, parts.u32()?);
         let (log_ns, publish_ns) = (to_time(parts.u64()?), to_time(parts.u64()?));
         let data = parts.take(parts.len())?;
         let number = |place| u32::try_from(place).map_err(|_| "lies too far".to_owned());
         let place = Place {
-            block: number(block)?,
+            chunk: number(chunk)?,
             offset: number(offset + MESSAGE_HEAD_BYTES)?,
             len: number(data.len())?,
         };
@@ -260,7 +260,7 @@ impl Scan<'_> {
     fn check_data(&mut self, start: u64, body: &[u8], crc: crc32fast::Hasher) {
         let stored = Bytes::new(body).u32().unwrap_or(0);
         let computed = crc.finalize();
-        // A damaged block is named already.
+        // A damaged chunk is named already.
         if stored != 0 && stored != computed && self.faults == 0 {
             let what = format!(
                 "ends data that is damaged: checksum {stored:08x}, computed {computed:08x}"

@@ -36,7 +36,7 @@ pub(super) struct TopicStream {
 
 /// What becomes of a topic.
 #[derive(Debug, Default)]
-pub(super) struct Planned {
+pub(super) struct TopicStreams {
     pub(super) streams: Vec<TopicStream>,
     /// Fields that are not imported, and why.
     pub(super) lost: Vec<(String, String)>,
@@ -46,8 +46,8 @@ pub(super) struct Planned {
 
 impl Topic {
     /// Plans the streams that a mapping names, or all of them.
-    pub(super) fn plan(&self, wanted: &[&mapping::Stream], keeps_others: bool) -> Planned {
-        let mut out = Planned::default();
+    pub(super) fn streams(&self, wanted: &[&mapping::Stream], keeps_others: bool) -> TopicStreams {
+        let mut out = TopicStreams::default();
         if self.entries.is_empty() {
             return out;
         }
@@ -63,15 +63,15 @@ impl Topic {
             return out;
         }
         for stream in wanted {
-            self.plan_wanted(stream, &mut out);
+            self.add_wanted(stream, &mut out);
         }
         if wanted.is_empty() && keeps_others {
-            self.plan_all(&mut out);
+            self.add_all(&mut out);
         }
         out
     }
 
-    fn plan_wanted(&self, wanted: &mapping::Stream, out: &mut Planned) {
+    fn add_wanted(&self, wanted: &mapping::Stream, out: &mut TopicStreams) {
         let fields = wanted.fields();
         let main = || {
             known(&short(&self.schema.name))
@@ -123,7 +123,7 @@ impl Topic {
         }
     }
 
-    fn plan_all(&self, out: &mut Planned) {
+    fn add_all(&self, out: &mut TopicStreams) {
         let base = self.name.trim_matches('/');
         let (clock, known) = (self.clock(), known(&short(&self.schema.name)));
         let is_known = !known.is_empty();

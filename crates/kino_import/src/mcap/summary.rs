@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use super::bytes::{Bytes, to_usize};
-use super::entries::{Event, plain};
+use super::records::{Event, plain};
 use super::scan::{HEAD_BYTES, MAGIC};
 
 /// The last bytes of a file: the footer, and how every file ends.

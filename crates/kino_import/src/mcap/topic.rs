@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::decoder::{Decoder, Schema};
-use super::entries::Place;
 use super::leaf::{self, Leaf};
 use super::mapping::{self, Clock};
 use super::message::{Value, stamp};
 use super::picks::{Pick, known};
 use super::pixels::{self, Look};
+use super::records::Place;
 use super::ros2::short;
 use super::streams::as_image;
 

@@ -8,11 +8,11 @@ use std::thread;
 
 use serde_json::{Map, Value as Json};
 
-use super::blocks::Block;
+use super::chunks::Chunk;
 use super::decoder::Schema;
-use super::entries::{Event, Fault};
 use super::mapping::{Mapping, Stream, Watch};
 use super::message::Value;
+use super::records::{Event, Fault};
 use super::scan::scan;
 use super::split::Mark;
 use super::topic::{Entry, Topic};
@@ -26,7 +26,7 @@ const SMALL_BYTES: usize = 1 << 20;
 /// What a file holds.
 #[derive(Debug, Default)]
 pub(super) struct Contents {
-    pub(super) blocks: Vec<Block>,
+    pub(super) chunks: Vec<Chunk>,
     pub(super) topics: Vec<Topic>,
     pub(super) attributes: Map<String, Json>,
     pub(super) faults: Vec<Fault>,
@@ -75,8 +75,8 @@ fn walk(path: &Path, mapping: &Mapping) -> Result<Contents> {
         mapping,
         watches,
     };
-    let blocks = scan(path, &mut |event| walk.take(event));
-    walk.contents.blocks = blocks.map_err(|source| files::cannot_read(path, source))?;
+    let chunks = scan(path, &mut |event| walk.take(event));
+    walk.contents.chunks = chunks.map_err(|source| files::cannot_read(path, source))?;
     let (unknown, log_ns) = walk.unknown;
     if unknown > 0 {
         walk.fault(

@@ -6,14 +6,14 @@ use kino_codec::FrameType;
 
 use crate::image;
 use crate::mds::column::Cell;
-use crate::mds::plan::{self, Form, Part, Reading};
-use crate::plans::places;
-use crate::source::{FrameBuf, StreamPlan};
+use crate::mds::spec::{self, Form, Part, Reading};
+use crate::source::{FrameBuf, StreamSpec};
+use crate::specs::places;
 
 /// Frames of a stream, as they are put together.
 #[derive(Debug)]
 pub(crate) struct Frames<'a> {
-    plan: &'a StreamPlan,
+    spec: &'a StreamSpec,
     part: &'a Part,
     first: u64,
     values: Vec<u8>,
@@ -44,9 +44,9 @@ pub(crate) fn wanted(
 }
 
 impl<'a> Frames<'a> {
-    pub(crate) fn new(plan: &'a StreamPlan, part: &'a Part, first: u64) -> Self {
+    pub(crate) fn new(spec: &'a StreamSpec, part: &'a Part, first: u64) -> Self {
         Self {
-            plan,
+            spec,
             part,
             first,
             values: Vec::new(),
@@ -83,7 +83,7 @@ impl<'a> Frames<'a> {
                 self.values.extend(values.iter());
             }
             (Form::Lists(_), Cell::Numbers(..)) => {
-                self.strings.push(plan::json(cell).to_string().into_bytes());
+                self.strings.push(spec::json(cell).to_string().into_bytes());
             }
             (Form::Text, Cell::Text(text)) => self.strings.push(text.as_bytes().to_vec()),
             (Form::Image(_), Cell::Image(file)) => self.strings.push(file.to_vec()),
@@ -98,7 +98,7 @@ impl<'a> Frames<'a> {
             let files = self.strings.iter().map(Vec::as_slice);
             return image::read(files, encoded, self.first);
         }
-        Ok(match self.plan.frame {
+        Ok(match self.spec.frame {
             FrameType::Values(_) => FrameBuf::Values(self.values),
             FrameType::Text => FrameBuf::Bytes(self.strings),
         })

@@ -1,7 +1,7 @@
 //! MDS: shards of samples, as mosaicml-streaming writes them.
 //!
 //! ```text
-//! index.rs      shard.rs                     column.rs           walk.rs    plan.rs            frames.rs
+//! index.rs      shard.rs                     column.rs           walk.rs    spec.rs            frames.rs
 //! index.json ─▶ shards, unpacked, checked ─▶ values by column ─▶ episodes ─▶ column → stream ─▶ frames
 //! ```
 //!
@@ -12,8 +12,8 @@
 mod column;
 mod frames;
 mod index;
-mod plan;
 mod shard;
+mod spec;
 mod walk;
 
 use std::collections::HashSet;
@@ -28,12 +28,12 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::open::ImportOptions;
-use crate::plans::{self, RATES};
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs::{self, RATES};
 use index::{Column, ShardInfo};
-use plan::Part;
 use shard::{HASHES, Hashes, Shard};
+use spec::Part;
 use walk::Known;
 
 /// Where the shards are listed.
@@ -52,7 +52,7 @@ type At = (usize, usize);
 #[derive(Debug)]
 pub(crate) struct MdsSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// For each episode, what each stream is made of, and its samples.
     parts: Vec<Vec<Part>>,
     samples: Vec<Vec<At>>,
@@ -128,7 +128,7 @@ impl MdsSource {
         }
         if source.episodes.is_empty() {
             let next = "give the folder that has `index.json` and the shards; steps need a column `episode`";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         Ok(source)
@@ -231,14 +231,14 @@ impl MdsSource {
                     .iter()
                     .find_map(|name| episode.attributes.get(*name)?.as_f64())
             };
-            let said = || said().filter(plans::is_rate);
+            let said = || said().filter(specs::is_rate);
             let Some(rate_hz) = options.rate_hz.or_else(said) else {
                 return Err(invalid(format!(
                     "{}: MDS has no times and no rate; pass --rate HZ (in Python rate_hz=)",
                     path.display()
                 )));
             };
-            plans::set_rate(episode, rate_hz);
+            specs::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -249,7 +249,7 @@ impl Source for MdsSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -260,15 +260,15 @@ impl Source for MdsSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let part = &self.parts[episode][stream];
         let file = self.info.files[self.episodes[episode].file].path();
         let object = format!(
             "episode {}, stream `{}`",
-            self.episodes[episode].id, plan.name
+            self.episodes[episode].id, spec.name
         );
         let wrong = |what: String| ImportError::corrupt(file, &object, what);
-        let mut reading = frames::Frames::new(plan, part, frames.start);
+        let mut reading = frames::Frames::new(spec, part, frames.start);
         for (number, sample, within) in
             frames::wanted(part.reading, &self.samples[episode], &frames)
         {

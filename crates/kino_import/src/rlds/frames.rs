@@ -10,16 +10,16 @@ use serde_json::Value;
 use crate::hdf5::attributes::float;
 use crate::hdf5::frames::nest;
 use crate::image;
-use crate::plans::places;
 use crate::rlds::example::{Example, List};
-use crate::rlds::plan::{FLAT, ROWS, Reading};
 use crate::rlds::schema::{Encoding, Leaf, LeafType};
-use crate::source::{FrameBuf, StreamPlan};
+use crate::rlds::spec::{FLAT, ROWS, Reading};
+use crate::source::{FrameBuf, StreamSpec};
+use crate::specs::places;
 
 /// Reads frames of a stream from its episode.
 pub(crate) fn read(
     (leaf, reading): (&Leaf, &Reading),
-    stream: &StreamPlan,
+    stream: &StreamSpec,
     (example, body): (&Example, &[u8]),
     frames: &Range<u64>,
 ) -> Result<FrameBuf, String> {

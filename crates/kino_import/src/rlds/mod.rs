@@ -1,7 +1,7 @@
 //! RLDS: episodes of steps in TFRecord files, as TensorFlow Datasets writes them, read without TensorFlow.
 //!
 //! ```text
-//! shards.rs             tfrecord.rs      example.rs            schema.rs + plan.rs     frames.rs
+//! shards.rs             tfrecord.rs      example.rs            schema.rs + spec.rs     frames.rs
 //! dataset_info.json  ─▶ bodies, checked ─▶ lists of values  ─▶ name → stream        ─▶ values → frames
 //! files and splits      one per episode    by their names      by features.json
 //! ```
@@ -12,9 +12,9 @@
 mod example;
 pub(crate) mod export;
 mod frames;
-mod plan;
 mod schema;
 mod shards;
+mod spec;
 mod tfrecord;
 
 use std::fs;
@@ -28,13 +28,13 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result, invalid};
 use crate::files;
 use crate::open::ImportOptions;
-use crate::plans::{self, RATES};
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo};
+use crate::specs::{self, RATES};
 use example::Example;
-use plan::{Part, Planned};
 use schema::Leaf;
 use shards::{Shard, Shards};
+use spec::{Draft, Part};
 use tfrecord::{Found, Span, Walk};
 
 /// Where the types are.
@@ -54,7 +54,7 @@ const KNOWN_RATES: &[(&str, &str)] = &[
 pub(crate) struct RldsSource {
     info: SourceInfo,
     leaves: Vec<Leaf>,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// For each episode, what each stream is made of.
     parts: Vec<Vec<Part>>,
     spans: Vec<Span>,
@@ -143,7 +143,7 @@ impl RldsSource {
         }
         if source.episodes.is_empty() {
             let next = "give the folder that has `features.json` and the `*.tfrecord-*` files";
-            return Err(plans::nothing_left(path, &source.info.defects, next));
+            return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         Ok(source)
@@ -177,10 +177,10 @@ impl RldsSource {
                 }
                 Found::Damaged(what) => lose(what),
                 Found::Body(span) => {
-                    let planned = Example::parse(&body)
-                        .and_then(|example| plan::plan(&self.leaves, &example, &body));
-                    match planned {
-                        Ok(planned) => self.keep(planned, (id, object), span, shard),
+                    let draft = Example::parse(&body)
+                        .and_then(|example| spec::read_episode(&self.leaves, &example, &body));
+                    match draft {
+                        Ok(draft) => self.keep(draft, (id, object), span, shard),
                         Err(what) => lose(what),
                     }
                 }
@@ -207,22 +207,16 @@ impl RldsSource {
         Ok(())
     }
 
-    fn keep(
-        &mut self,
-        planned: Planned,
-        (id, object): (String, String),
-        span: Span,
-        shard: &Shard,
-    ) {
+    fn keep(&mut self, draft: Draft, (id, object): (String, String), span: Span, shard: &Shard) {
         let name = shard.path.file_name().unwrap_or_default();
         let place = format!("{}:{object}", name.to_string_lossy());
-        let Planned {
+        let Draft {
             streams,
             mut parts,
             attributes,
             lost,
             task,
-        } = planned;
+        } = draft;
         let lost = lost.into_iter().map(|(leaf, what)| {
             Defect::new(format!("{place}, `{leaf}`"), what, Action::Skipped).of(&id)
         });
@@ -233,7 +227,7 @@ impl RldsSource {
         });
         let licence = self.info.attributes.get("redistributionInfo");
         let licence = licence.and_then(|info| info.get("license")?.as_str());
-        let mut episode = EpisodePlan {
+        let mut episode = EpisodeSpec {
             id,
             splits: vec![shard.split.clone()],
             attributes,
@@ -251,15 +245,15 @@ impl RldsSource {
     }
 
     /// Makes an episode what it was before an export wrote it.
-    fn take_up_about(&mut self, episode: &mut EpisodePlan, parts: &mut Vec<Part>, place: &str) {
-        let Some(Value::String(text)) = episode.attributes.get(plan::ABOUT) else {
+    fn take_up_about(&mut self, episode: &mut EpisodeSpec, parts: &mut Vec<Part>, place: &str) {
+        let Some(Value::String(text)) = episode.attributes.get(spec::ABOUT) else {
             return;
         };
         let faults = match About::parse(text) {
             Ok(about) => about.apply(episode, parts),
             Err(what) => vec![what],
         };
-        let place = format!("{place}, `{}`", plan::ABOUT);
+        let place = format!("{place}, `{}`", spec::ABOUT);
         let faults = faults.into_iter();
         let faults = faults.map(|what| Defect::new(&place, what, Action::Skipped).of(&episode.id));
         self.info.defects.extend(faults);
@@ -268,14 +262,14 @@ impl RldsSource {
     /// Gives every stream its clock: what the user says, or else what an episode says of itself.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         for episode in &mut self.episodes {
-            if options.rate_hz.is_none() && plans::has_clocks(episode) {
+            if options.rate_hz.is_none() && specs::has_clocks(episode) {
                 continue;
             }
             let said = episode.attributes.iter().find_map(|(name, value)| {
                 let last = name.rsplit('/').next().unwrap_or(name);
                 RATES.contains(&last).then_some(value)?.as_f64()
             });
-            let said = said.filter(plans::is_rate);
+            let said = said.filter(specs::is_rate);
             let Some(rate_hz) = options.rate_hz.or(said) else {
                 let name = self.info.attributes.get("name").and_then(Value::as_str);
                 let name = name.unwrap_or_default();
@@ -289,7 +283,7 @@ impl RldsSource {
                     known.unwrap_or_default()
                 )));
             };
-            plans::set_rate(episode, rate_hz);
+            specs::set_rate(episode, rate_hz);
         }
         Ok(())
     }
@@ -300,7 +294,7 @@ impl Source for RldsSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -311,9 +305,9 @@ impl Source for RldsSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let path = self.info.files[self.episodes[episode].file].path();
-        let object = format!("{}, stream `{}`", self.episodes[episode].object, plan.name);
+        let object = format!("{}, stream `{}`", self.episodes[episode].object, spec.name);
         let wrong = |what: String| ImportError::corrupt(path, &object, what);
         let loaded = self.recent.get(episode, || {
             let body = tfrecord::read_body(path, self.spans[episode])?;
@@ -324,7 +318,7 @@ impl Source for RldsSource {
         let part = &self.parts[episode][stream];
         let leaf = &self.leaves[part.leaf];
         *out =
-            frames::read((leaf, &part.reading), plan, (example, body), &frames).map_err(wrong)?;
+            frames::read((leaf, &part.reading), spec, (example, body), &frames).map_err(wrong)?;
         Ok(())
     }
 }

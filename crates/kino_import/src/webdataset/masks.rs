@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use crate::defect::{Action, Defect};
-use crate::source::{EpisodePlan, SourceFile};
+use crate::source::{EpisodeSpec, SourceFile};
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::Ending;
-use crate::webdataset::plan::Fields;
 use crate::webdataset::samples::Samples;
+use crate::webdataset::spec::Fields;
 
 /// The sample that holds the splits, as robomimic calls the group of them.
 const MASK: &str = "mask";
@@ -84,7 +84,7 @@ fn read(files: &[SourceFile], place: Place) -> Result<Vec<(String, Vec<Value>)>,
 
 impl Masks {
     /// Puts the episodes into their splits; members that are not episodes are listed.
-    pub(crate) fn apply(self, episodes: &mut [EpisodePlan], defects: &mut Vec<Defect>) {
+    pub(crate) fn apply(self, episodes: &mut [EpisodeSpec], defects: &mut Vec<Defect>) {
         let places = places(episodes);
         for (split, members) in self.splits {
             let mut missing = Vec::new();
@@ -113,7 +113,7 @@ impl Masks {
 }
 
 /// The position of each episode by its id, and by the number that its id ends in.
-fn places(episodes: &[EpisodePlan]) -> HashMap<String, usize> {
+fn places(episodes: &[EpisodeSpec]) -> HashMap<String, usize> {
     let mut places = HashMap::new();
     for (place, episode) in episodes.iter().enumerate() {
         let id = &episode.id;
@@ -127,7 +127,7 @@ fn places(episodes: &[EpisodePlan]) -> HashMap<String, usize> {
 }
 
 /// Gives every episode what `attrs.json` says about it. One that is not about episodes stays as it is.
-pub(crate) fn give_attributes(attributes: &mut Map<String, Value>, episodes: &mut [EpisodePlan]) {
+pub(crate) fn give_attributes(attributes: &mut Map<String, Value>, episodes: &mut [EpisodeSpec]) {
     let Some(Value::Object(of_all)) = attributes.get_mut(ATTRS) else {
         return;
     };

@@ -14,7 +14,7 @@ use crate::tar;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Place, Reader};
 use crate::webdataset::names;
-use crate::webdataset::plan::Fields;
+use crate::webdataset::spec::Fields;
 
 /// The samples of all files, in the order of their first member.
 #[derive(Debug, Default)]

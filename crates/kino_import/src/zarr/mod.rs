@@ -1,14 +1,14 @@
 //! Replay buffers of diffusion_policy and UMI: zarr of version 2, a folder or a zip file, as one [`Source`].
 //!
 //! ```text
-//! store.rs           plan.rs                          array.rs            compressor.rs  blosc.rs
+//! store.rs           spec.rs                          array.rs            compressor.rs  blosc.rs
 //! folder or zip  ─▶  arrays, episode_ends, defects ─▶ rows of pieces  ─▶  a piece's bytes
 //! ```
 
 mod array;
 mod blosc;
 mod compressor;
-mod plan;
+mod spec;
 mod store;
 
 use std::collections::HashSet;
@@ -24,18 +24,18 @@ use crate::error::{ImportError, Result};
 use crate::jpeg;
 use crate::open::ImportOptions;
 use crate::part::NotOpened;
-use crate::plans;
 use crate::recent::Recent;
-use crate::source::{EpisodePlan, FrameBuf, Source, SourceFile, SourceInfo, StreamPlan};
+use crate::source::{EpisodeSpec, FrameBuf, Source, SourceFile, SourceInfo, StreamSpec};
+use crate::specs;
 use array::{Array, Values};
-use plan::Walked;
+use spec::Walked;
 use store::Store;
 
 /// Episodes of a replay buffer.
 #[derive(Debug)]
 pub(crate) struct ZarrSource {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// The rows of each episode.
     rows: Vec<Range<u64>>,
     /// The array behind each stream, the same for every episode.
@@ -58,7 +58,7 @@ impl ZarrSource {
     /// Walks the store and plans its episodes; reads metadata only.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let store = Store::open(path)?;
-        let mut walked = plan::walk(&store)?;
+        let mut walked = spec::walk(&store)?;
         let (data, others) = std::mem::take(&mut walked.arrays)
             .into_iter()
             .partition(|(name, _)| name.starts_with("data/"));
@@ -67,12 +67,12 @@ impl ZarrSource {
         let mut data: Vec<_> = data.into_values().collect();
         let next = "check that this is a replay buffer with arrays under `data`";
         if data.is_empty() {
-            return Err(plans::nothing_left(path, &walked.defects, next));
+            return Err(specs::nothing_left(path, &walked.defects, next));
         }
-        let rows = plan::common_rows(&data);
-        let ranges = plan::episodes(&store, &mut walked, rows)?;
+        let rows = spec::common_rows(&data);
+        let ranges = spec::episodes(&store, &mut walked, rows)?;
         walked.take_asides(&store)?;
-        let rate_hz = plan::rate_hz(&store, &mut walked, &data, options)?;
+        let rate_hz = spec::rate_hz(&store, &mut walked, &data, options)?;
         let mut not_opened = NotOpened::default();
         data.retain(|array| {
             let is_taken = options.part.takes_stream(array.stream_name());
@@ -82,7 +82,7 @@ impl ZarrSource {
             }
             is_taken
         });
-        let (arrays, streams) = plan_streams(&store, &mut walked, data, (rows, &ranges), rate_hz)?;
+        let (arrays, streams) = stream_specs(&store, &mut walked, data, (rows, &ranges), rate_hz)?;
         let episodes: Vec<_> = ranges
             .iter()
             .map(|(idx, rows)| {
@@ -96,7 +96,7 @@ impl ZarrSource {
             .collect();
         let is_bare = streams.is_empty() && not_opened.streams.is_empty();
         if episodes.is_empty() || is_bare {
-            return Err(plans::nothing_left(path, &walked.defects, next));
+            return Err(specs::nothing_left(path, &walked.defects, next));
         }
         let skipped = not_opened.streams.iter();
         let skipped = skipped.map(|name| path.join("data").join(name));
@@ -191,7 +191,7 @@ impl Source for ZarrSource {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -206,12 +206,12 @@ impl Source for ZarrSource {
         frames: Range<u64>,
         out: &mut FrameBuf,
     ) -> Result<()> {
-        let plan = plans::find(&self.episodes, (episode, stream), &frames)?;
+        let spec = specs::find(&self.episodes, (episode, stream), &frames)?;
         let (rows, array) = (&self.rows[episode], &self.arrays[stream]);
         let wanted = rows.start + frames.start..rows.start + frames.end;
-        *out = match (&plan.frame, array.values) {
+        *out = match (&spec.frame, array.values) {
             (FrameType::Text, _) => FrameBuf::Bytes(self.texts(stream, wanted)?),
-            (FrameType::Values(_), _) if plan.carried => {
+            (FrameType::Values(_), _) if spec.carried => {
                 FrameBuf::Bytes(self.jpegs(stream, wanted)?)
             }
             (FrameType::Values(_), Values::Fixed(element)) => {
@@ -228,29 +228,29 @@ impl Source for ZarrSource {
 }
 
 /// The arrays that are streams, and their plans; the others become defects.
-fn plan_streams(
+fn stream_specs(
     store: &Store,
     walked: &mut Walked,
     data: Vec<Array>,
     (rows, ranges): (u64, &[(usize, Range<u64>)]),
     rate_hz: f64,
-) -> Result<(Vec<Array>, Vec<StreamPlan>)> {
+) -> Result<(Vec<Array>, Vec<StreamSpec>)> {
     let keys = std::mem::take(&mut walked.keys);
     let known: HashSet<&str> = keys.iter().map(String::as_str).collect();
     let (mut arrays, mut streams) = (Vec::new(), Vec::new());
     for array in data {
-        let planned = match array.rows() == rows {
-            true => plan::absent_rows(&array, &known),
+        let draft = match array.rows() == rows {
+            true => spec::absent_rows(&array, &known),
             false => Err(format!(
                 "has {} rows, most arrays have {rows}",
                 array.rows()
             )),
         };
-        let planned = match planned {
-            Ok(absent) => plan::stream(store, &array, rate_hz)?.map(|stream| (absent, stream)),
+        let draft = match draft {
+            Ok(absent) => spec::stream(store, &array, rate_hz)?.map(|stream| (absent, stream)),
             Err(what) => Err(what),
         };
-        match planned {
+        match draft {
             Err(what) => {
                 let defect = Defect::new(store.place(&array.path), what, Action::Skipped);
                 walked.defects.push(defect);
@@ -295,8 +295,8 @@ fn note_absent(
 }
 
 /// An episode without its streams.
-fn episode(idx: usize, rows: &Range<u64>) -> EpisodePlan {
-    EpisodePlan {
+fn episode(idx: usize, rows: &Range<u64>) -> EpisodeSpec {
+    EpisodeSpec {
         id: format!("episode_{idx}"),
         splits: Vec::new(),
         attributes: Map::new(),

@@ -19,12 +19,12 @@ fn read_everything(path: &Path) -> Result<u64> {
 pub(crate) fn read_everything_with(path: &Path, options: &ImportOptions) -> Result<u64> {
     let source = kino_import::open(path, options)?;
     let (mut frames, mut block) = (0, FrameBuf::default());
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
             // No recording of these tests has more frames: damage may claim any number.
-            let (mut start, end) = (0, plan.frames.min(64));
+            let (mut start, end) = (0, spec.frames.min(64));
             while start < end {
-                let stop = end.min(start + block_frames(&plan.frame));
+                let stop = end.min(start + block_frames(&spec.frame));
                 source.read(episode, stream, start..stop, &mut block)?;
                 frames += stop - start;
                 start = stop;

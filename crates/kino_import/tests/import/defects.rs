@@ -7,15 +7,15 @@ use std::sync::Arc;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind};
 use kino_import::{
-    Action, ClockPlan, Defect, EpisodePlan, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
-    Source, SourceInfo, StreamPlan, pack, survey,
+    Action, ClockSpec, Defect, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed,
+    Source, SourceInfo, StreamSpec, pack, survey,
 };
 use serde_json::Map;
 
 /// Three episodes of one stream: sound, with a NaN and a gap, and one that cannot be read.
 struct Faulty {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
 }
 
 const FRAMES: u64 = 40;
@@ -26,7 +26,7 @@ impl Faulty {
             let time = |frame: i64| frame * 10_000_000 + if frame > 20 { gap } else { 0 };
             (0..40).map(time).collect()
         };
-        let episode = |id: &str, gap| EpisodePlan {
+        let episode = |id: &str, gap| EpisodeSpec {
             id: id.to_owned(),
             splits: Vec::new(),
             attributes: Map::new(),
@@ -35,12 +35,12 @@ impl Faulty {
             licence: Some("CC-BY-4.0".to_owned()),
             file: 0,
             object: format!("/{id}"),
-            streams: vec![StreamPlan {
+            streams: vec![StreamSpec {
                 name: "x".to_owned(),
                 kind,
                 frame: FrameType::values(Dtype::F32, &[1, 1]).unwrap(),
                 frames: FRAMES,
-                clock: ClockPlan::Explicit(times(gap)),
+                clock: ClockSpec::Explicit(times(gap)),
                 shift_of: None,
                 carried: false,
                 unit: None,
@@ -73,7 +73,7 @@ impl Source for Faulty {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -123,7 +123,7 @@ fn the_survey_lists_everything_in_order() {
         [
             "lost: meta: names an episode that is not there",
             "kept: :/faulty, stream `x`: has a gap of 310.0 ms after frame 20, its frames are 10.0 ms apart",
-            "kept: :/faulty, stream `x`: holds NaN in 2 of 40 frames, the first is frame 7",
+            "kept: :/faulty, stream `x`: contains NaN in 2 of 40 frames, first in frame 7",
             "dropped: :/torn, stream `x`: has a wrong checksum",
         ]
     );
@@ -141,7 +141,7 @@ fn the_default_refuses_with_the_whole_list_and_writes_nothing() {
     );
     for part in [
         "gap of 310.0 ms",
-        "holds NaN",
+        "contains NaN",
         "wrong checksum",
         "--on-defect keep",
     ] {

@@ -63,19 +63,19 @@ pub(crate) fn same(before: &dyn Source, after: &dyn Source) {
                 .map_or(value.clone(), |value| json!(u8::from(value)));
             assert_eq!(Some(&value), b.attributes.get(key), "`{key}` of {}", a.id);
         }
-        let names = |plan: &kino_import::EpisodePlan| -> Vec<_> {
-            let streams = plan.streams.iter();
+        let names = |spec: &kino_import::EpisodeSpec| -> Vec<_> {
+            let streams = spec.streams.iter();
             streams.map(|stream| stream.name.clone()).collect()
         };
         assert_eq!(names(a), names(b), "{}", a.id);
         for (stream, (x, y)) in a.streams.iter().zip(&b.streams).enumerate() {
-            let of = |plan: &kino_import::StreamPlan| {
+            let of = |spec: &kino_import::StreamSpec| {
                 (
-                    plan.kind,
-                    plan.frame.clone(),
-                    plan.frames,
-                    plan.clock.clone(),
-                    plan.carried,
+                    spec.kind,
+                    spec.frame.clone(),
+                    spec.frames,
+                    spec.clock.clone(),
+                    spec.carried,
                 )
             };
             assert_eq!(of(x), of(y), "{} {}", a.id, x.name);
@@ -224,8 +224,8 @@ fn a_zarr_comes_back_where_it_has_a_place_for_everything() {
     assert!(after.describe().defects.is_empty());
     assert_eq!(before.episodes().len(), after.episodes().len());
     for (idx, (a, b)) in before.episodes().iter().zip(after.episodes()).enumerate() {
-        let of = |plan: &kino_import::EpisodePlan| -> Vec<_> {
-            let streams = plan.streams.iter();
+        let of = |spec: &kino_import::EpisodeSpec| -> Vec<_> {
+            let streams = spec.streams.iter();
             streams
                 .map(|one| {
                     (

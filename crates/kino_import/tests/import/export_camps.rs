@@ -3,7 +3,7 @@
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::WriterOptions;
 use kino_dataset::{Arrival, Dataset, DatasetWriter, EpisodeInfo, Kind, Start, StreamInfo, Times};
-use kino_import::{EpisodePlan, OnDefect, Source};
+use kino_import::{EpisodeSpec, OnDefect, Source};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -46,14 +46,14 @@ fn identical(before: &dyn Source, after: &dyn Source, skip: &dyn Fn(&str) -> boo
         let found = after.episodes().iter().position(|b| b.id == a.id);
         let there = found.unwrap_or_else(|| panic!("{} is not there", a.id));
         let b = &after.episodes()[there];
-        let of = |plan: &EpisodePlan| {
-            let (splits, task) = (plan.splits.clone(), plan.task.clone());
+        let of = |spec: &EpisodeSpec| {
+            let (splits, task) = (spec.splits.clone(), spec.task.clone());
             (
                 splits,
                 task,
-                plan.success,
-                plan.licence.clone(),
-                plan.attributes.clone(),
+                spec.success,
+                spec.licence.clone(),
+                spec.attributes.clone(),
             )
         };
         assert_eq!(of(a), of(b), "{}", a.id);
@@ -154,7 +154,7 @@ fn every_recording_goes_through_mcap_unchanged() {
         // No message has float16, nor frames of no numbers.
         let before = open_at(&path, rate_hz);
         let streams = before.episodes().iter().flat_map(|one| &one.streams);
-        let has_none = |one: &&kino_import::StreamPlan| {
+        let has_none = |one: &&kino_import::StreamSpec| {
             let ty = one.frame.as_values();
             ty.is_some_and(|ty| ty.dtype() == Dtype::F16 || ty.elements() == 0)
         };

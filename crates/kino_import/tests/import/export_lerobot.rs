@@ -203,10 +203,10 @@ fn a_robomimic_recording_becomes_lerobot() {
                 (&again.task, again.success),
                 (&episode.task, episode.success)
             );
-            for (stream, plan) in episode.streams.iter().enumerate() {
-                let name = match plan.name.as_str() {
+            for (stream, spec) in episode.streams.iter().enumerate() {
+                let name = match spec.name.as_str() {
                     "actions" => "action".to_owned(),
-                    name if plan.kind == Kind::Image && name.starts_with("obs/") => {
+                    name if spec.kind == Kind::Image && name.starts_with("obs/") => {
                         name.replace("obs/", "observation.images.")
                     }
                     name if name.starts_with("obs/") => name.replace("obs/", "observation."),
@@ -216,7 +216,7 @@ fn a_robomimic_recording_becomes_lerobot() {
                 let again = &again.streams[found];
                 assert_eq!(
                     (&again.clock, again.frames),
-                    (&plan.clock, plan.frames),
+                    (&spec.clock, spec.frames),
                     "{name}"
                 );
                 assert!(
@@ -321,20 +321,20 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
         let after = open(&target);
         let after = after.as_ref();
         assert_eq!(faults(&after.describe().defects), [""; 0]);
-        for (idx, plan) in after.episodes().iter().enumerate() {
-            let id = plan.attributes["id"].as_str().unwrap();
+        for (idx, spec) in after.episodes().iter().enumerate() {
+            let id = spec.attributes["id"].as_str().unwrap();
             let episode = dataset.find(id).unwrap();
-            let is_there = |split: &str| plan.splits.iter().any(|one| one == split);
-            assert!(plan.splits.len() == 2 && is_there("all") && is_there(id));
-            assert_eq!(plan.task, None);
-            assert_eq!(plan.success, (id == "a").then_some(true));
-            assert_eq!(plan.licence.as_deref(), (id == "b").then_some("CC0"));
+            let is_there = |split: &str| spec.splits.iter().any(|one| one == split);
+            assert!(spec.splits.len() == 2 && is_there("all") && is_there(id));
+            assert_eq!(spec.task, None);
+            assert_eq!(spec.success, (id == "a").then_some(true));
+            assert_eq!(spec.licence.as_deref(), (id == "b").then_some("CC0"));
             assert_eq!(
-                plan.attributes["x"].as_f64(),
+                spec.attributes["x"].as_f64(),
                 Some(if id == "a" { 1.0 } else { 2.5 })
             );
             // All but `index` and `only`, and the five of LeRobot's own.
-            assert_eq!(plan.streams.len(), 1 + 60 + 3 + 2 + 1 + 5, "{to}");
+            assert_eq!(spec.streams.len(), 1 + 60 + 3 + 2 + 1 + 5, "{to}");
             for schema in episode.streams() {
                 if ["index", "only"].contains(&schema.name.as_str()) {
                     continue;
@@ -347,7 +347,7 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
                 let found = position(after, idx, &name);
                 let stream = episode.stream(&schema.name).unwrap();
                 assert_eq!(
-                    plan.streams[found].frame,
+                    spec.streams[found].frame,
                     *stream.frame_type(),
                     "{to} {name}"
                 );
@@ -385,7 +385,7 @@ fn a_selection_is_numbered_anew() {
         let tasks: Vec<_> = after
             .episodes()
             .iter()
-            .map(|plan| plan.task.as_deref())
+            .map(|spec| spec.task.as_deref())
             .collect();
         assert_eq!(tasks, [Some("öffne die Schublade"), Some("stack")]);
         assert_eq!(after.episodes()[1].id, "episode_000001");

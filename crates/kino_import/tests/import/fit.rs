@@ -6,8 +6,8 @@ use std::path::Path;
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, EpisodePlan, FrameBuf, ImportError, OnDefect, PackOptions, Packed, Source,
-    SourceInfo, StreamPlan, pack, survey,
+    Action, ClockSpec, EpisodeSpec, FrameBuf, ImportError, OnDefect, PackOptions, Packed, Source,
+    SourceInfo, StreamSpec, pack, survey,
 };
 use serde_json::{Map, json};
 
@@ -16,18 +16,18 @@ const FRAMES: u64 = 6;
 /// Episodes of any plan; every frame is its number.
 struct Odd {
     info: SourceInfo,
-    episodes: Vec<EpisodePlan>,
+    episodes: Vec<EpisodeSpec>,
     /// What reading an episode fails with.
     fails: fn(usize) -> Option<ImportError>,
 }
 
-fn stream(name: &str, dtype: Dtype) -> StreamPlan {
-    StreamPlan {
+fn stream(name: &str, dtype: Dtype) -> StreamSpec {
+    StreamSpec {
         name: name.to_owned(),
         kind: Kind::Vector,
         frame: FrameType::values(dtype, &[]).unwrap(),
         frames: FRAMES,
-        clock: ClockPlan::Regular { rate_hz: 10.0 },
+        clock: ClockSpec::Regular { rate_hz: 10.0 },
         shift_of: None,
         carried: false,
         unit: None,
@@ -35,8 +35,8 @@ fn stream(name: &str, dtype: Dtype) -> StreamPlan {
     }
 }
 
-fn odd(episodes: &[(&str, Vec<StreamPlan>)]) -> Odd {
-    let episode = |(id, streams): &(&str, Vec<StreamPlan>)| EpisodePlan {
+fn odd(episodes: &[(&str, Vec<StreamSpec>)]) -> Odd {
+    let episode = |(id, streams): &(&str, Vec<StreamSpec>)| EpisodeSpec {
         id: (*id).to_owned(),
         splits: Vec::new(),
         attributes: Map::new(),
@@ -64,7 +64,7 @@ impl Source for Odd {
         &self.info
     }
 
-    fn episodes(&self) -> &[EpisodePlan] {
+    fn episodes(&self) -> &[EpisodeSpec] {
         &self.episodes
     }
 
@@ -78,8 +78,8 @@ impl Source for Odd {
         if let Some(error) = (self.fails)(episode) {
             return Err(error);
         }
-        let plan = &self.episodes[episode].streams[stream];
-        let size = plan.frame.as_values().unwrap().frame_bytes();
+        let spec = &self.episodes[episode].streams[stream];
+        let size = spec.frame.as_values().unwrap().frame_bytes();
         // The stream's number in the source, so that a mix-up of streams is seen.
         let value = |frame: u64| {
             let number = (frame + 10 * stream as u64).to_le_bytes();
@@ -189,10 +189,10 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
 #[test]
 fn what_no_episode_can_have_drops_the_episode() {
     let mut fast = stream("a", Dtype::I64);
-    fast.clock = ClockPlan::Regular { rate_hz: 1e12 };
+    fast.clock = ClockSpec::Regular { rate_hz: 1e12 };
     let many = (0..5000).map(|number| stream(&number.to_string(), Dtype::U8));
     let mut back = stream("a", Dtype::I64);
-    back.clock = ClockPlan::Explicit(vec![0, 1, 2, 1, 3, 4].into());
+    back.clock = ClockSpec::Explicit(vec![0, 1, 2, 1, 3, 4].into());
     let mut long = stream("a", Dtype::I64);
     long.frames = 1 << 40;
     let mut huge = stream("a", Dtype::I64);

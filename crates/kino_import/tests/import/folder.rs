@@ -5,7 +5,7 @@ use std::path::Path;
 
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportOptions, Result, Source, block_frames, survey,
+    Action, ClockSpec, FrameBuf, ImportOptions, Result, Source, block_frames, survey,
 };
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn open_at(path: &Path, rate_hz: f64) -> Result<Box<dyn Source>> {
 
 fn times(source: &dyn Source, episode: usize, stream: usize) -> Value {
     match &source.episodes()[episode].streams[stream].clock {
-        ClockPlan::Explicit(times) => json!(times.to_vec()),
+        ClockSpec::Explicit(times) => json!(times.to_vec()),
         clock => panic!("{clock:?}"),
     }
 }
@@ -80,7 +80,7 @@ fn a_folder_of_npz_needs_no_mapping_but_a_rate() {
     assert_eq!(source.episodes().len(), 3);
     assert_eq!(
         source.episodes()[0].streams[0].clock,
-        ClockPlan::Regular { rate_hz: 20.0 }
+        ClockSpec::Regular { rate_hz: 20.0 }
     );
     let one = open_at(&path.join("episode_2.npz"), 20.0).unwrap();
     assert_eq!(one.episodes()[0].id, "episode_2");
@@ -100,7 +100,7 @@ fn tables_read_as_csv_reads_them_and_name_their_times() {
     assert_eq!(found.len(), 3);
     assert_eq!(
         found[0].to_string(),
-        "kept: episode_0.csv:/, stream `force`: holds NaN in 2 of 12 frames, the first is frame 1"
+        "kept: episode_0.csv:/, stream `force`: contains NaN in 2 of 12 frames, first in frame 1"
     );
 }
 
@@ -112,16 +112,16 @@ fn images_read_as_pillow_reads_them_and_jpeg_files_are_carried() {
         compare(source, &expected("folders")["images"], |_| false),
         3 * 7
     );
-    let plan = |name| &source.episodes()[0].streams[position(source, 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(source, 0, name)];
     assert_eq!(
-        (plan("front").kind, plan("front").carried),
+        (spec("front").kind, spec("front").carried),
         (Kind::Image, false)
     );
     assert_eq!(
-        (plan("wrist").kind, plan("wrist").carried),
+        (spec("wrist").kind, spec("wrist").carried),
         (Kind::Image, true)
     );
-    assert_eq!(plan("depth").kind, Kind::Depth);
+    assert_eq!(spec("depth").kind, Kind::Depth);
 }
 
 #[test]
@@ -136,16 +136,16 @@ fn a_mapping_names_joins_and_times_streams() {
     let names: Vec<_> = source.episodes()[0]
         .streams
         .iter()
-        .map(|plan| plan.name.as_str())
+        .map(|spec| spec.name.as_str())
         .collect();
     assert_eq!(names, ["obs/front", "obs/joints", "range"]);
     let joints = &source.episodes()[0].streams[1];
     assert_eq!(joints.frame.as_values().unwrap().shape(), [3]);
     assert_eq!(joints.unit.as_deref(), Some("rad"));
-    assert_eq!(joints.clock, ClockPlan::Regular { rate_hz: 20.0 });
+    assert_eq!(joints.clock, ClockSpec::Regular { rate_hz: 20.0 });
     assert_eq!(
         source.episodes()[0].streams[0].clock,
-        ClockPlan::Regular { rate_hz: 5.0 }
+        ClockSpec::Regular { rate_hz: 5.0 }
     );
     assert_eq!(times(source, 0, 2)[2], 100_000_000);
     let FrameBuf::Values(found) = read_all(source, 0, 1, 4) else {
@@ -303,8 +303,8 @@ fn times_that_go_back_leave_their_episode_out() {
     let source = kino_import::open(folder.path(), &ImportOptions::default()).unwrap();
     assert_eq!(source.episodes().len(), 1);
     // Whole numbers in one table and not in another: floats in both.
-    let plan = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
-    assert_eq!(plan.frame.to_string(), "float64[]");
+    let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
+    assert_eq!(spec.frame.to_string(), "float64[]");
     let dropped = defects(source.as_ref(), Action::Dropped);
     assert_eq!(
         dropped[0],
@@ -319,9 +319,9 @@ fn times_that_go_back_leave_their_episode_out() {
 /// Opens one file and reads every frame of every stream.
 fn read_everything(path: &Path) -> Result<()> {
     let source = open_at(path, 10.0)?;
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
-            let end = plan.frames.min(64).min(block_frames(&plan.frame));
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
+            let end = spec.frames.min(64).min(block_frames(&spec.frame));
             source.read(episode, stream, 0..end, &mut FrameBuf::default())?;
         }
     }

@@ -134,8 +134,8 @@ fn faults(source: &dyn Source) -> Vec<String> {
 /// Compares one stream with what the camp's own reader gave.
 fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
     let stream = position(source, episode, name);
-    let plan = &source.episodes()[episode].streams[stream];
-    assert_eq!(plan.frames, expected["frames"], "{name}");
+    let spec = &source.episodes()[episode].streams[stream];
+    assert_eq!(spec.frames, expected["frames"], "{name}");
     for step in [1, 4, 1000] {
         match read_all(source, episode, stream, step) {
             FrameBuf::Bytes(texts) => {
@@ -144,7 +144,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
                     .map(|text| String::from_utf8_lossy(text))
                     .collect();
                 let expected = expected["texts"].as_array().unwrap();
-                assert_eq!(texts.len() as u64, plan.frames);
+                assert_eq!(texts.len() as u64, spec.frames);
                 for (frame, text) in texts.iter().enumerate() {
                     assert_eq!(text, expected[frame % expected.len()].as_str().unwrap());
                 }
@@ -157,7 +157,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
                 }
             }
             FrameBuf::Values(bytes) => {
-                let FrameType::Values(ty) = &plan.frame else {
+                let FrameType::Values(ty) = &spec.frame else {
                     panic!("{name} is text")
                 };
                 let numpy = match ty.dtype().name() {
@@ -190,18 +190,18 @@ fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
         let episodes = expected["episodes"].as_array().unwrap();
         assert_eq!(source.episodes().len(), episodes.len());
         for (idx, expected) in episodes.iter().enumerate() {
-            let plan = &source.episodes()[idx];
-            assert_eq!(plan.id, format!("episode_{idx:06}"));
-            assert_eq!(plan.splits, ["train"]);
+            let spec = &source.episodes()[idx];
+            assert_eq!(spec.id, format!("episode_{idx:06}"));
+            assert_eq!(spec.splits, ["train"]);
             let tasks = expected["tasks"].as_array().unwrap();
-            assert_eq!(plan.task.as_deref(), tasks[0].as_str());
+            assert_eq!(spec.task.as_deref(), tasks[0].as_str());
             let streams = expected["streams"].as_object().unwrap();
             for (name, stream) in streams {
                 compare(source, idx, name, stream);
             }
             // One more where the task changes inside the episode.
             let changes = u64::from(idx == 2);
-            assert_eq!(plan.streams.len() as u64, streams.len() as u64 + changes);
+            assert_eq!(spec.streams.len() as u64, streams.len() as u64 + changes);
             if idx == 2 {
                 let texts = serde_json::json!({"frames": tasks.len(), "texts": tasks});
                 compare(source, idx, "task", &texts);
@@ -268,7 +268,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
         let streams = &source.episodes()[episode].streams;
         streams
             .iter()
-            .any(|plan| plan.name == "observation.images.front")
+            .any(|spec| spec.name == "observation.images.front")
     };
     assert_eq!([0, 1, 2, 3].map(has_front), [false, true, false, true]);
     for (on_defect, episodes) in [(OnDefect::Keep, 4), (OnDefect::DropEpisode, 1)] {
@@ -326,7 +326,7 @@ fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
             "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, before the frame \
              before it; at 30 Hz it is 0.133333 s",
             "lost: data/chunk-001/episode_000003.parquet: is missing: the episode has no data",
-            "kept: episode_000001.parquet:episode 1, stream `observation.state`: holds NaN in 1 of 5 frames, the \
+            "kept: episode_000001.parquet:episode 1, stream `observation.state`: contains NaN in 1 of 5 frames, the \
              first is frame 2",
         ]
     );
@@ -403,12 +403,12 @@ fn no_template_and_no_camera_leads_out_of_the_folder() {
 fn read_everything(root: &Path) -> kino_import::Result<u64> {
     let source = kino_import::open(root, &options())?;
     let (mut frames, mut block) = (0, FrameBuf::default());
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
             // No recording of these tests has more frames: damage may claim any number.
             let mut start = 0;
-            while start < plan.frames.min(64) {
-                let end = plan.frames.min(start + 8);
+            while start < spec.frames.min(64) {
+                let end = spec.frames.min(start + 8);
                 source.read(episode, stream, start..end, &mut block)?;
                 frames += end - start;
                 start = end;

@@ -25,14 +25,14 @@ fn open(folder: &Path, bytes: &[u8]) -> Result<Box<dyn Source>, String> {
 /// Reads every frame that a source says that it has.
 fn read_everything(source: &dyn Source) -> u64 {
     let mut frames = 0;
-    for (episode, plan) in source.episodes().iter().enumerate() {
-        for (stream, plan) in plan.streams.iter().enumerate() {
+    for (episode, spec) in source.episodes().iter().enumerate() {
+        for (stream, spec) in spec.streams.iter().enumerate() {
             let mut block = FrameBuf::default();
             if source
-                .read(episode, stream, 0..plan.frames, &mut block)
+                .read(episode, stream, 0..spec.frames, &mut block)
                 .is_ok()
             {
-                frames += plan.frames;
+                frames += spec.frames;
             }
         }
     }

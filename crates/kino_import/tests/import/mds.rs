@@ -55,10 +55,10 @@ fn steps_read_as_streaming_reads_them_packed_and_not() {
         assert_eq!(compare(source.as_ref(), &expected, same), 3 * 23, "{name}");
         assert_eq!(source.describe().format, "mds-steps");
         assert_eq!(source.describe().defects, []);
-        let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
-        assert!(plan("front").carried && plan("pair/1").carried);
-        assert_eq!(plan("side").kind, Kind::Image);
-        assert_eq!(plan("any").attributes["text_is"], "JSON");
+        let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+        assert!(spec("front").carried && spec("pair/1").carried);
+        assert_eq!(spec("side").kind, Kind::Image);
+        assert_eq!(spec("any").attributes["text_is"], "JSON");
         assert_eq!(
             source.episodes()[0].task.as_deref(),
             Some("öffne 0, schritt 0")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
-use kino_import::{Action, ClockPlan, FrameBuf, ImportOptions, Source, is_shift};
+use kino_import::{Action, ClockSpec, FrameBuf, ImportOptions, Source, is_shift};
 use serde_json::{Value, json};
 
 use crate::expected::{self, expected};
@@ -31,10 +31,10 @@ fn digest(bytes: &[u8]) -> String {
 fn compare(source: &dyn Source, expected: &Hashes) -> usize {
     let mut compared = 0;
     for (idx, episode) in source.episodes().iter().enumerate() {
-        for (stream, plan) in episode.streams.iter().enumerate() {
-            let path = format!("{}/{}", episode.object.trim_matches('/'), plan.name);
+        for (stream, spec) in episode.streams.iter().enumerate() {
+            let path = format!("{}/{}", episode.object.trim_matches('/'), spec.name);
             let path = path.trim_start_matches('/');
-            if plan.carried || plan.frame == FrameType::Text {
+            if spec.carried || spec.frame == FrameType::Text {
                 continue;
             }
             for step in [1, 4, u64::MAX >> 1] {
@@ -78,12 +78,12 @@ fn what_links_lead_to_reads_as_h5py_reads_it() {
         names.sort();
         let hashes = &expected[&episode.id];
         assert!(names.iter().eq(hashes.keys()), "{names:?}");
-        for (stream, plan) in episode.streams.iter().enumerate() {
+        for (stream, spec) in episode.streams.iter().enumerate() {
             let bytes = match read_all(source.as_ref(), idx, stream, 4) {
                 FrameBuf::Values(bytes) => bytes,
                 FrameBuf::Bytes(texts) => texts.join(&b'\n'),
             };
-            assert_eq!(digest(&bytes), hashes[&plan.name], "{}", plan.name);
+            assert_eq!(digest(&bytes), hashes[&spec.name], "{}", spec.name);
         }
     }
 }
@@ -121,7 +121,7 @@ fn a_robomimic_file_is_understood() {
 #[test]
 fn streams_have_the_kind_type_and_clock_of_their_dataset() {
     let source = open(&fixture("robomimic.hdf5"));
-    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
     let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
     for (name, kind, frame) in [
         ("actions", Kind::Vector, values(Dtype::F64, &[7])),
@@ -143,12 +143,12 @@ fn streams_have_the_kind_type_and_clock_of_their_dataset() {
         ("obs/language", Kind::Text, FrameType::Text),
         ("obs/empty", Kind::Vector, values(Dtype::F64, &[0])),
     ] {
-        let plan = plan(name);
-        assert_eq!((plan.kind, &plan.frame), (kind, &frame), "{name}");
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 20.0 });
-        assert_eq!((plan.frames, plan.carried), (6, false));
+        let spec = spec(name);
+        assert_eq!((spec.kind, &spec.frame), (kind, &frame), "{name}");
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
+        assert_eq!((spec.frames, spec.carried), (6, false));
     }
-    assert_eq!(plan("obs/wrist_depth").unit.as_deref(), Some("m"));
+    assert_eq!(spec("obs/wrist_depth").unit.as_deref(), Some("m"));
 }
 
 #[test]
@@ -217,14 +217,14 @@ fn jpeg_files_are_carried_without_their_padding() {
     );
     for (name, hashes) in &expected {
         let stream = position(source, 0, name);
-        let plan = &episode.streams[stream];
+        let spec = &episode.streams[stream];
         let channels = if name.ends_with("wrist") { 1 } else { 3 };
         let frame = FrameType::values(Dtype::U8, &[16, 24, channels]).unwrap();
         assert_eq!(
-            (plan.kind, &plan.frame, plan.carried),
+            (spec.kind, &spec.frame, spec.carried),
             (Kind::Image, &frame, true)
         );
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 50.0 });
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 50.0 });
         let FrameBuf::Bytes(files) = read_all(source, 0, stream, 4) else {
             panic!("{name} is files");
         };

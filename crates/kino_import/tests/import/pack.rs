@@ -36,23 +36,23 @@ pub(crate) fn pack_all(source: &dyn Source, target: &Path, start: Start) -> Pack
 
 /// Compares every frame of a dataset with its source.
 pub(crate) fn assert_same(source: &dyn Source, dataset: &Dataset) {
-    for (idx, plan) in source.episodes().iter().enumerate() {
-        let episode = dataset.find(&plan.id).unwrap();
+    for (idx, spec) in source.episodes().iter().enumerate() {
+        let episode = dataset.find(&spec.id).unwrap();
         // A camera of another size in every episode is no stream.
         let is_kept = |name: &str| !name.ends_with("any_size");
-        let kept = plan.streams.iter().filter(|stream| is_kept(&stream.name));
+        let kept = spec.streams.iter().filter(|stream| is_kept(&stream.name));
         assert_eq!(episode.streams().count(), kept.count());
-        for (position, stream_plan) in plan.streams.iter().enumerate() {
-            let name = &stream_plan.name;
+        for (position, stream_spec) in spec.streams.iter().enumerate() {
+            let name = &stream_spec.name;
             if !is_kept(name) {
                 continue;
             }
             let stream = episode.stream(name).unwrap();
             let all = 0..stream.len();
-            assert_eq!(stream.len() as u64, stream_plan.frames, "{name}");
+            assert_eq!(stream.len() as u64, stream_spec.frames, "{name}");
             match read_all(source, idx, position, 5) {
                 FrameBuf::Values(values) => assert_eq!(stream.read(all).unwrap(), values, "{name}"),
-                FrameBuf::Bytes(files) if stream_plan.carried => {
+                FrameBuf::Bytes(files) if stream_spec.carried => {
                     for (frame, file) in files.into_iter().enumerate() {
                         assert_eq!(stream.read_bitstream(frame).unwrap(), Some(file), "{name}");
                     }

@@ -42,13 +42,13 @@ fn names(source: &dyn Source, episode: usize) -> Vec<&str> {
 fn assert_part_of(some: &dyn Source, all: &dyn Source) {
     for (idx, episode) in some.episodes().iter().enumerate() {
         let whole = ids(all).iter().position(|id| *id == episode.id).unwrap();
-        for (stream, plan) in episode.streams.iter().enumerate() {
-            let there = position(all, whole, &plan.name);
+        for (stream, spec) in episode.streams.iter().enumerate() {
+            let there = position(all, whole, &spec.name);
             let (found, expected) = (
                 read_all(some, idx, stream, 7),
                 read_all(all, whole, there, 7),
             );
-            assert_eq!(found, expected, "{} {}", episode.id, plan.name);
+            assert_eq!(found, expected, "{} {}", episode.id, spec.name);
         }
     }
 }

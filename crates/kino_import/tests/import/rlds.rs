@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kino_codec::{Dtype, FrameType};
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Source, pack,
+    Action, ClockSpec, FrameBuf, ImportError, ImportOptions, OnDefect, PackOptions, Source, pack,
 };
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn every_kind_of_value_reads_as_tfds_reads_it() {
 #[test]
 fn streams_have_the_kind_and_type_of_their_values() {
     let source = open(&fixture(TOY));
-    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
     let values = |dtype, shape: &[usize]| FrameType::values(dtype, shape).unwrap();
     for (name, kind, frame, carried) in [
         (
@@ -106,19 +106,19 @@ fn streams_have_the_kind_and_type_of_their_values() {
         ("observation/points", Kind::Text, FrameType::Text, false),
         ("language_instruction", Kind::Text, FrameType::Text, false),
     ] {
-        let plan = plan(name);
+        let spec = spec(name);
         assert_eq!(
-            (plan.kind, &plan.frame, plan.carried),
+            (spec.kind, &spec.frame, spec.carried),
             (kind, &frame, carried),
             "{name}"
         );
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 10.0 });
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 10.0 });
     }
     assert_eq!(
-        plan("skill").attributes["names"],
+        spec("skill").attributes["names"],
         json!(["reach", "grasp", "lift"])
     );
-    assert_eq!(plan("observation/points").attributes["text_is"], "JSON");
+    assert_eq!(spec("observation/points").attributes["text_is"], "JSON");
     let info = source.describe();
     assert_eq!((info.format, info.files.len()), ("rlds", 4));
     assert_eq!(info.attributes["name"], "toy");

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use kino_dataset::{Dataset, Kind, Start};
-use kino_import::{Action, ClockPlan, ImportOptions, Source};
+use kino_import::{Action, ClockSpec, ImportOptions, Source};
 use serde_json::json;
 
 use crate::damage::{Damage, survive};
@@ -29,10 +29,10 @@ fn a_sample_per_step_reads_as_webdataset_reads_it() {
     assert_eq!(compare(source.as_ref(), &expected, without_ending), 3 * 7);
     assert_eq!(source.describe().format, "webdataset-steps");
     assert_eq!(source.describe().defects, []);
-    let plan = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
-    assert_eq!(plan("depth").kind, Kind::Depth);
-    assert!(plan("front").carried && plan("front").kind == Kind::Image);
-    assert_eq!(plan("front").clock, ClockPlan::Regular { rate_hz: 20.0 });
+    let spec = |name| &source.episodes()[0].streams[position(source.as_ref(), 0, name)];
+    assert_eq!(spec("depth").kind, Kind::Depth);
+    assert!(spec("front").carried && spec("front").kind == Kind::Image);
+    assert_eq!(spec("front").clock, ClockSpec::Regular { rate_hz: 20.0 });
     assert_eq!(
         source.episodes()[0].task.as_deref(),
         Some("öffne 0, schritt 0")
@@ -56,7 +56,7 @@ fn a_sample_per_episode_reads_as_webdataset_reads_it() {
         assert_eq!(episode.attributes["instruction"], about["instruction.txt"]);
         assert_eq!(episode.attributes["meta"], about["meta.json"]);
         assert_eq!(json!(episode.task), about["instruction.txt"]);
-        let clock = ClockPlan::Regular { rate_hz: 20.0 };
+        let clock = ClockSpec::Regular { rate_hz: 20.0 };
         assert!(episode.streams.iter().all(|stream| stream.clock == clock));
     }
 }
@@ -73,8 +73,8 @@ fn an_npz_per_demo_reads_as_numpy_reads_it() {
         assert_eq!((info.format, info.defects.len()), ("npz-tar", 0));
         let about = &expected["attributes"]["env_args.json"]["env_args"];
         assert_eq!(info.attributes["env_args"], *about);
-        let plan = &source.episodes()[0].streams[position(source.as_ref(), 0, "actions")];
-        assert_eq!(plan.clock, ClockPlan::Regular { rate_hz: 20.0 });
+        let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "actions")];
+        assert_eq!(spec.clock, ClockSpec::Regular { rate_hz: 20.0 });
     }
 }
 

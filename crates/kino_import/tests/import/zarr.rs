@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use kino_dataset::{Dataset, Kind, Start};
 use kino_import::{
-    Action, ClockPlan, FrameBuf, ImportError, ImportOptions, Result, Source, survey,
+    Action, ClockSpec, FrameBuf, ImportError, ImportOptions, Result, Source, survey,
 };
 use serde_json::{Value, json};
 
@@ -44,18 +44,18 @@ pub(crate) fn compare(
                 continue;
             }
             let at = position(source, idx, name);
-            let plan = &source.episodes()[idx].streams[at];
-            assert_eq!(stream["frames"], plan.frames, "{name}");
+            let spec = &source.episodes()[idx].streams[at];
+            assert_eq!(stream["frames"], spec.frames, "{name}");
             for step in [1, 4, u64::MAX >> 1] {
                 match read_all(source, idx, at, step) {
                     FrameBuf::Values(bytes) => {
-                        let ty = plan.frame.as_values().unwrap();
+                        let ty = spec.frame.as_values().unwrap();
                         assert_eq!(stream["dtype"], ty.dtype().name(), "{name}");
                         assert_eq!(stream["shape"], json!(ty.shape()), "{name}");
                         let hash = &blake3::hash(&bytes).to_hex()[..32];
                         assert_eq!(stream["blake3"], hash, "{name}, {step} frames at a time");
                     }
-                    FrameBuf::Bytes(files) if plan.carried => {
+                    FrameBuf::Bytes(files) if spec.carried => {
                         let hash = &blake3::hash(&files.concat()).to_hex()[..32];
                         assert_eq!(stream["encoded_blake3"], hash, "{name}");
                     }
@@ -90,7 +90,7 @@ fn a_replay_buffer_reads_as_zarr_reads_it() {
     );
     let camera = &episode.streams[position(source, 1, "img")];
     assert_eq!(camera.kind, Kind::Image);
-    assert_eq!(camera.clock, ClockPlan::Regular { rate_hz: 10.0 });
+    assert_eq!(camera.clock, ClockSpec::Regular { rate_hz: 10.0 });
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn flipped_bits_in_pieces_and_metadata_are_survived() {
                 let name = array.file_name().to_string_lossy().into_owned();
                 if let Ok(source) = open_at(&path, 10.0) {
                     let streams = &source.episodes()[0].streams;
-                    if let Some(at) = streams.iter().position(|plan| plan.name == name) {
+                    if let Some(at) = streams.iter().position(|spec| spec.name == name) {
                         let _ = source.read(0, at, 0..11, &mut FrameBuf::default());
                     }
                 }

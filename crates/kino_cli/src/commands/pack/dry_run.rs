@@ -92,15 +92,15 @@ fn table(found: &Preview) -> String {
     for stream in &found.streams {
         let codec = &stream.choice.codec;
         table.row(vec![
-            stream.plan.name.clone(),
-            stream.plan.kind.name().to_owned(),
-            stream.plan.frame.to_string(),
+            stream.spec.name.clone(),
+            stream.spec.kind.name().to_owned(),
+            stream.spec.frame.to_string(),
             stream.episodes.to_string(),
             codec.spec().to_string(),
             codec.bound().to_string(),
             bytes(stream.raw_bytes),
             stream.estimated_bytes.map_or("–".to_owned(), bytes),
-            decode_us(&costs, codec.spec(), &stream.plan.frame),
+            decode_us(&costs, codec.spec(), &stream.spec.frame),
         ]);
     }
     let mut text = table.render();
@@ -131,9 +131,9 @@ fn estimate(found: &Preview) -> String {
 fn to_json(stream: &StreamPreview) -> Value {
     let codec = &stream.choice.codec;
     let costs = CostRecord::load();
-    let cost = costs.cost(codec.spec(), &stream.plan.frame);
+    let cost = costs.cost(codec.spec(), &stream.spec.frame);
     json!({
-        "name": stream.plan.name, "kind": stream.plan.kind.name(), "frame": stream.plan.frame.to_string(),
+        "name": stream.spec.name, "kind": stream.spec.kind.name(), "frame": stream.spec.frame.to_string(),
         "codec": codec.spec().to_string(), "bound": codec.bound().to_string(),
         "episodes": stream.episodes, "frames": stream.frames, "raw_bytes": stream.raw_bytes,
         "estimated_bytes": stream.estimated_bytes, "sampled_frames": stream.sampled_frames,

@@ -16,14 +16,14 @@ use kino_dataset::{Episode, Kind};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, after, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
 use crate::hdf5::aloha::{DEFAULT_RATE_HZ, TASK_KEYS};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
 use crate::hdf5::export::{Said, stage};
-use crate::hdf5::plan::text_of;
+use crate::hdf5::spec::text_of;
 
 /// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("action")?;
     outline.rename_episodes(|id, _| id.replace(['/', '\\'], "_"))?;
@@ -63,7 +63,7 @@ fn stream_name(stream: &StreamOutline) -> String {
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
     for episode in &outline.episodes {
         if episode.name.starts_with('.') {
@@ -74,15 +74,15 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
         }
         let source = outline.dataset.find(&episode.id)?;
         let out = OutFile::create(&path.join(format!("{}.hdf5", episode.name)))?;
-        write_episode(out, pen, episode, &source)?;
-        pen.next_episode()?;
+        write_episode(out, reader, episode, &source)?;
+        reader.next_episode()?;
     }
     Ok(())
 }
 
 fn write_episode(
     mut out: OutFile,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
@@ -103,10 +103,10 @@ fn write_episode(
     for stream in &episode.streams {
         let attributes = said.of_stream(stream);
         if is_jpeg && is_camera(&stream) {
-            rows.push(stage_jpegs(&mut out, pen, source, stream, attributes)?);
+            rows.push(stage_jpegs(&mut out, reader, source, stream, attributes)?);
         } else {
             let place = (stream, stream.name.clone());
-            stage(&mut out, pen, source, place, attributes)?;
+            stage(&mut out, reader, source, place, attributes)?;
         }
     }
     if is_jpeg || said.attributes.contains_key("compress") {
@@ -124,13 +124,13 @@ fn write_episode(
 /// Stages JPEG files as rows of bytes and returns their lengths.
 fn stage_jpegs(
     out: &mut OutFile,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &Episode,
     stream: &StreamOutline,
     attributes: Map<String, Value>,
 ) -> Result<Vec<i64>> {
     let source = episode.stream(&stream.source)?;
-    let Some(files) = pen.jpegs(stream, &source)? else {
+    let Some(files) = reader.jpegs(stream, &source)? else {
         let name = &stream.source;
         return Err(invalid(format!(
             "stream `{name}` does not store a JPEG file per frame"

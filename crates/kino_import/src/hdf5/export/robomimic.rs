@@ -14,13 +14,13 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::error::Result;
-use crate::export::{Outline, Pen, StreamOutline, after};
+use crate::export::{FrameReader, Outline, StreamOutline, after};
 use crate::hdf5::export::file::{Content, Leaf, OutFile};
 use crate::hdf5::export::{Said, stage};
 use crate::hdf5::{number_order, robomimic};
 
 /// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("actions")?;
     // robomimic sorts demos by the number in their names.
@@ -57,7 +57,7 @@ fn stream_name(stream: &StreamOutline) -> String {
 }
 
 /// Writes the file.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let mut out = OutFile::create(path)?;
     out.group("data")?;
     let (of_root, of_data) = attributes(outline);
@@ -79,13 +79,13 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
         for stream in &episode.streams {
             let attributes = said.of_stream(stream);
             let place = (stream, format!("{group}/{}", stream.name));
-            stage(&mut out, pen, &source, place, attributes)?;
+            stage(&mut out, reader, &source, place, attributes)?;
         }
         for split in &episode.splits {
             let demos = masks.entry(split).or_default();
             demos.push(episode.name.clone());
         }
-        pen.next_episode()?;
+        reader.next_episode()?;
     }
     for (split, demos) in masks {
         out.dataset(Leaf {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use super::columns::{Column, in_videos};
-use super::plan;
+use super::layout;
 use crate::error::Result;
 use crate::export::{Outline, unwritable};
 
@@ -44,7 +44,7 @@ pub(super) fn write(
 ) -> Result<()> {
     let mut info = before(outline, "info").cloned().unwrap_or_default();
     let known = info.remove("features");
-    let fps = number(plan::rate_hz(outline));
+    let fps = number(layout::rate_hz(outline));
     let has_videos = in_videos(columns).next().is_some();
     let features: Map<_, _> = columns
         .iter()
@@ -60,7 +60,7 @@ pub(super) fn write(
         .iter()
         .map(|episode| episode.frames())
         .sum();
-    let splits = plan::splits(outline).into_iter();
+    let splits = layout::splits(outline).into_iter();
     let splits: Map<_, _> = splits
         .filter_map(|(name, range)| {
             let range = range?;

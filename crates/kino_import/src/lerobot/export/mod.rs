@@ -1,7 +1,7 @@
 //! LeRobot datasets v2.1 and v3.0, written; `lerobot/meta.rs` draws the folders.
 //!
 //! ```text
-//! plan.rs     which stream is which column, what has no place
+//! layout.rs   which stream is which column, what has no place
 //! columns.rs  the columns, as info.json and the footer of a data file describe them
 //! tasks.rs    the numbers of tasks        said.rs   what an episode says of itself
 //! rows.rs     the frames of an episode into a row group, and statistics of them
@@ -21,7 +21,7 @@
 mod columns;
 mod episodes;
 mod info;
-mod plan;
+mod layout;
 mod rows;
 mod said;
 mod schema;
@@ -31,4 +31,4 @@ mod tasks;
 pub(crate) mod v21;
 pub(crate) mod v3;
 
-pub(crate) use plan::plan;
+pub(crate) use layout::prepare;

@@ -11,7 +11,9 @@ use super::columns::{self, Column, Origin, in_table, in_videos};
 use super::stats::{Channels, Stats, sampled};
 use super::table::{OutColumn, OutTable};
 use crate::error::{ImportError, Result, invalid};
-use crate::export::{Cameras, EpisodeOutline, Outline, Pen, StreamOutline, create_new, unwritable};
+use crate::export::{
+    Cameras, EpisodeOutline, FrameReader, Outline, StreamOutline, create_new, unwritable,
+};
 use crate::png;
 use crate::video::{VideoError, VideoShape, Videos};
 
@@ -29,7 +31,7 @@ pub(super) struct Place<'a> {
 /// Writes an episode as one row group and gives the statistics of its columns.
 pub(super) fn write(
     outline: &Outline,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     columns: &[Column],
     place: &Place<'_>,
     table: &mut OutTable,
@@ -44,7 +46,7 @@ pub(super) fn write(
                 false => {
                     let stream = stream(episode, &column.name)?;
                     let source = source.stream(&stream.source)?;
-                    write_stream(out, pen, column, (stream, &source))?
+                    write_stream(out, reader, column, (stream, &source))?
                 }
                 true => write_own(out, &column.name, place, episode.frames())?,
             };
@@ -59,7 +61,7 @@ pub(super) fn write(
 /// Writes the video files of an episode, at the paths that `path_of` says, and adds the statistics of what they show.
 pub(super) fn write_videos(
     outline: &Outline,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     columns: &[Column],
     place: &Place<'_>,
     path_of: &dyn Fn(&str) -> PathBuf,
@@ -77,11 +79,11 @@ pub(super) fn write_videos(
                 path: &path,
                 rate_hz: place.rate_hz,
             };
-            let stats = film.write(pen, (stream, &source))?;
+            let stats = film.write(reader, (stream, &source))?;
             found.extend(stats.map(|stats| (column.name.clone(), stats)));
         }
     }
-    pen.next_episode()?;
+    reader.next_episode()?;
     Ok(found)
 }
 
@@ -95,7 +97,7 @@ struct Film<'a> {
 impl Film<'_> {
     fn write(
         &self,
-        pen: &mut Pen<'_>,
+        reader: &mut FrameReader<'_>,
         (stream, source): (&StreamOutline, &Stream),
     ) -> Result<Option<Stats>> {
         let fail = |error: VideoError| match error {
@@ -120,7 +122,7 @@ impl Film<'_> {
         let mut channels = Channels::new();
         let mut wanted = sampled(source.len()).into_iter().peekable();
         let bytes = stream.frame.as_values().map_or(1, ValueType::frame_bytes);
-        pen.each_block(source, |frames, block| {
+        reader.each_block(source, |frames, block| {
             for (frame, pixels) in frames.zip(block.chunks_exact(bytes.max(1))) {
                 if wanted.next_if_eq(&frame).is_some() {
                     channels.add(pixels, shape);
@@ -161,22 +163,22 @@ fn stream<'a>(episode: &'a EpisodeOutline, name: &str) -> Result<&'a StreamOutli
 
 fn write_stream(
     out: &mut OutColumn<'_>,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     column: &Column,
     (stream, source): (&StreamOutline, &Stream),
 ) -> Result<Option<Stats>> {
     let Some(ty) = stream.frame.as_values() else {
-        for text in pen.texts(source)? {
+        for text in reader.texts(source)? {
             out.text(Some(&text))?;
         }
         return Ok(None);
     };
     if let Some(shape) = columns::image(stream) {
-        return write_images(out, pen, (stream, source), shape);
+        return write_images(out, reader, (stream, source), shape);
     }
     let has_stats = column.stats_shape().is_some();
     let mut packed = Vec::new();
-    pen.each_block(source, |_, block| {
+    reader.each_block(source, |_, block| {
         if has_stats {
             packed.extend_from_slice(block);
         }
@@ -187,7 +189,7 @@ fn write_stream(
 
 fn write_images(
     out: &mut OutColumn<'_>,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     (stream, source): (&StreamOutline, &Stream),
     shape: (usize, usize, usize),
 ) -> Result<Option<Stats>> {
@@ -198,7 +200,7 @@ fn write_images(
     let mut channels = Channels::new();
     let wanted = sampled(source.len());
     if stream.is_jpeg
-        && let Some(files) = pen.jpegs(stream, source)?
+        && let Some(files) = reader.jpegs(stream, source)?
     {
         out.images(files)?;
         for frame in wanted {
@@ -207,7 +209,7 @@ fn write_images(
         return Ok(channels.finish());
     }
     let mut wanted = wanted.into_iter().peekable();
-    pen.each_block(source, |frames, block| {
+    reader.each_block(source, |frames, block| {
         let images: Vec<_> = block.chunks_exact(ty.frame_bytes().max(1)).collect();
         for (frame, pixels) in frames.zip(&images) {
             if !is_deep && wanted.next_if_eq(&frame).is_some() {

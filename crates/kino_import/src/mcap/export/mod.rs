@@ -22,7 +22,7 @@ use kino_dataset::{Episode, Stream};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, ImageForm, Outline, Pen, StreamOutline, unwritable};
+use crate::export::{EpisodeOutline, FrameReader, ImageForm, Outline, StreamOutline, unwritable};
 use crate::png;
 use file::McapFile;
 use messages::Message;
@@ -31,7 +31,7 @@ use messages::Message;
 pub(super) const ABOUT: (&str, &str) = ("kinograph", "about");
 
 /// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(topic);
     outline.rename_episodes(|id, _| file_name(id))?;
     let mut lost = Vec::new();
@@ -89,22 +89,22 @@ fn file_name(id: &str) -> String {
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     fs::create_dir(path).map_err(|error| unwritable(path, error))?;
     about::write_dataset(path, &outline.attributes)?;
     for episode in &outline.episodes {
         let source = outline.dataset.find(&episode.id)?;
         let file = path.join(format!("{}.mcap", episode.name));
         let out = McapFile::create(&file).map_err(|error| unwritable(&file, error))?;
-        write_episode((out, &file), pen, episode, &source)?;
-        pen.next_episode()?;
+        write_episode((out, &file), reader, episode, &source)?;
+        reader.next_episode()?;
     }
     Ok(())
 }
 
 fn write_episode(
     (mut out, path): (McapFile, &Path),
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     episode: &EpisodeOutline,
     source: &Episode,
 ) -> Result<()> {
@@ -134,7 +134,7 @@ fn write_episode(
     }
     // The stream whose next frame is the earliest goes first: players read a file from its start to its end.
     while let Some((time_ns, cursor)) = earliest(&mut cursors) {
-        let data = cursor.take(time_ns, pen)?;
+        let data = cursor.take(time_ns, reader)?;
         out.message(cursor.channel, time_ns, &data)
             .map_err(no_write)?;
     }
@@ -188,10 +188,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// The next frame as a message.
-    fn take(&mut self, time_ns: u64, pen: &mut Pen<'_>) -> Result<Vec<u8>> {
+    fn take(&mut self, time_ns: u64, reader: &mut FrameReader<'_>) -> Result<Vec<u8>> {
         let (first, frames) = &self.block;
         if self.next >= first + frames.len() {
-            self.block = (self.next, self.read(pen)?);
+            self.block = (self.next, self.read(reader)?);
         }
         let frame = self.block.1.get_mut(self.next - self.block.0);
         let mut frame = frame.map(std::mem::take).unwrap_or_default();
@@ -206,15 +206,17 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads frames from the next one on.
-    fn read(&self, pen: &mut Pen<'_>) -> Result<Vec<Vec<u8>>> {
+    fn read(&self, reader: &mut FrameReader<'_>) -> Result<Vec<Vec<u8>>> {
         Ok(match &self.message {
             Message::Text => {
-                let texts = pen.texts(&self.source)?.into_iter();
+                let texts = reader.texts(&self.source)?.into_iter();
                 texts.map(String::into_bytes).collect()
             }
-            Message::Files(ImageForm::Jpeg(ty)) => vec![pen.jpeg((&self.source, ty), self.next)?],
+            Message::Files(ImageForm::Jpeg(ty)) => {
+                vec![reader.jpeg((&self.source, ty), self.next)?]
+            }
             _ => {
-                let (_, block) = pen.block(&self.source, self.next)?;
+                let (_, block) = reader.block(&self.source, self.next)?;
                 let size = self
                     .source
                     .frame_type()

@@ -18,7 +18,7 @@ use kino_dataset::Stream;
 use super::leaves::{Form, Leaf};
 use super::numbered;
 use crate::error::{Result, invalid};
-use crate::export::{Pen, StreamOutline, unwritable};
+use crate::export::{FrameReader, StreamOutline, unwritable};
 use crate::rlds::tfrecord::{MAX_BODY_LEN, mask};
 
 /// The number of a field of a protocol buffer, with what says that a length follows.
@@ -75,11 +75,11 @@ impl Body {
         name: &str,
         (leaf, stream): (&Leaf, &StreamOutline),
         source: &Stream,
-        pen: &mut Pen<'_>,
+        reader: &mut FrameReader<'_>,
     ) -> Result<()> {
         match &leaf.form {
             Form::Text => {
-                let texts = pen.texts(source)?;
+                let texts = reader.texts(source)?;
                 self.texts(name, &texts.iter().map(String::as_str).collect::<Vec<_>>())
             }
             Form::Image { .. } => {
@@ -87,7 +87,7 @@ impl Body {
                     return Ok(());
                 };
                 let start = self.at;
-                pen.each_image((source, &form), |_, file| self.put_bytes(file))?;
+                reader.each_image((source, &form), |_, file| self.put_bytes(file))?;
                 self.end(name, BYTES_LIST, start)
             }
             Form::Raw { .. } => {
@@ -96,7 +96,7 @@ impl Body {
                     .frame_type()
                     .as_values()
                     .map_or(0, |ty| ty.frame_bytes());
-                pen.each_block(source, |_, block| {
+                reader.each_block(source, |_, block| {
                     let mut rows = block.chunks_exact(row.max(1));
                     rows.try_for_each(|row| self.put_bytes(row))
                 })?;
@@ -104,7 +104,7 @@ impl Body {
             }
             Form::Numbers { dtype, .. } => {
                 let start = self.at;
-                pen.each_block(source, |_, block| self.put(&packed(*dtype, block)))?;
+                reader.each_block(source, |_, block| self.put(&packed(*dtype, block)))?;
                 let kind = if dtype.is_float() {
                     FLOAT_LIST
                 } else {

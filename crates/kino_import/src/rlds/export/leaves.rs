@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::{ID, METADATA};
 use crate::error::Result;
 use crate::export::{Outline, StreamOutline};
-use crate::rlds::plan::ABOUT;
 use crate::rlds::schema::STEPS;
+use crate::rlds::spec::ABOUT;
 
 /// A value that every step has.
 #[derive(Debug)]

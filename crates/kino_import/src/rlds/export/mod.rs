@@ -31,9 +31,9 @@ use serde_json::{Map, Value, json};
 
 use crate::about::{self, About, Clocks};
 use crate::error::{Result, invalid};
-use crate::export::{EpisodeOutline, Outline, Pen, StreamOutline, after, unwritable};
-use crate::rlds::plan::ABOUT;
+use crate::export::{EpisodeOutline, FrameReader, Outline, StreamOutline, after, unwritable};
 use crate::rlds::schema::STEPS;
+use crate::rlds::spec::ABOUT;
 use example::{Body, SplitFiles};
 use leaves::{Added, Form, Leaf};
 
@@ -51,7 +51,7 @@ const MAX_SHARD_BYTES: u64 = 1_000_000_000;
 const SPLITS: &[&str] = &["train", "val", "valid", "validation", "test"];
 
 /// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     keep_steps(outline)?;
     outline.keep_common(|_| None);
@@ -141,7 +141,7 @@ fn keep_apart(outline: &mut Outline) {
 }
 
 /// Writes the folder.
-pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result<()> {
+pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path) -> Result<()> {
     let folder = path.join(VERSION);
     fs::create_dir_all(&folder).map_err(|error| unwritable(&folder, error))?;
     about::write_dataset(path, &outline.attributes)?;
@@ -163,10 +163,10 @@ pub(crate) fn write(outline: &Outline, pen: &mut Pen<'_>, path: &Path) -> Result
         );
         for episode in episodes {
             let source = outline.dataset.find(&episode.id)?;
-            write_body(&mut body, pen, &leaves, (episode, &source))?;
+            write_body(&mut body, reader, &leaves, (episode, &source))?;
             write_metadata(&mut body, &metadata, (episode, &source))?;
             files.add(&mut body, &episode.id)?;
-            pen.next_episode()?;
+            reader.next_episode()?;
         }
         let (bytes, lengths) = files.finish()?;
         splits.push(json!({
@@ -233,7 +233,7 @@ fn by_split(outline: &Outline) -> Vec<(String, Vec<&EpisodeOutline>)> {
 /// Lays down the values of an episode.
 fn write_body(
     body: &mut Body,
-    pen: &mut Pen<'_>,
+    reader: &mut FrameReader<'_>,
     leaves: &[Leaf],
     (episode, source): (&EpisodeOutline, &Episode),
 ) -> Result<()> {
@@ -245,7 +245,7 @@ fn write_body(
         match (stream, leaf.added) {
             (Some(stream), _) => {
                 let source = source.stream(&stream.source)?;
-                body.stream(&name, (leaf, stream), &source, pen)?;
+                body.stream(&name, (leaf, stream), &source, reader)?;
             }
             (None, Some(added)) => add(body, &name, added, (episode, steps))?,
             (None, None) => {}

@@ -22,7 +22,7 @@ use crate::hdf5::frame_type::{Typed, advice, typed};
 use crate::hdf5::frames;
 use crate::hdf5::rows::{Form, Rows};
 use crate::hdf5::tree::{Leaf, below};
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
 
 /// A dataset of at most this many numbers or strings can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
@@ -51,7 +51,7 @@ pub(crate) struct Frame<'a> {
 /// What an episode's datasets become.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    pub(crate) streams: Vec<StreamPlan>,
+    pub(crate) streams: Vec<StreamSpec>,
     pub(crate) rows: Vec<Rows>,
     pub(crate) attributes: Map<String, Value>,
     pub(crate) defects: Vec<Defect>,
@@ -65,7 +65,7 @@ pub(crate) struct Request {
     /// The row of the first frame.
     pub(crate) first: u64,
     pub(crate) frames: u64,
-    pub(crate) clock: ClockPlan,
+    pub(crate) clock: ClockSpec,
     /// Without one, from the shape and the name.
     pub(crate) kind: Option<Kind>,
     /// Without one, from the shape.
@@ -149,7 +149,7 @@ impl Streams {
             leaf,
             first: 0,
             frames: frame.frames,
-            clock: ClockPlan::Regular {
+            clock: ClockSpec::Regular {
                 rate_hz: frame.rate_hz,
             },
             kind: None,
@@ -170,7 +170,7 @@ impl Streams {
             return Ok(());
         }
         let bytes = leaf.row_bytes().saturating_mul(request.frames);
-        file.plan_bytes(&leaf.path, bytes)?;
+        file.reserve_bytes(&leaf.path, bytes)?;
         match typed(file, &request)? {
             Ok(typed) => self.push(file, request, typed),
             Err(what) => self.skip(file, leaf, what),
@@ -192,7 +192,7 @@ impl Streams {
                 Some(unit)
             })
         });
-        self.streams.push(StreamPlan {
+        self.streams.push(StreamSpec {
             kind,
             name: request.name,
             frame,
@@ -236,7 +236,7 @@ impl Streams {
 }
 
 /// Marks each `next_obs/x` that may be `obs/x`, one step ahead.
-pub(crate) fn find_shifts(streams: &mut [StreamPlan]) {
+pub(crate) fn find_shifts(streams: &mut [StreamSpec]) {
     let bases: Vec<_> = streams
         .iter()
         .map(|stream| {

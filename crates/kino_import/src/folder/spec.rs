@@ -22,13 +22,13 @@ use crate::folder::glob;
 use crate::folder::mapping::{Mapping, StreamRequest};
 use crate::folder::table::Table;
 use crate::hdf5::{is_kind, kind_of, nest, number};
-use crate::source::{EpisodePlan, StreamPlan};
+use crate::source::{EpisodeSpec, StreamSpec};
 
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
 
 /// Plans one episode after another.
-pub(crate) struct Planner<'a> {
+pub(crate) struct SpecBuilder<'a> {
     pub(super) mapping: &'a Mapping,
     pub(super) rate_hz: Option<f64>,
     /// Whether any episode had the field of each `[[stream]]`.
@@ -37,9 +37,9 @@ pub(crate) struct Planner<'a> {
 }
 
 /// An episode and where its streams are; `None` if it is left out.
-type Planned = Option<(EpisodePlan, Vec<Place>)>;
+type Draft = Option<(EpisodeSpec, Vec<Place>)>;
 
-impl<'a> Planner<'a> {
+impl<'a> SpecBuilder<'a> {
     pub(crate) fn new(mapping: &'a Mapping, rate_hz: Option<f64>) -> Self {
         Self {
             mapping,
@@ -56,7 +56,7 @@ impl<'a> Planner<'a> {
         id: &str,
         fields: Vec<Field>,
         defects: &mut Vec<Defect>,
-    ) -> Result<Planned> {
+    ) -> Result<Draft> {
         let mut note = |field: &str, what: String, action| {
             let place = format!("{name}:/{field}");
             defects.push(Defect::new(place, what, action).of(id));
@@ -65,7 +65,7 @@ impl<'a> Planner<'a> {
             true => self.all(&fields, &mut note)?,
             false => (self.requested(&fields, &mut note)?, Map::new()),
         };
-        let mut streams: Vec<(StreamPlan, Place)> = Vec::new();
+        let mut streams: Vec<(StreamSpec, Place)> = Vec::new();
         let mut clocks = Vec::new();
         for (field, request) in wanted {
             let frames = field.rows.unwrap_or(0);
@@ -85,7 +85,7 @@ impl<'a> Planner<'a> {
                 }
             };
             let stream_name = request.map_or(&field.name, |request| &request.name);
-            let stream = StreamPlan {
+            let stream = StreamSpec {
                 name: stream_name.clone(),
                 kind: self.kind(stream_name, &frame, request)?,
                 frame,
@@ -104,7 +104,7 @@ impl<'a> Planner<'a> {
         }
         streams.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
         let (streams, places) = streams.into_iter().unzip();
-        let episode = EpisodePlan {
+        let episode = EpisodeSpec {
             id: id.to_owned(),
             splits: Vec::new(),
             attributes,

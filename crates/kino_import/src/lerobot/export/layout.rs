@@ -14,7 +14,7 @@ use crate::export::{Cameras, Outline, StreamOutline};
 const SENSED: [&str; 3] = ["obs/", "observations/", "observation/"];
 
 /// Which streams go where.
-pub(crate) fn plan(outline: &mut Outline) -> Result<()> {
+pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     if outline.episodes.is_empty() {
         return Err(invalid(
             "no episode is selected; LeRobot has no dataset without one",

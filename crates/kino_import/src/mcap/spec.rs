@@ -7,25 +7,25 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json};
 
 use super::Part;
-use super::entries::Place;
 use super::mapping::{Clock, Mapping, Stream, Task};
-use super::streams::{Planned, TopicStream};
+use super::records::Place;
+use super::streams::{TopicStream, TopicStreams};
 use super::topic::{Entry, Topic};
 use super::walk::Contents;
 use crate::defect::{Action, Defect};
-use crate::source::{ClockPlan, EpisodePlan, StreamPlan};
+use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 
 /// What becomes of each topic. Of two streams of one name, the second is left out.
-pub(super) fn plan(topics: &[Topic], mapping: &Mapping) -> Vec<Planned> {
+pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStreams> {
     let mut names = HashSet::new();
-    let plan = |topic: &Topic| {
+    let streams = |topic: &Topic| {
         let wanted: Vec<&Stream> = mapping
             .streams
             .iter()
             .filter(|stream| stream.topic == topic.name)
             .collect();
-        let mut planned = topic.plan(&wanted, mapping.keeps_others());
-        let Planned { streams, lost, .. } = &mut planned;
+        let mut draft = topic.streams(&wanted, mapping.keeps_others());
+        let TopicStreams { streams, lost, .. } = &mut draft;
         streams.retain(|stream| {
             let is_new = names.insert(stream.name.clone());
             if !is_new {
@@ -36,13 +36,13 @@ pub(super) fn plan(topics: &[Topic], mapping: &Mapping) -> Vec<Planned> {
             }
             is_new
         });
-        planned
+        draft
     };
-    topics.iter().map(plan).collect()
+    topics.iter().map(streams).collect()
 }
 
 /// One episode that is being planned.
-pub(super) struct Planning<'a> {
+pub(super) struct SpecBuilder<'a> {
     /// The name of its file.
     pub(super) file: &'a str,
     pub(super) id: String,
@@ -57,19 +57,19 @@ struct Timed {
     moved: usize,
 }
 
-impl Planning<'_> {
+impl SpecBuilder<'_> {
     /// The episode, what is behind its streams, and its defects, from topics and their messages in it.
     pub(super) fn episode<'t>(
         &self,
-        topics: impl Iterator<Item = (&'t Topic, &'t Planned, &'t [Entry])>,
-    ) -> (EpisodePlan, Vec<Part>, Vec<Defect>) {
+        topics: impl Iterator<Item = (&'t Topic, &'t TopicStreams, &'t [Entry])>,
+    ) -> (EpisodeSpec, Vec<Part>, Vec<Defect>) {
         let (mut streams, mut defects) = (Vec::new(), Vec::new());
-        for (topic, planned, entries) in topics {
+        for (topic, draft, entries) in topics {
             let Ok(decoder) = &topic.decoder else {
                 continue;
             };
             let mut clocks: BTreeMap<Clock, Timed> = BTreeMap::new();
-            for stream in &planned.streams {
+            for stream in &draft.streams {
                 let timed = clocks
                     .entry(stream.clock)
                     .or_insert_with(|| in_time(entries, stream.clock));
@@ -82,7 +82,7 @@ impl Planning<'_> {
                     look: stream.look.clone(),
                     places: Arc::clone(&timed.places),
                 };
-                streams.push((to_plan(stream, topic, &timed.times), part));
+                streams.push((to_spec(stream, topic, &timed.times), part));
             }
             for timed in clocks.values().filter(|timed| timed.moved > 0) {
                 let what = format!(
@@ -100,7 +100,7 @@ impl Planning<'_> {
             true => "/".to_owned(),
             false => format!("/ from {} ns to {} ns", self.span.start(), self.span.end()),
         };
-        let episode = EpisodePlan {
+        let episode = EpisodeSpec {
             id: self.id.clone(),
             splits: Vec::new(),
             attributes: Map::new(),
@@ -138,7 +138,7 @@ fn in_time(entries: &[Entry], clock: Clock) -> Timed {
     }
 }
 
-fn to_plan(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamPlan {
+fn to_spec(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamSpec {
     let mut attributes = stream.attributes.clone();
     let unit = match attributes.remove("unit") {
         Some(Json::String(unit)) => Some(unit),
@@ -157,12 +157,12 @@ fn to_plan(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamPla
         Clock::Publish => "publish",
     };
     attributes.insert("clock".to_owned(), Json::from(clock));
-    StreamPlan {
+    StreamSpec {
         name: stream.name.clone(),
         kind: stream.kind,
         frame: stream.frame.clone(),
         frames: times.len() as u64,
-        clock: ClockPlan::Explicit(Arc::clone(times)),
+        clock: ClockSpec::Explicit(Arc::clone(times)),
         shift_of: None,
         carried: stream.look.as_ref().is_some_and(|look| look.carried),
         unit,
@@ -202,7 +202,7 @@ pub(super) enum When {
 pub(super) fn faults(
     file: &str,
     contents: &Contents,
-    planned: &[Planned],
+    draft: &[TopicStreams],
     blame: impl Fn(When) -> Option<String>,
 ) -> Vec<Defect> {
     let mut out = Vec::new();
@@ -222,7 +222,7 @@ pub(super) fn faults(
         let when = fault.log_ns.map_or(When::AtTheEnd, When::At);
         push(&fault.place, fault.what.clone(), action, when);
     }
-    for (topic, planned) in contents.topics.iter().zip(planned) {
+    for (topic, draft) in contents.topics.iter().zip(draft) {
         let place = &topic.name;
         let all = topic.unread.0 + topic.entries.len() as u64;
         match (&topic.decoder, &topic.unread) {
@@ -239,17 +239,17 @@ pub(super) fn faults(
             }
             (Ok(_), _) => {}
         }
-        for (path, what) in &planned.lost {
+        for (path, what) in &draft.lost {
             let place = match path.is_empty() {
                 true => place.clone(),
                 false => format!("{place}, field `{path}`"),
             };
             push(&place, what.clone(), Action::Skipped, When::Always);
         }
-        for what in &planned.notes {
+        for what in &draft.notes {
             push(place, what.clone(), Action::Noted, When::Always);
         }
-        if !topic.entries.is_empty() && planned.streams.is_empty() && planned.lost.is_empty() {
+        if !topic.entries.is_empty() && draft.streams.is_empty() && draft.lost.is_empty() {
             push(
                 place,
                 "is not imported: the mapping leaves it out, or it has no values".to_owned(),

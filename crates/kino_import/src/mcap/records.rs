@@ -1,4 +1,4 @@
-//! The entries of a file, and how those are read that are neither messages nor blocks. MCAP's own word is record.
+//! The entries of a file, and how those are read that are neither messages nor chunks. MCAP's own word is record.
 //!
 //! ```text
 //! 03 schema      u16 id │ text name │ text encoding │ u32 len │ data …
@@ -15,7 +15,7 @@ use super::bytes::{Bytes, to_usize};
 /// Where the payload of a message is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    pub(super) block: u32,
+    pub(super) chunk: u32,
     pub(super) offset: u32,
     pub(super) len: u32,
 }
@@ -66,7 +66,7 @@ pub(super) struct Fault {
     pub(super) log_ns: Option<i64>,
 }
 
-/// Tells of an entry that is neither a message nor a block.
+/// Tells of an entry that is neither a message nor a chunk.
 pub(super) fn plain(kind: u8, body: &[u8], tell: &mut dyn FnMut(Event<'_>)) -> Result<(), String> {
     let mut parts = Bytes::new(body);
     match kind {
@@ -119,7 +119,7 @@ pub(super) fn name(kind: u8) -> &'static str {
         0x03 => "a schema",
         0x04 => "a channel",
         0x05 => "a message",
-        0x06 => "a block of messages",
+        0x06 => "a chunk of messages",
         0x09 => "an attachment",
         0x0c => "metadata",
         _ => "an entry",

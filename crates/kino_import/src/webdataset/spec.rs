@@ -19,11 +19,11 @@ use kino_codec::FrameType;
 use serde_json::{Map, Value};
 
 use crate::about::About;
-use crate::hdf5::plan::kind_of;
+use crate::hdf5::spec::kind_of;
 use crate::image::Encoded;
 use crate::npy::Npy;
-use crate::plans::INSTRUCTIONS;
-use crate::source::{ClockPlan, SourceFile, StreamPlan};
+use crate::source::{ClockSpec, SourceFile, StreamSpec};
+use crate::specs::INSTRUCTIONS;
 use crate::webdataset::ABOUT;
 use crate::webdataset::cell::{self, Cell, Place, Reader};
 use crate::webdataset::names::{self, Ending};
@@ -47,8 +47,8 @@ pub(crate) struct Part {
 
 /// What an episode becomes.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
-    pub(crate) streams: Vec<StreamPlan>,
+pub(crate) struct Draft {
+    pub(crate) streams: Vec<StreamSpec>,
     pub(crate) parts: Vec<Part>,
     pub(crate) attributes: Map<String, Value>,
     /// Field and what is wrong with it.
@@ -61,8 +61,8 @@ pub(crate) struct Planned {
 }
 
 /// An episode whose samples are its steps.
-pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Planned, String> {
-    let mut out = Planned::default();
+pub(crate) fn steps(files: &[SourceFile], steps: &[Fields]) -> Result<Draft, String> {
+    let mut out = Draft::default();
     let all: BTreeMap<&str, ()> = steps
         .iter()
         .flat_map(|step| step.keys().map(|field| (&**field, ())))
@@ -148,8 +148,8 @@ struct Found {
 }
 
 /// An episode that is one sample.
-pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Planned, String> {
-    let mut out = Planned::default();
+pub(crate) fn episode(files: &[SourceFile], fields: &Fields) -> Result<Draft, String> {
+    let mut out = Draft::default();
     let mut reader = Reader::default();
     let mut read = |place| reader.read(files, place).map_err(|error| error.to_string());
     if let Some(&place) = fields.get(ABOUT) {
@@ -224,7 +224,7 @@ fn frame_count(
     }
 }
 
-impl Planned {
+impl Draft {
     /// How many frames a field must have to be a stream: an export says it of each.
     fn frames(&self, name: &str, most: usize) -> usize {
         let said = self.about.as_ref().and_then(|about| about.frames(name));
@@ -321,7 +321,7 @@ impl Planned {
 
     fn push(&mut self, name: String, frame: FrameType, frames: usize, part: Part) {
         let carried = part.encoded.as_ref().is_some_and(|encoded| encoded.carried);
-        self.streams.push(StreamPlan {
+        self.streams.push(StreamSpec {
             kind: match &part.encoded {
                 Some(encoded) => encoded.kind(),
                 None => kind_of(&name, &frame),
@@ -329,7 +329,7 @@ impl Planned {
             name,
             frame,
             frames: frames as u64,
-            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            clock: ClockSpec::Regular { rate_hz: 0.0 },
             shift_of: None,
             carried,
             unit: None,

@@ -13,13 +13,13 @@ use kino_codec::{Dtype, FrameType};
 use kino_dataset::Kind;
 use serde_json::{Map, Value};
 
-use crate::hdf5::plan::kind_of;
+use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
-use crate::plans::INSTRUCTIONS;
 use crate::rlds::example::{Example, List};
 use crate::rlds::frames;
 use crate::rlds::schema::{Encoding, Leaf, LeafType, Shape};
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
+use crate::specs::INSTRUCTIONS;
 
 /// An attribute has at most this many values.
 const SMALL: usize = 4096;
@@ -62,8 +62,8 @@ pub(crate) struct Part {
 
 /// What an episode becomes.
 #[derive(Debug, Default)]
-pub(crate) struct Planned {
-    pub(crate) streams: Vec<StreamPlan>,
+pub(crate) struct Draft {
+    pub(crate) streams: Vec<StreamSpec>,
     pub(crate) parts: Vec<Part>,
     pub(crate) attributes: Map<String, Value>,
     /// Name and what is wrong with it.
@@ -72,8 +72,12 @@ pub(crate) struct Planned {
 }
 
 /// Plans an episode, or says why it is none. Streams have no clock yet.
-pub(crate) fn plan(leaves: &[Leaf], example: &Example, body: &[u8]) -> Result<Planned, String> {
-    let mut out = Planned::default();
+pub(crate) fn read_episode(
+    leaves: &[Leaf],
+    example: &Example,
+    body: &[u8],
+) -> Result<Draft, String> {
+    let mut out = Draft::default();
     let steps = steps(leaves, example)?;
     for (idx, leaf) in leaves.iter().enumerate() {
         let found = match leaf.is_per_step {
@@ -143,7 +147,7 @@ fn elements(shape: &Shape) -> Option<usize> {
         .try_fold(1usize, |product, len| product.checked_mul(len?))
 }
 
-impl Planned {
+impl Draft {
     fn stream(
         &mut self,
         leaf: &Leaf,
@@ -178,12 +182,12 @@ impl Planned {
             let text = first.and_then(|text| std::str::from_utf8(text).ok());
             self.task = text.filter(|text| !text.is_empty()).map(str::to_owned);
         }
-        self.streams.push(StreamPlan {
+        self.streams.push(StreamSpec {
             name: leaf.stream().to_owned(),
             kind,
             frame,
             frames: steps as u64,
-            clock: ClockPlan::Regular { rate_hz: 0.0 },
+            clock: ClockSpec::Regular { rate_hz: 0.0 },
             shift_of: None,
             carried,
             unit: None,

@@ -27,7 +27,7 @@ use crate::defect::{Action, Defect};
 use crate::error::{ImportError, Result};
 use crate::files;
 use crate::part::Part;
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
 use crate::video::{Pixels, VideoInfo};
 
 /// Where the frames of a stream come from.
@@ -48,7 +48,7 @@ const MAX_TASK_BYTES: usize = 1 << 14;
 type Columned = (Kind, FrameType, bool);
 
 /// An episode that is being planned.
-pub(super) struct Planning<'a> {
+pub(super) struct SpecBuilder<'a> {
     pub(super) root: &'a Path,
     pub(super) meta: &'a Meta,
     pub(super) row: &'a EpisodeRow,
@@ -58,13 +58,13 @@ pub(super) struct Planning<'a> {
     pub(super) rows: Range<u64>,
     /// Where the table is, relative to the source.
     pub(super) place: String,
-    pub(super) streams: Vec<(StreamPlan, Origin)>,
+    pub(super) streams: Vec<(StreamSpec, Origin)>,
     pub(super) defects: Vec<Defect>,
     /// What the user wants of the source.
     pub(super) part: &'a Part,
 }
 
-impl Planning<'_> {
+impl SpecBuilder<'_> {
     /// Lists a defect of the episode.
     pub(super) fn note(&mut self, place: String, what: impl Into<String>, action: Action) {
         self.defects
@@ -76,16 +76,16 @@ impl Planning<'_> {
         let table = Arc::clone(self.table);
         let columns = table.columns().iter();
         for column in columns.filter(|column| self.part.takes_stream(&column.name)) {
-            let planned = match self.column(column) {
+            let draft = match self.column(column) {
                 // One column that cannot be read is a stream less.
                 Err(ImportError::Corrupt { what, .. }) => Err(what),
                 other => other?,
             };
-            match planned {
+            match draft {
                 Ok((kind, frame, carried)) => {
-                    let mut plan = self.stream(&column.name, kind, frame);
-                    plan.carried = carried;
-                    self.streams.push((plan, Origin::Column));
+                    let mut spec = self.stream(&column.name, kind, frame);
+                    spec.carried = carried;
+                    self.streams.push((spec, Origin::Column));
                 }
                 Err(what) => {
                     let place = format!("{}:{}", self.place, column.name);
@@ -219,11 +219,11 @@ impl Planning<'_> {
         let frame = FrameType::values(dtype, &shape).map_err(|error| error.to_string());
         match frame.and_then(images::check_size) {
             Ok(frame) => {
-                let mut plan = self.stream(key, kind, frame);
+                let mut spec = self.stream(key, kind, frame);
                 if kind == Kind::Depth {
-                    plan.attributes = depth_words(self.meta.features.get(key));
+                    spec.attributes = depth_words(self.meta.features.get(key));
                 }
-                self.streams.push((plan, Origin::Video { file, first }));
+                self.streams.push((spec, Origin::Video { file, first }));
             }
             Err(what) => self.note(file.to_string_lossy().into_owned(), what, Action::Skipped),
         }
@@ -303,18 +303,18 @@ impl Planning<'_> {
             let what = format!("names a task of {len} bytes, which is too long for every frame");
             self.note(format!("{}:task_index", self.place), what, Action::Skipped);
         } else {
-            let plan = self.stream("task", Kind::Text, FrameType::Text);
-            self.streams.push((plan, Origin::Tasks(runs)));
+            let spec = self.stream("task", Kind::Text, FrameType::Text);
+            self.streams.push((spec, Origin::Tasks(runs)));
         }
     }
 
-    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamPlan {
-        StreamPlan {
+    fn stream(&self, name: &str, kind: Kind, frame: FrameType) -> StreamSpec {
+        StreamSpec {
             name: name.to_owned(),
             kind,
             frame,
             frames: self.rows.end - self.rows.start,
-            clock: ClockPlan::Regular {
+            clock: ClockSpec::Regular {
                 rate_hz: self.meta.rate_hz,
             },
             shift_of: None,

@@ -18,10 +18,10 @@ use serde_json::{Map, Value};
 
 use crate::hdf5::attributes;
 use crate::hdf5::frames::{nest, number};
-use crate::hdf5::plan::kind_of;
+use crate::hdf5::spec::kind_of;
 use crate::image::{self, Encoded};
 use crate::mds::column::Cell;
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
 
 /// A larger array is no attribute.
 const SMALL_BYTES: usize = 32 << 10;
@@ -100,12 +100,12 @@ impl Form {
 }
 
 /// A stream without its clock.
-pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
+pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamSpec {
     let (frame, mut about) = (form.frame(), Map::new());
     if matches!(form, Form::Lists(_)) {
         about.insert("text_is".to_owned(), Value::from("JSON"));
     }
-    StreamPlan {
+    StreamSpec {
         kind: match form {
             Form::Image(encoded) => encoded.kind(),
             _ => kind_of(name, &frame),
@@ -113,7 +113,7 @@ pub(crate) fn stream(name: &str, form: &Form, frames: usize) -> StreamPlan {
         name: name.to_owned(),
         frame,
         frames: frames as u64,
-        clock: ClockPlan::Regular { rate_hz: 0.0 },
+        clock: ClockSpec::Regular { rate_hz: 0.0 },
         shift_of: None,
         carried: matches!(form, Form::Image(encoded) if encoded.carried),
         unit: None,
@@ -127,7 +127,7 @@ pub(crate) fn steps(
     name: &str,
     form: &Form,
     frames: usize,
-) -> Vec<(StreamPlan, Part)> {
+) -> Vec<(StreamSpec, Part)> {
     let part = |form: &Form, reading| Part {
         column,
         form: form.clone(),
@@ -149,7 +149,7 @@ pub(crate) fn steps(
 /// What a column of an episode becomes.
 #[derive(Debug)]
 pub(crate) enum Becomes {
-    Stream(Box<(StreamPlan, Part)>),
+    Stream(Box<(StreamSpec, Part)>),
     Attribute(Value),
 }
 

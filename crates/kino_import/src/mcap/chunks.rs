@@ -1,10 +1,10 @@
-//! Blocks: the parts of a file that are read and decompressed at once. MCAP's own word is chunk.
+//! Chunks: the parts of a file that are read and decompressed at once. MCAP's own word is chunk.
 //!
 //! ```text
 //! u64 start_ns | u64 end_ns | u64 len | u32 crc32 | text compression | u64 stored_len | stored …
 //! ```
 //!
-//! A file may also hold messages outside of blocks. Neighbours among them are read together, as if they were a block
+//! A file may also hold messages outside of chunks. Neighbours among them are read together, as if they were a chunk
 //! that is not compressed.
 
 use std::io::{self, Read, Seek, SeekFrom};
@@ -13,22 +13,22 @@ use std::path::Path;
 use super::bytes::{Bytes, to_usize};
 use crate::files;
 
-/// A block, or a message outside of blocks, of more bytes than this is refused.
-pub(super) const MAX_BLOCK_BYTES: u64 = 128 << 20;
+/// A chunk, or a message outside of chunks, of more bytes than this is refused.
+pub(super) const MAX_CHUNK_BYTES: u64 = 128 << 20;
 
-/// All blocks of a file may have this many bytes together, and `MAX_RATIO` more for each byte of the file: real
+/// All chunks of a file may have this many bytes together, and `MAX_RATIO` more for each byte of the file: real
 /// messages do not shrink further, and what a small file can cost is bounded.
 const MIN_UNPACKED_BYTES: u64 = 1 << 30;
 const MAX_RATIO: u64 = 200;
 
-/// How many bytes the blocks of a file of `len` bytes may have together.
+/// How many bytes the chunks of a file of `len` bytes may have together.
 pub(super) fn max_unpacked_bytes(len: u64) -> u64 {
     MIN_UNPACKED_BYTES.saturating_add(len.saturating_mul(MAX_RATIO))
 }
 
-/// Where a block is, and how it is stored.
+/// Where a chunk is, and how it is stored.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct Chunk {
     /// The first stored byte in the file.
     pub(super) start: u64,
     /// How many bytes are stored.
@@ -45,7 +45,7 @@ pub(super) enum Compression {
     Lz4,
 }
 
-/// What stands before the stored bytes of a block, and those bytes.
+/// What stands before the stored bytes of a chunk, and those bytes.
 pub(super) struct Stored<'a> {
     pub(super) start_ns: u64,
     pub(super) len: u64,
@@ -89,10 +89,10 @@ impl<'a> Stored<'a> {
     }
 }
 
-impl Block {
-    /// Reads the block and decompresses it. Its checksum was looked at by the walk.
+impl Chunk {
+    /// Reads the chunk and decompresses it. Its checksum was looked at by the walk.
     pub(super) fn read(&self, path: &Path) -> io::Result<Result<Vec<u8>, String>> {
-        // A file of its own for every block: several threads read, each at its own place.
+        // A file of its own for every chunk: several threads read, each at its own place.
         let mut file = files::open(path)?;
         file.seek(SeekFrom::Start(self.start))?;
         let mut stored = Vec::new();
@@ -102,9 +102,9 @@ impl Block {
 }
 
 fn unpack(compression: Compression, stored: &[u8], len: u64) -> Result<Vec<u8>, String> {
-    if len > MAX_BLOCK_BYTES {
+    if len > MAX_CHUNK_BYTES {
         return Err(format!(
-            "says that it has {len} bytes, at most {MAX_BLOCK_BYTES} are read at once"
+            "says that it has {len} bytes, at most {MAX_CHUNK_BYTES} are read at once"
         ));
     }
     // One byte more than announced is enough to see a lie; memory grows with what really comes out.

@@ -25,8 +25,8 @@ use crate::hdf5::{kind_of, nest, number};
 use crate::jpeg;
 use crate::npy::Element;
 use crate::open::ImportOptions;
-use crate::plans;
-use crate::source::{ClockPlan, StreamPlan};
+use crate::source::{ClockSpec, StreamSpec};
+use crate::specs;
 use crate::zarr::array::{Array, Values};
 use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
@@ -269,7 +269,7 @@ pub(crate) fn rate_hz(
         return Ok(rate_hz);
     }
     let said = walked.attributes.get("rate_hz").and_then(Value::as_f64);
-    if let Some(rate_hz) = said.filter(plans::is_rate) {
+    if let Some(rate_hz) = said.filter(specs::is_rate) {
         return Ok(rate_hz);
     }
     let is_umi = |array: &Array| {
@@ -294,7 +294,7 @@ pub(crate) fn stream(
     store: &Store,
     array: &Array,
     rate_hz: f64,
-) -> Result<Result<StreamPlan, String>> {
+) -> Result<Result<StreamSpec, String>> {
     let frame = match frame_type(array) {
         Ok(frame) => frame,
         Err(what) => return Ok(Err(what)),
@@ -320,12 +320,12 @@ pub(crate) fn stream(
         Some(unit)
     });
     let name = array.stream_name();
-    Ok(Ok(StreamPlan {
+    Ok(Ok(StreamSpec {
         name: name.to_owned(),
         kind: kind_of(name, &frame),
         frame,
         frames: 0,
-        clock: ClockPlan::Regular { rate_hz },
+        clock: ClockSpec::Regular { rate_hz },
         shift_of: None,
         carried,
         unit,
