@@ -1,7 +1,8 @@
-//! Plain folders: npz, npy and csv files and images, with a small mapping where names do not say enough.
+//! Plain folders: npz, npy and csv files and images, with a small mapping where names are not enough.
 //!
 //! ```text
-//! mapping.rs  glob.rs              fields.rs                             spec.rs                         read.rs table.rs
+//! mapping.rs  glob.rs              fields.rs                             spec.rs                         read.rs
+//! table.rs
 //! what is what? which episodes? ─▶ arrays, columns, images of one ─▶ streams, clocks, attributes ─▶ frames
 //! ```
 
@@ -46,12 +47,12 @@ const FILES: &[&str] = &["npz", "csv"];
 pub(crate) struct FolderSource {
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
-    /// For each episode, where each stream is.
+    /// For each episode, the location of each stream.
     places: Vec<Vec<Place>>,
     decoded: Recent<(usize, usize), Vec<u8>>,
-    /// Parts of tables, by where the table is in memory.
+    /// Slices of tables, by the table's address in memory.
     groups: Recent<(usize, GroupKey), Group>,
-    /// Deflated arrays, each as far as it was read.
+    /// Deflated arrays, with their read positions.
     forward: Recent<(usize, usize), Mutex<Forward>>,
     not_opened: NotOpened,
 }
@@ -108,7 +109,7 @@ impl FolderSource {
         let mut found = Vec::new();
         let ids = ids(&names);
         let mut not_opened = NotOpened::default();
-        // A mapping gives streams other names than those of the files, and clocks that are files.
+        // A mapping renames streams, and clocks may be files.
         let is_wanted = |field: &str| options.mapping.is_some() || options.part.takes_stream(field);
         for (name, id) in names.iter().zip(&ids) {
             match fields::find(&root.join(name), &is_wanted) {
@@ -164,15 +165,14 @@ impl FolderSource {
         }
         builder.check_all_found()?;
         if source.episodes.is_empty() && source.not_opened.streams.is_empty() {
-            let next =
-                "say with `--mapping` which files or folders are episodes: `episodes = \"take_*\"`";
+            let next = "pass a mapping with `--mapping` that says which files or folders are episodes: `episodes = \"take_*\"`";
             return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
     }
 }
 
-/// Ids: names without their ending, unless two would be the same.
+/// Ids: names without their extension, unless two would be equal.
 fn ids(names: &[String]) -> Vec<String> {
     let stem = |name: &String| match name.rsplit_once('.') {
         Some((stem, ending)) if FILES.contains(&ending) || ending == "npy" => stem.to_owned(),
@@ -185,8 +185,8 @@ fn ids(names: &[String]) -> Vec<String> {
     }
 }
 
-/// Columns of numbers of the same name hold the same in every episode, where that changes no number: whole numbers are
-/// floats where others are, and unsigned where others are. What cannot agree is for the fitting to list.
+/// Gives numeric columns of the same name the same type in every episode, if that is exact: integers become floats or
+/// unsigned if they are elsewhere. Columns that cannot agree are reported by the fitting.
 fn agree<'a>(found: impl Iterator<Item = &'a mut Found>) {
     let mut columns: HashMap<String, Vec<&mut Column>> = HashMap::new();
     for (name, column) in found.flat_map(Found::table_columns) {
@@ -229,7 +229,7 @@ impl FolderSource {
                 }
                 table::Found::Number(own, bytes) => values.extend(cell.widen(own, bytes)?),
             }
-            // Texts may be of any length: the rest is for the next read.
+            // Texts may have any length: the rest is for the next read.
             Some(text_bytes < BLOCK_BYTES)
         };
         table.read(columns, frames, &mut kept, &mut push)?;

@@ -6,8 +6,8 @@
 //!   observations/qpos [T, 14]   qvel   effort   images/<camera> [T, 480, 640, 3], or [T, L] of JPEG files
 //! ```
 //!
-//! JPEG files are carried as they are, without the zeros that pad them to the longest. There are no
-//! timestamps: ALOHA records at 50 Hz (`DT = 0.02`), which holds unless the file or the user says otherwise.
+//! JPEG files are stored unchanged, without the zeros that pad them to the longest. There are no timestamps: ALOHA
+//! records at 50 Hz (`DT = 0.02`), the default unless the file or the user sets another rate.
 
 use serde_json::Value;
 
@@ -24,10 +24,10 @@ use crate::specs;
 /// ACT's `DT = 0.02`.
 pub(super) const DEFAULT_RATE_HZ: f64 = 50.0;
 
-/// The attributes that say what was to be done.
+/// The attributes with the task.
 pub(super) const TASK_KEYS: &[&str] = &["language_instruction", "language", "task", "task_name"];
 
-/// Plans the episode of a file.
+/// Builds the spec of a file's episode.
 pub(crate) fn read_episodes(
     file: &H5File,
     root: Node,
@@ -87,7 +87,8 @@ fn episode(
             return Err(ImportError::incomplete(file.path(), &object, what));
         }
         if stream.carried {
-            let what = "is carried as JPEG files, which decode to RGB; `cv2.imdecode` gives the same channels in reverse order, BGR";
+            let what =
+                "is stored as JPEG files, which decode to RGB; `cv2.imdecode` returns BGR instead";
             contents.note(
                 file,
                 &format!("/{}", stream.name),
@@ -113,7 +114,7 @@ fn episode(
     Ok(())
 }
 
-/// Where ACT keeps one row per frame.
+/// Where ACT stores one row per frame.
 fn is_per_frame(name: &str) -> bool {
     matches!(name, "action" | "base_action") || name.starts_with("observations/")
 }

@@ -1,4 +1,4 @@
-//! Any other layout: episodes, streams and clocks as a mapping says, or as names and lengths show.
+//! Any other layout: episodes, streams and clocks from a mapping, or guessed from names and lengths.
 //!
 //! ```text
 //! episodes.rs: where are episodes? ─▶ guess.rs, or the mapping's [[stream]]s ─▶ clocks ─▶ spec.rs: streams
@@ -25,7 +25,7 @@ use crate::hdf5::tree::{Leaf, Node, below};
 use crate::hdf5::{Contents, frames, stem, times};
 use crate::source::{ClockSpec, EpisodeSpec};
 
-/// Plans the episodes of a file.
+/// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
     file: &H5File,
     mut root: Node,
@@ -72,31 +72,31 @@ pub(crate) fn read_episodes(
     Ok(contents)
 }
 
-/// The lists of episodes in splits, which robomimic's tools write.
+/// Lists of episodes per split, as robomimic's tools write them.
 fn take_mask(root: &mut Node, found: &Found) -> Option<Node> {
     let is_text = |leaf: &&Leaf| matches!(leaf.element, Element::FixedText { .. } | Element::Text);
     let is_lists = root.group("mask")?.all_leaves().iter().all(is_text);
     (is_lists && found.by != Episodes::File).then(|| root.take_group("mask"))?
 }
 
-/// A dataset, the nanoseconds of its unit, and which rows; `u64::MAX` for all of them.
+/// A dataset, the nanoseconds per unit, and the rows; `u64::MAX` for all of them.
 pub(super) type TimesKey = (String, i64, u64, u64);
 
-/// Plans one episode of a file after another.
+/// Builds the spec of one episode after another.
 pub(super) struct SpecBuilder<'a, 's> {
     pub(super) file: &'a H5File,
     pub(super) setup: &'a mut Setup<'s>,
     pub(super) objects: Objects,
     by: &'a Episodes,
-    /// What is in the file, for people.
+    /// A summary of the file, for messages.
     shown: String,
-    /// Times that were read: those of a dataset, and parts of them.
+    /// Timestamps that were read: whole datasets, and slices of them.
     pub(super) read: HashMap<TimesKey, Arc<[i64]>>,
-    /// Datasets that are streams or times.
+    /// Datasets that are streams or timestamps.
     pub(super) used: HashSet<String>,
     /// Datasets of episodes that the mapping does not name.
     pub(super) unnamed: BTreeSet<String>,
-    /// What the arrays are that hold the rows of all episodes.
+    /// Arrays that hold the rows of all episodes.
     whole: Option<Guess>,
 }
 
@@ -108,7 +108,7 @@ impl SpecBuilder<'_, '_> {
         }
     }
 
-    /// One episode, or `None` if there is no frame in it.
+    /// One episode, or `None` if it has no frames.
     fn episode(
         &mut self,
         episode: &Episode,
@@ -177,7 +177,7 @@ impl SpecBuilder<'_, '_> {
         Ok(Some((spec, draft.rows)))
     }
 
-    /// Streams as names and lengths show them.
+    /// Streams guessed from names and lengths.
     fn guessed(&mut self, episode: &Episode, draft: &mut Streams) -> Result<Vec<Request>> {
         let guess = self.guess(episode)?;
         let mut requests = Vec::new();
@@ -231,7 +231,7 @@ impl SpecBuilder<'_, '_> {
         Ok(guess)
     }
 
-    /// Refuses a file that is not one episode, though nothing else in it is.
+    /// Refuses a file that is not one episode, if nothing else in it is.
     fn check_fit(&self, leaves: &[Leaf], guess: &Guess) -> Result<()> {
         let left = guess.rest.iter().filter(|leaf| !is_small(leaf)).count();
         let has_rows = leaves
@@ -241,20 +241,20 @@ impl SpecBuilder<'_, '_> {
             return Ok(());
         }
         let what = format!(
-            "has no layout that is understood: looked for episodes in groups with numbers (`demo_0/action`), in rows \
-             (`episode_ends`), and for one episode of datasets of one length; found {}",
+            "has an unknown layout: looked for episodes in numbered groups (`demo_0/action`), in rows \
+             (`episode_ends`), and for a single episode of datasets with equal length; found {}",
             self.shown
         );
         Err(ImportError::unsupported(
             self.file.path(),
             "/",
             &what,
-            "describe the layout in a mapping, of which `kinograph pack --suggest-mapping` writes a draft, or write \
+            "describe the layout in a mapping (`kinograph pack --suggest-mapping` writes a draft), or write \
              the episodes from Python with `kinograph.pack(episodes(), target)` (docs/import.md#anything-else)",
         ))
     }
 
-    /// What is not a stream: an attribute if it is small, else a defect.
+    /// A dataset that is not a stream: an attribute if it is small, otherwise a defect.
     fn set_aside(&mut self, base: &str, guess: Guess, draft: &mut Streams) -> Result<()> {
         for leaf in guess.rest {
             let name = below(base, &leaf.path).to_owned();
@@ -268,13 +268,13 @@ impl SpecBuilder<'_, '_> {
         Ok(())
     }
 
-    /// Notes which unit was guessed, once for all episodes.
+    /// Notes the guessed unit, once for all episodes.
     fn note_units(&mut self, guess: &Guess, draft: &mut Streams) {
         for times in guess.times.iter().filter(|times| times.is_guess) {
             let name = times.leaf.name();
             if self.setup.noted.insert(format!("{name} {}", times.unit_ns)) {
                 let what = format!(
-                    "is taken as times in {}, as its values suggest, and so are others of this name; a mapping can name \
+                    "is read as timestamps in {}, guessed from its values, as are others of this name; a mapping can set \
                      another unit, `--rate` another clock",
                     times::unit_name(times.unit_ns)
                 );
@@ -293,26 +293,29 @@ impl SpecBuilder<'_, '_> {
             _ => Vec::new(),
         };
         if start.get(4..8) == Some(b"ftyp") {
-            return "holds an MP4 file as bytes, which is not decoded; decode it and write the episodes from Python \
+            return "contains an MP4 file as bytes, which is not decoded; decode it and write the episodes from Python \
                     with `kinograph.pack(episodes(), target)`"
                 .to_owned();
         }
         match (&leaf.element, leaf.rows(), rows) {
             (Element::Other(what), ..) => format!("holds {what}"),
             (_, Some(own), Some(rows)) => format!(
-                "has {own} rows, most datasets have {rows}; name it in a mapping with a rate_hz or timestamps of its own \
+                "has {own} rows, but most datasets have {rows}; name it in a mapping with its own rate_hz or timestamps \
                  (`kinograph pack --suggest-mapping` writes a draft)"
             ),
-            _ => format!("is not one row per frame, its shape is {:?}", leaf.shape),
+            _ => format!(
+                "does not have one row per frame: its shape is {:?}",
+                leaf.shape
+            ),
         }
     }
 
-    /// What lies beside the episodes.
+    /// What is beside the episodes.
     fn keep_the_rest(&mut self, found: &Found, contents: &mut Contents) -> Result<()> {
         if found.by == Episodes::File {
             return Ok(());
         }
-        // Arrays that hold the rows of all episodes are the file's.
+        // Arrays that hold the rows of all episodes belong to the file.
         let inside = match found.by {
             Episodes::Rows(..) => &[],
             _ => found.list.as_slice(),
@@ -351,7 +354,7 @@ impl SpecBuilder<'_, '_> {
         Ok(())
     }
 
-    /// Keeps a note of the first episode only, if the others have the same.
+    /// Keeps a note for the first episode only, if the others have the same.
     fn is_news(&mut self, base: &str, defect: &Defect) -> bool {
         let place = defect.place.replacen(base, "", 1);
         let place = place.rsplit(':').next().unwrap_or_default();
@@ -360,7 +363,7 @@ impl SpecBuilder<'_, '_> {
     }
 }
 
-/// A stream of a dataset, as the dataset has it.
+/// A request for a stream of a dataset, unchanged.
 pub(super) fn request(name: String, leaf: &Leaf, rows: Range<u64>, clock: ClockSpec) -> Request {
     Request {
         name,

@@ -8,7 +8,7 @@
 //! /mask/<split> [names of demos]
 //! ```
 //!
-//! There are no timestamps: frames follow each other at the control rate, which `env_args` may name.
+//! There are no timestamps: frames are recorded at the control rate, which `env_args` may give.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,10 +29,10 @@ use crate::specs;
 /// A longer list of demos is damage.
 const MAX_NAMES: u64 = 1 << 20;
 
-/// Which splits each demo is in.
+/// The splits of each demo.
 pub(super) type Splits = BTreeMap<String, Vec<String>>;
 
-/// Plans the episodes of a file.
+/// Builds the specs of a file's episodes.
 pub(crate) fn read_episodes(
     file: &H5File,
     mut root: Node,
@@ -40,7 +40,7 @@ pub(crate) fn read_episodes(
 ) -> Result<Contents> {
     let mut contents = Contents::default();
     let mut data = root.take_group("data").unwrap_or_default();
-    // What links lead to from the demos is imported with them.
+    // The targets of links in demos are imported with them.
     let mut imported = HashSet::new();
     data.places(&mut imported);
     root.leave_out(&imported);
@@ -82,7 +82,7 @@ pub(super) fn demo_of(object: &str) -> Option<String> {
     Some(demo.to_owned())
 }
 
-/// One demo, or `None` if there is no frame in it.
+/// One demo, or `None` if it has no frames.
 fn episode(
     file: &H5File,
     demo: Node,
@@ -130,7 +130,7 @@ fn episode(
     Ok(Some((episode, draft.rows)))
 }
 
-/// Where robomimic keeps one row per frame.
+/// Where robomimic stores one row per frame.
 fn is_per_frame(name: &str) -> bool {
     matches!(name, "actions" | "rewards" | "dones" | "states")
         || ["obs/", "next_obs/", "action_dict/"]
@@ -152,7 +152,7 @@ fn rate_hz(file: &H5File, data: &Map<String, Value>, options: &ImportOptions) ->
     })
 }
 
-/// What was to be done: robocasa's `ep_meta`, LIBERO's `problem_info`, or the environment's name.
+/// The task: robocasa's `ep_meta`, LIBERO's `problem_info`, or the environment's name.
 pub(super) fn task_of(attributes: &Map<String, Value>) -> Option<String> {
     let inside = |object: &str, key: &str| {
         let text = attributes.get(object)?.get(key)?.as_str()?;
@@ -189,7 +189,7 @@ pub(super) fn read_splits(file: &H5File, mask: Node, contents: &mut Contents) ->
     Ok(splits)
 }
 
-/// Lists the demos that splits name and the file does not have, by split.
+/// Records the demos that splits name but the file lacks, by split.
 pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents) {
     let mut absent = BTreeMap::<String, Vec<String>>::new();
     for (demo, splits) in splits {
@@ -206,7 +206,7 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
             ""
         };
         let what = format!(
-            "names {} demos that the file does not have: {}{more}",
+            "names {} demos that are not in the file: {}{more}",
             demos.len(),
             shown.join(", ")
         );
@@ -214,7 +214,7 @@ pub(super) fn note_absent(file: &H5File, splits: Splits, contents: &mut Contents
     }
 }
 
-/// Notes when `total` is not the number of frames: a demo was lost after the recording.
+/// Notes if `total` is not the number of frames: a demo was lost after the recording.
 fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents) {
     let frames = |(episode, _): &(EpisodeSpec, Vec<Rows>)| {
         episode.streams.first().map_or(0, |stream| stream.frames)
@@ -223,12 +223,12 @@ fn check_total(file: &H5File, data: &Map<String, Value>, contents: &mut Contents
     if let Some(total) = data.get("total").and_then(Value::as_u64)
         && total != found
     {
-        let what = format!("has `total` {total}, its demos hold {found} frames");
+        let what = format!("has `total` {total}, but its demos have {found} frames");
         contents.note(file, "/data", what, Action::Kept);
     }
 }
 
-/// What lies beside the demos and the splits.
+/// What is beside the demos and the splits.
 fn keep_the_rest(file: &H5File, data: Node, root: Node, contents: &mut Contents) -> Result<()> {
     let mut aside = Streams::default();
     let (leaves, attributes) = data.into_parts();

@@ -5,8 +5,8 @@
 //! info, episodes     ─▶  rows of each episode  ─▶  column, camera → stream  ─▶  rows, video → frames
 //! ```
 //!
-//! Numbers, texts and images are in parquet files, cameras mostly in video files, of which v3.0 puts many
-//! episodes into one. Frames are found by number, never by a float time.
+//! Numeric columns, texts and images are in Parquet files; cameras are mostly in video files, which hold many episodes
+//! each in v3.0. Frames are located by number, never by a float timestamp.
 
 mod cameras;
 mod checks;
@@ -46,7 +46,7 @@ pub(crate) struct LeRobotSource {
     root: PathBuf,
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
-    /// For each episode, the rows in its table and where each stream comes from.
+    /// For each episode, its rows in the table, and the origin of each stream.
     origins: Vec<(Range<u64>, Vec<Origin>)>,
     cameras: Cameras,
     columns: Columns,
@@ -60,7 +60,7 @@ pub(crate) fn recognise(path: &Path) -> bool {
 }
 
 impl LeRobotSource {
-    /// Walks the folder and plans its episodes; reads metadata, and the columns that number frames.
+    /// Walks the folder and builds its specs; reads metadata, and the index columns.
     pub(crate) fn open(root: &Path, options: &ImportOptions) -> Result<Self> {
         let mut meta = meta::walk(root, options)?;
         meta.note_lost_rows();
@@ -87,7 +87,7 @@ impl LeRobotSource {
         } = walk;
         cameras.finish_walk();
         if episodes.is_empty() && not_opened.episodes.is_empty() {
-            let next = "give the folder that holds `meta` and `data`";
+            let next = "pass the folder that contains `meta` and `data`";
             return Err(specs::nothing_left(root, &defects, next));
         }
         Ok(Self {
@@ -153,7 +153,7 @@ impl Source for LeRobotSource {
                 self.cameras
                     .read(&file, start..end, first + spec.frames, &mut pixels)?;
                 if pixels.len() as u64 != bytes * (end - start) {
-                    let what = "gives frames of another size than it said";
+                    let what = "returns frames of a different size than it announced";
                     return Err(ImportError::corrupt(&file, &spec.name, what));
                 }
                 FrameBuf::Values(pixels)
@@ -169,7 +169,7 @@ impl Source for LeRobotSource {
     }
 }
 
-/// The text of each frame's task; of long texts, fewer than were asked for.
+/// The text of each frame's task; of long texts, fewer than requested.
 fn tasks_at(runs: &[(u64, Arc<str>)], frames: Range<u64>) -> Vec<Vec<u8>> {
     let (mut texts, mut bytes) = (Vec::new(), 0);
     for frame in frames {

@@ -1,4 +1,4 @@
-//! The walk through the episodes: the table of each, its rows in it, and what is wrong with them.
+//! The walk through the episodes: the table of each, its rows in it, and their faults.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -18,26 +18,26 @@ use crate::error::{ImportError, Result, invalid};
 use crate::part::{NotOpened, Part};
 use crate::source::{EpisodeSpec, StreamSpec};
 
-/// An episode, its rows in its table, and where each of its streams comes from.
+/// An episode, its rows in its table, and the origin of each stream.
 pub(super) type Draft = (EpisodeSpec, Range<u64>, Vec<Origin>);
 
-/// What the walk through the episodes has found so far.
+/// The state of the walk through the episodes.
 pub(super) struct Walk<'a> {
     pub(super) root: &'a Path,
     pub(super) files: Files,
     pub(super) keys: Vec<String>,
     pub(super) defects: Vec<Defect>,
     pub(super) cameras: Cameras,
-    /// The table that was opened last: v3.0 has many episodes in one.
+    /// The last opened table: v3.0 stores many episodes in one.
     table: Option<OpenTable>,
     /// How many episodes have no data; the first of them are in `defects`.
     lost: u64,
-    /// What the user wants of the source, and what was not opened because of that.
+    /// The user's selection, and what was not opened because of it.
     part: &'a Part,
     pub(super) not_opened: NotOpened,
 }
 
-/// So many episodes without data are listed one by one.
+/// Up to this many episodes without data are listed one by one.
 const LISTED: u64 = 1000;
 
 struct OpenTable {
@@ -48,7 +48,7 @@ struct OpenTable {
     places: Places,
 }
 
-/// The files of a source, each once, in the order they were met.
+/// The files of a source, each once, in order of first use.
 #[derive(Default)]
 pub(super) struct Files {
     pub(super) list: Vec<PathBuf>,
@@ -97,7 +97,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Plans an episode, or lists why there is none.
+    /// Builds the spec of an episode, or records why there is none.
     pub(super) fn episode(&mut self, meta: &Meta, row: &EpisodeRow) -> Result<Option<Draft>> {
         let id = format!("episode_{:06}", row.index);
         if !self.part.takes_episode(row.index, &id) {
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
         let frames = rows.end - rows.start;
         if let Some(length) = row.length.filter(|&length| length != frames) {
             let what = format!(
-                "has {frames} frames of episode {}, meta says {length}",
+                "has {frames} frames of episode {}, but meta says {length}",
                 row.index
             );
             builder.note(place.clone(), what, Action::Kept);
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
         Ok(Some((episode, rows, origins)))
     }
 
-    /// Lists an episode that has no data; of very many, only the first.
+    /// Records an episode without data; of very many, only the first.
     fn lose(&mut self, place: &str, what: String, id: &str) -> Option<Draft> {
         self.lost += 1;
         if self.lost <= LISTED {
@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
             None => 0..open.table.rows(),
         };
         if rows.is_empty() {
-            let what = format!("has no rows of episode {} in one piece", row.index);
+            let what = format!("has no contiguous rows of episode {}", row.index);
             return Err(ImportError::corrupt(
                 open.table.path(),
                 "episode_index",
@@ -218,17 +218,17 @@ impl<'a> Walk<'a> {
         Ok((Arc::clone(&open.table), rows))
     }
 
-    /// Notes files that no episode names.
+    /// Notes files that no episode uses.
     pub(super) fn note_strangers(&mut self) {
         if let Some(more @ 1..) = self.lost.checked_sub(LISTED) {
-            let what = format!("lacks the data of {more} episodes more");
+            let what = format!("lacks the data of {more} more episodes");
             self.defects
                 .push(Defect::new("data", what, Action::Skipped));
         }
         if !self.part.is_all() {
             return;
         }
-        // A file that a defect is about is known already.
+        // A file with a defect is already known.
         let named = self
             .defects
             .iter()
@@ -238,7 +238,7 @@ impl<'a> Walk<'a> {
             for path in paths::files_below(self.root, folder, ending) {
                 let place = path.to_string_lossy().into_owned();
                 if !known.contains(&path) {
-                    let what = "belongs to no episode that is listed";
+                    let what = "does not belong to any listed episode";
                     self.defects.push(Defect::new(place, what, Action::Noted));
                 }
             }
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What is wrong with a file whose name is known: the object in it, unless it is the file itself, and the fault.
+/// The fault of a file whose name is known: the object in it, unless it is the file itself, and what is wrong.
 fn in_file(error: ImportError) -> String {
     match error {
         ImportError::Corrupt { object, what, .. } if object != "/" => format!("`{object}` {what}"),
@@ -254,7 +254,7 @@ fn in_file(error: ImportError) -> String {
     }
 }
 
-/// Lists what is wrong with the columns that number frames; gives where each task begins.
+/// Records faults of the index columns; returns where each task begins.
 fn numbering(
     builder: &mut SpecBuilder<'_>,
     places: &mut Places,
@@ -270,7 +270,7 @@ fn numbering(
         .iter()
         .find(|(_, task)| !builder.meta.tasks.contains_key(task));
     if let Some((frame, task)) = unknown {
-        let what = format!("of frame {frame} is {task}, which the list of tasks does not have");
+        let what = format!("of frame {frame} is {task}, which is not in the list of tasks");
         builder.note(format!("{place}:task_index"), what, Action::Kept);
     }
     Ok(runs)
@@ -304,7 +304,7 @@ fn to_spec(
         id,
         splits: splits.map(|(name, _)| name.clone()).collect(),
         attributes,
-        // LeRobot has no frame without a task: an empty one is none.
+        // In LeRobot every frame has a task: an empty one means none.
         task: first
             .or(row.tasks.first())
             .filter(|task| !task.is_empty())
@@ -317,7 +317,7 @@ fn to_spec(
     }
 }
 
-/// The cameras that are in video files: what `info.json` says; if it is damaged, also the folders that are there.
+/// The cameras stored as video: from `info.json`; if it is damaged, also the existing folders.
 fn video_keys(root: &Path, meta: &Meta) -> Vec<String> {
     let features = meta.features.iter();
     let videos = features.filter(|(_, feature)| {

@@ -2,16 +2,15 @@
 //!
 //! ```text
 //! scan.rs     walk.rs topic.rs leaf.rs   streams.rs picks.rs    spec.rs split.rs      here
-//! entries ─▶  topics: times and types ─▶ fields → streams   ─▶  times → episodes ─▶   frames, a chunk at a time
+//! records ─▶  topics: times and types ─▶ fields → streams   ─▶  times → episodes ─▶   frames, a chunk at a time
 //! chunks.rs   decoder.rs: cdr.rs (ros2.rs), protobuf.rs, json.rs → message.rs
 //! ```
 //!
-//! The walk reads a file once and keeps where its messages are, not what they say. A stream is a field of a topic (the
-//! name under which messages are sent); its clock has the stamps that the senders put into their messages, or where
-//! there are none, the times of logging. Streams keep their own rates.
+//! The walk reads a file once and keeps where its messages are, not their content. A stream is a field of a topic; its
+//! clock is the header stamps of the messages or, if there are none, their log times. Streams keep their own rates.
 //!
-//! MCAP's words: a chunk is a chunk here, a record an entry. Its topics keep their name, because users write them into
-//! mapping files; a channel is who sends to a topic.
+//! The terms are MCAP's: a file is a sequence of records, some of them inside chunks; a channel publishes messages with
+//! one schema to a topic.
 
 mod bytes;
 mod cdr;
@@ -70,25 +69,25 @@ pub(crate) const MAGIC: &[u8] = scan::MAGIC;
 pub(crate) struct McapSource {
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
-    /// For each episode, what is behind each stream.
+    /// For each episode, the source of each stream.
     parts: Vec<Vec<Part>>,
     /// For each file, its chunks.
     chunks: Vec<Vec<Chunk>>,
     recent: Recent<(usize, u32), Vec<u8>>,
 }
 
-/// What is behind a stream.
+/// The source of a stream.
 #[derive(Debug)]
 struct Part {
     decoder: Arc<Decoder>,
     pick: Pick,
     look: Option<Look>,
-    /// The messages, in the order of their times.
+    /// The messages, in time order.
     places: Arc<[Place]>,
 }
 
 impl McapSource {
-    /// Walks the files and plans their episodes.
+    /// Walks the files and builds their specs.
     pub(crate) fn open(paths: &[PathBuf], options: &ImportOptions) -> Result<Self> {
         let mapping = Mapping::read(options.mapping.as_deref())?;
         let mut source = Self {
@@ -130,7 +129,8 @@ impl McapSource {
         }
         if source.episodes.is_empty() {
             let path = paths.first().map(PathBuf::as_path).unwrap_or(Path::new(""));
-            let next = "check that this is the recording, and that its mapping names what is in it";
+            let next =
+                "check that this is the right recording, and that the mapping names topics in it";
             return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         Ok(source)
@@ -150,7 +150,7 @@ impl McapSource {
         let (file, stem) = (text(path.file_name()), text(path.file_stem()));
         let marks = contents.marks.last().map_or(&[][..], Vec::as_slice);
         let spans = split::split(&mapping.episodes, &contents.topics, marks);
-        // A file that a mapping splits or picks from is not what was exported.
+        // A file that a mapping splits or filters is not what was exported.
         let about = match (spans.len(), mapping.streams.is_empty()) {
             (1, true) => self.about(&mut contents, &file),
             _ => None,
@@ -193,7 +193,7 @@ impl McapSource {
         let blame = |when: When| match when {
             When::At(time) => split::find(&spans, time).map(id),
             When::AtTheEnd => here.last().map(|episode| episode.id.clone()),
-            // What all episodes have is a defect of none in particular.
+            // A defect of all episodes is attributed to none in particular.
             When::Always => here
                 .first()
                 .filter(|_| here.len() == 1)
@@ -225,7 +225,7 @@ impl McapSource {
     fn about(&mut self, contents: &mut Contents, file: &str) -> Option<About> {
         let said = contents.attributes.remove(export::ABOUT.0)?;
         let Some(text) = said[export::ABOUT.1].as_str() else {
-            // Metadata of somebody else.
+            // Metadata of another program.
             contents.attributes.insert(export::ABOUT.0.to_owned(), said);
             return None;
         };
@@ -255,7 +255,7 @@ impl McapSource {
             let chunks = &self.chunks[file];
             let place = usize::try_from(chunk).unwrap_or(usize::MAX);
             let read = chunks.get(place).map(|chunk| chunk.read(path));
-            let read = read.unwrap_or_else(|| Ok(Err("is not there".to_owned())));
+            let read = read.unwrap_or_else(|| Ok(Err("does not exist".to_owned())));
             let read = read.map_err(|source| files::cannot_read(path, source))?;
             read.map_err(|what| ImportError::corrupt(path, &format!("chunk {chunk}"), what))
         })
@@ -319,7 +319,9 @@ impl Part {
         let data = chunk
             .get(usize(place.offset)..)
             .and_then(|rest| rest.get(..usize(place.len)));
-        let message = self.decoder.decode(data.ok_or("ends behind its chunk")?)?;
+        let message = self
+            .decoder
+            .decode(data.ok_or("extends beyond its chunk")?)?;
         let paths = match (&self.pick, &self.look) {
             (Pick::Image(inside), Some(look)) => {
                 let inside = message.get(inside).ok_or("has no image")?;
@@ -340,18 +342,21 @@ impl Part {
                         Some(Value::Number(_, bytes) | Value::Numbers(_, bytes)) => {
                             values.extend(&**bytes)
                         }
-                        _ => return Err(format!("has no numbers in `{path}`")),
+                        _ => return Err(format!("has no numeric values in `{path}`")),
                     }
                 }
                 let wanted = frame.as_values().map_or(0, |ty| ty.frame_bytes());
                 if values.len() - before != wanted {
-                    return Err(format!("has {} bytes, not {wanted}", values.len() - before));
+                    return Err(format!(
+                        "has {} bytes, expected {wanted}",
+                        values.len() - before
+                    ));
                 }
                 let is_bool = frame
                     .as_values()
                     .is_some_and(|ty| ty.dtype() == Dtype::Bool);
                 if is_bool && values[before..].iter().any(|&byte| byte > 1) {
-                    return Err("has a truth value that is neither 0 nor 1".to_owned());
+                    return Err("has a bool that is neither 0 nor 1".to_owned());
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The plan: topics and times become episodes of streams, and what is left becomes defects.
+//! Turns topics and timestamps into episodes of streams; what is left becomes defects.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
@@ -15,7 +15,7 @@ use super::walk::Contents;
 use crate::defect::{Action, Defect};
 use crate::source::{ClockSpec, EpisodeSpec, StreamSpec};
 
-/// What becomes of each topic. Of two streams of one name, the second is left out.
+/// The streams of each topic. Of two streams with one name, the second is skipped.
 pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStreams> {
     let mut names = HashSet::new();
     let streams = |topic: &Topic| {
@@ -31,7 +31,7 @@ pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStr
             if !is_new {
                 lost.push((
                     String::new(),
-                    format!("stream `{}` is already that of another topic", stream.name),
+                    format!("stream `{}` already belongs to another topic", stream.name),
                 ));
             }
             is_new
@@ -41,16 +41,16 @@ pub(super) fn topic_streams(topics: &[Topic], mapping: &Mapping) -> Vec<TopicStr
     topics.iter().map(streams).collect()
 }
 
-/// One episode that is being planned.
+/// Builds the spec of one episode.
 pub(super) struct SpecBuilder<'a> {
     /// The name of its file.
     pub(super) file: &'a str,
     pub(super) id: String,
-    /// When its messages were logged.
+    /// The range of log times of its messages.
     pub(super) span: &'a RangeInclusive<i64>,
 }
 
-/// The messages of a topic by one clock: their times, their places, how many stood in the wrong order.
+/// The messages of a topic by one clock: timestamps, locations, and how many were out of order.
 struct Timed {
     times: Arc<[i64]>,
     places: Arc<[Place]>,
@@ -58,7 +58,7 @@ struct Timed {
 }
 
 impl SpecBuilder<'_> {
-    /// The episode, what is behind its streams, and its defects, from topics and their messages in it.
+    /// The episode, the sources of its streams, and its defects, from topics and their messages in it.
     pub(super) fn episode<'t>(
         &self,
         topics: impl Iterator<Item = (&'t Topic, &'t TopicStreams, &'t [Entry])>,
@@ -86,7 +86,7 @@ impl SpecBuilder<'_> {
             }
             for timed in clocks.values().filter(|timed| timed.moved > 0) {
                 let what = format!(
-                    "goes back in time: {} of {} messages stand behind a later one; kept, put in the order of time",
+                    "goes back in time: {} of {} messages come after a later one; kept, sorted by time",
                     timed.moved,
                     timed.times.len()
                 );
@@ -115,7 +115,7 @@ impl SpecBuilder<'_> {
     }
 }
 
-/// Messages in the order of a clock.
+/// Messages sorted by a clock.
 fn in_time(entries: &[Entry], clock: Clock) -> Timed {
     let entries = entries.iter();
     let mut timed: Vec<_> = entries
@@ -128,7 +128,7 @@ fn in_time(entries: &[Entry], clock: Clock) -> Timed {
         is_moved
     };
     let moved = timed.iter().filter(is_moved).count();
-    // Stable: messages of one time stay in the order of the file.
+    // Stable: messages with equal timestamps stay in file order.
     timed.sort_by_key(|(time, _)| *time);
     let (times, places): (Vec<_>, Vec<_>) = timed.into_iter().unzip();
     Timed {
@@ -170,7 +170,8 @@ fn to_spec(stream: &TopicStream, topic: &Topic, times: &Arc<[i64]>) -> StreamSpe
     }
 }
 
-/// What was done in an episode, as the mapping says: its text, or the first that a topic gave inside or before it.
+/// The task of an episode, from the mapping: its text, or the first one that a topic published in or before the
+/// episode.
 pub(super) fn task(
     mapping: &Mapping,
     contents: &Contents,
@@ -187,18 +188,18 @@ pub(super) fn task(
     }
 }
 
-/// When something went wrong.
+/// The time of a fault.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum When {
-    /// At this time of logging.
+    /// At this log time.
     At(i64),
-    /// Where the file ends, or nobody knows.
+    /// At the end of the file, or unknown.
     AtTheEnd,
     /// In all messages of a topic.
     Always,
 }
 
-/// What is wrong with a file and its topics; `blame` names the episode of a time.
+/// The faults of a file and its topics; `blame` maps a time to its episode.
 pub(super) fn faults(
     file: &str,
     contents: &Contents,
@@ -252,7 +253,7 @@ pub(super) fn faults(
         if !topic.entries.is_empty() && draft.streams.is_empty() && draft.lost.is_empty() {
             push(
                 place,
-                "is not imported: the mapping leaves it out, or it has no values".to_owned(),
+                "is not imported: the mapping excludes it, or it has no values".to_owned(),
                 Action::Noted,
                 When::Always,
             );
@@ -261,11 +262,11 @@ pub(super) fn faults(
     out
 }
 
-/// How many messages lie outside of all episodes, in words.
+/// Describes how many messages are outside of all episodes.
 pub(super) fn outside(topics: &[Topic], inside: &[Vec<Vec<Entry>>]) -> Option<String> {
     let all: usize = topics.iter().map(|topic| topic.entries.len()).sum();
     let inside: usize = inside.iter().flatten().map(Vec::len).sum();
     let outside = all - inside;
     (outside > 0)
-        .then(|| format!("{outside} messages lie outside of the episodes and are not imported"))
+        .then(|| format!("{outside} messages are outside of the episodes and are not imported"))
 }

@@ -1,4 +1,4 @@
-//! Frames: values of samples as packed numbers, images, or text.
+//! Frames: values of samples as packed numeric values, images, or text.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::mds::spec::{self, Form, Part, Reading};
 use crate::source::{FrameBuf, StreamSpec};
 use crate::specs::places;
 
-/// Frames of a stream, as they are put together.
+/// Frames of a stream being assembled.
 #[derive(Debug)]
 pub(crate) struct Frames<'a> {
     spec: &'a StreamSpec,
@@ -20,7 +20,7 @@ pub(crate) struct Frames<'a> {
     strings: Vec<Vec<u8>>,
 }
 
-/// The samples that some frames are in, each with the frames inside it.
+/// The samples that contain the requested frames, each with the frames inside it.
 pub(crate) fn wanted(
     reading: Reading,
     samples: &[(usize, usize)],

@@ -1,4 +1,4 @@
-//! The walk: samples are put together to episodes.
+//! The walk: groups samples into episodes.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::mds::{At, MdsSource};
 use crate::source::{EpisodeSpec, StreamSpec};
 use crate::specs::INSTRUCTIONS;
 
-/// Columns that say which step of it.
+/// Columns with the step number.
 const STEPS: &[&str] = &["step", "step_index", "frame", "frame_index", "t"];
 
 /// Columns that name an episode.
@@ -35,7 +35,7 @@ pub(crate) struct Steps {
 }
 
 impl MdsSource {
-    /// Adds a step to its episode, which column `of_episode` names.
+    /// Adds a step to its episode, named by the column `of_episode`.
     pub(crate) fn add_step(
         &self,
         known: &mut Known,
@@ -57,7 +57,7 @@ impl MdsSource {
             known.episodes.len() - 1
         });
         let episode = &mut known.episodes[place];
-        // Without a column that says so, steps are in the order of their samples.
+        // Without a step column, steps are in sample order.
         let mut step = i64::try_from(episode.steps.len()).unwrap_or(i64::MAX);
         for ((column, value), form) in columns.iter().zip(values).zip(&mut episode.forms) {
             let cell = column.encoding.decode(value);
@@ -134,7 +134,7 @@ impl MdsSource {
         let actions = found(&["action", "actions"]).and_then(spec::frames_of);
         let longest = || cells.iter().flatten().filter_map(spec::frames_of).max();
         let frames = actions.or_else(longest).filter(|&frames| frames > 0);
-        let frames = frames.ok_or("has no column over time")?;
+        let frames = frames.ok_or("has no column with a time axis")?;
         let text = |cell: &Cell<'_>| match cell {
             Cell::Text(text) if !text.is_empty() => Some((*text).to_owned()),
             _ => None,
@@ -164,7 +164,7 @@ impl MdsSource {
             return id;
         }
         let new = format!("{id}#{}", self.episodes.len());
-        let what = format!("is the name of several episodes; this one is called `{new}`");
+        let what = format!("is the name of several episodes; this one is renamed to `{new}`");
         let defect = Defect::new(&id, what, Action::Kept);
         self.info.defects.push(defect.of(&new));
         self.ids.insert(new.clone());

@@ -1,4 +1,4 @@
-//! RLDS: episodes of steps in TFRecord files, as TensorFlow Datasets writes them, read without TensorFlow.
+//! RLDS: episodes of steps in TFRecord files, as written by TensorFlow Datasets, read without TensorFlow.
 //!
 //! ```text
 //! shards.rs             tfrecord.rs      example.rs            schema.rs + spec.rs     frames.rs
@@ -6,8 +6,8 @@
 //! files and splits      one per episode    by their names      by features.json
 //! ```
 //!
-//! The files have no index and the length of an episode is known only inside it, so that opening reads every byte
-//! once, one episode at a time, and keeps where episodes are and what they are. Reading keeps the last few episodes.
+//! The files have no index and the length of an episode is known only inside it, so opening reads every byte once, one
+//! episode at a time, and keeps locations and types. Reading caches the last few episodes.
 
 mod example;
 pub(crate) mod export;
@@ -37,10 +37,10 @@ use shards::{Shard, Shards};
 use spec::{Draft, Part};
 use tfrecord::{Found, Span, Walk};
 
-/// Where the types are.
+/// The file with the types.
 const FEATURES: &str = "features.json";
 
-/// Rates that people publish beside datasets: for the advice only, never taken without being asked.
+/// Published rates of known datasets: only for the advice in errors, never applied silently.
 const KNOWN_RATES: &[(&str, &str)] = &[
     ("bridge", "5 for BridgeData"),
     ("droid", "15 for DROID"),
@@ -55,7 +55,7 @@ pub(crate) struct RldsSource {
     info: SourceInfo,
     leaves: Vec<Leaf>,
     episodes: Vec<EpisodeSpec>,
-    /// For each episode, what each stream is made of.
+    /// For each episode, the source of each stream.
     parts: Vec<Vec<Part>>,
     spans: Vec<Span>,
     recent: Recent<usize, (Vec<u8>, Example)>,
@@ -95,7 +95,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 }
 
 impl RldsSource {
-    /// Reads every episode once and plans it; keeps no values.
+    /// Reads every episode once and builds its spec; keeps no values.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let (folder, only) = match path.is_dir() {
             true => (folder(path)?, None),
@@ -108,8 +108,9 @@ impl RldsSource {
         if !features.is_file() {
             return Err(ImportError::NotFound {
                 path: features,
-                what: "the types of the values are not here".to_owned(),
-                next: "TFDS writes them beside its files: give the folder that has both".to_owned(),
+                what: "the file with the types of the values is missing".to_owned(),
+                next: "TFDS writes it beside the data files: pass the folder that contains both"
+                    .to_owned(),
             });
         }
         let mut leaves = schema::leaves(&features, &shards::read_small(&features)?)?;
@@ -142,21 +143,21 @@ impl RldsSource {
             source.add(shard, &mut next)?;
         }
         if source.episodes.is_empty() {
-            let next = "give the folder that has `features.json` and the `*.tfrecord-*` files";
+            let next = "pass the folder with `features.json` and the `*.tfrecord-*` files";
             return Err(specs::nothing_left(path, &source.info.defects, next));
         }
         source.set_rates(path, options)?;
         Ok(source)
     }
 
-    /// Walks a file; `next` has the number of the next episode of each split.
+    /// Walks a file; `next` has the next episode number of each split.
     fn add(&mut self, shard: &Shard, next: &mut Map<String, Value>) -> Result<()> {
         let path = &shard.path;
         refuse_gzip(path)?;
         let mut walk = Walk::open(path)?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let counted = next.get(&shard.split).and_then(Value::as_u64);
-        // A file with more episodes than promised must not take the names of the next one's.
+        // A file with more episodes than stated must not take the names of the next file's.
         let first = shard.first.unwrap_or(0).max(counted.unwrap_or(0));
         let (mut body, mut count) = (Vec::new(), 0u64);
         loop {
@@ -188,7 +189,7 @@ impl RldsSource {
             count += 1;
         }
         if let Some(promised) = shard.promised.filter(|&promised| promised != count) {
-            let what = format!("has {count} episodes, dataset_info.json says {promised}");
+            let what = format!("has {count} episodes, but dataset_info.json says {promised}");
             let action = if count < promised {
                 Action::Skipped
             } else {
@@ -244,7 +245,7 @@ impl RldsSource {
         self.spans.push(span);
     }
 
-    /// Makes an episode what it was before an export wrote it.
+    /// Restores an episode that an export wrote.
     fn take_up_about(&mut self, episode: &mut EpisodeSpec, parts: &mut Vec<Part>, place: &str) {
         let Some(Value::String(text)) = episode.attributes.get(spec::ABOUT) else {
             return;
@@ -259,7 +260,7 @@ impl RldsSource {
         self.info.defects.extend(faults);
     }
 
-    /// Gives every stream its clock: what the user says, or else what an episode says of itself.
+    /// Sets every stream's clock: the user's rate, or that of an attribute of the episode.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         for episode in &mut self.episodes {
             if options.rate_hz.is_none() && specs::has_clocks(episode) {
@@ -278,7 +279,7 @@ impl RldsSource {
                     .find(|(start, _)| name.starts_with(start));
                 let known = known.map(|(_, rate)| format!(", which is {rate}"));
                 return Err(invalid(format!(
-                    "{}: RLDS has no times and no rate; pass --rate HZ (in Python rate_hz=){}",
+                    "{}: RLDS stores neither timestamps nor a rate; pass --rate HZ (in Python rate_hz=){}",
                     path.display(),
                     known.unwrap_or_default()
                 )));
@@ -339,7 +340,7 @@ fn folder(path: &Path) -> Result<PathBuf> {
         many => {
             let names: Vec<_> = many.iter().map(|path| path.display().to_string()).collect();
             Err(invalid(format!(
-                "{}: has {} datasets; give one of {}",
+                "{}: contains {} datasets; pass one of {}",
                 path.display(),
                 many.len(),
                 names.join(", ")
@@ -348,7 +349,7 @@ fn folder(path: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Labels are numbers; their names are in files beside: `steps-skill.labels.txt`.
+/// Labels are integers; their names are in separate files: `steps-skill.labels.txt`.
 fn add_labels(folder: &Path, leaves: &mut [Leaf]) -> Result<()> {
     for leaf in leaves {
         let path = folder.join(format!("{}.labels.txt", leaf.name.replace('/', "-")));
@@ -370,7 +371,7 @@ fn refuse_gzip(path: &Path) -> Result<()> {
     Err(ImportError::unsupported(
         path,
         "/",
-        "is packed with gzip as a whole, so that no episode in it can be found without unpacking it",
-        "unpack it first: `gzip -dc FILE > FILE.unpacked`, and put the result in its place",
+        "is compressed with gzip as a whole, so episodes in it cannot be located without decompressing it",
+        "decompress it first: `gzip -dc FILE > FILE.unpacked`, and replace the file with the result",
     ))
 }

@@ -1,12 +1,12 @@
-//! Tars of samples: WebDataset's, with a sample per step or per episode, and tars of one npz per demo.
+//! Tars of samples: WebDataset shards with one sample per step or per episode, and tars of one npz per demo.
 //!
 //! ```text
 //! steps-000000.tar ─tar.rs─▶ members ─samples.rs─▶ samples ─spec.rs─▶ episodes of streams ─cell.rs─▶ frames
 //! steps-000001.tar            where      by names.rs      steps or episodes?
 //! ```
 //!
-//! A shard may end inside an episode, so that an episode's places are in several files. Nothing is extracted. Opening
-//! reads every array of a sample per episode, because its length is in it; of other streams it reads the first frame.
+//! A shard may end inside an episode, so an episode may span several files. Nothing is extracted. Opening reads every
+//! array of a sample that is an episode, because its length is in it; of other streams it reads the first frame.
 
 mod cell;
 pub(crate) mod export;
@@ -37,10 +37,10 @@ use masks::Masks;
 use samples::Samples;
 use spec::{Draft, Fields, Part};
 
-/// What the names of files end with.
+/// The file extensions.
 const ENDINGS: &[&str] = &["tar", "robo"];
 
-/// The field of a sample that an export wrote: what else there is to say about the episode.
+/// The field that an export wrote: everything else about the episode.
 const ABOUT: &str = "kinograph.json";
 
 /// Episodes of tars.
@@ -48,9 +48,9 @@ const ABOUT: &str = "kinograph.json";
 pub(crate) struct TarSource {
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
-    /// For each episode, what each stream is made of.
+    /// For each episode, the source of each stream.
     parts: Vec<Vec<Part>>,
-    /// Arrays over time, by episode and stream.
+    /// Arrays with a time axis, by episode and stream.
     recent: Recent<(usize, usize), Npy>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn recognise(path: &Path) -> bool {
 }
 
 impl TarSource {
-    /// Lists the files and plans their episodes.
+    /// Lists the files and builds their specs.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let files = match path.is_dir() {
             true => files_ending(path, ENDINGS),
@@ -133,7 +133,7 @@ impl TarSource {
                 BTreeMap::new()
             });
             if steps.insert(step, found).is_some() {
-                let what = format!("has two samples for step {step}; the last is taken");
+                let what = format!("has two samples for step {step}; the last one is used");
                 self.info
                     .defects
                     .push(Defect::new(&key, what, Action::Skipped).of(episode));
@@ -211,7 +211,7 @@ impl TarSource {
         self.parts.push(draft.parts);
     }
 
-    /// Gives every stream its clock: what the user says, or else what a JSON file says.
+    /// Sets every stream's clock: the user's rate, or that of a JSON file.
     fn set_rates(&mut self, path: &Path, options: &ImportOptions) -> Result<()> {
         let of_all = self
             .info
@@ -230,7 +230,7 @@ impl TarSource {
             };
             let Some(rate_hz) = options.rate_hz.or_else(said).or(of_all) else {
                 return Err(invalid(format!(
-                    "{}: samples have no times and no rate, and no JSON file of an episode has a `rate_hz` or `fps`; \
+                    "{}: samples have neither timestamps nor a rate, and no JSON file of an episode has `rate_hz` or `fps`; \
                      pass --rate HZ (in Python rate_hz=)",
                     path.display()
                 )));
@@ -241,7 +241,7 @@ impl TarSource {
     }
 }
 
-/// A rate somewhere in a JSON value.
+/// A rate anywhere in a JSON value.
 fn rate_in(value: &Value, depth: usize) -> Option<f64> {
     let object = value.as_object().filter(|_| depth < 4)?;
     let here = RATES.iter().find_map(|name| object.get(*name)?.as_f64());

@@ -1,8 +1,8 @@
-//! Replay buffers of diffusion_policy and UMI: zarr of version 2, a folder or a zip file, as one [`Source`].
+//! Replay buffers of diffusion_policy and UMI: zarr v2, a folder or a zip file, as one [`Source`].
 //!
 //! ```text
 //! store.rs           spec.rs                          array.rs            compressor.rs  blosc.rs
-//! folder or zip  ─▶  arrays, episode_ends, defects ─▶ rows of pieces  ─▶  a piece's bytes
+//! folder or zip  ─▶  arrays, episode_ends, defects ─▶ rows of chunks  ─▶  a chunk's bytes
 //! ```
 
 mod array;
@@ -45,7 +45,7 @@ pub(crate) struct ZarrSource {
     not_opened: NotOpened,
 }
 
-/// Whether a path looks like a store of version 2, or of a later one, which the walk refuses by name.
+/// Whether a path looks like a zarr v2 store, or a later version, which the walk refuses by name.
 pub(crate) fn is_store(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let is_folder = [".zgroup", ".zmetadata"]
@@ -55,7 +55,7 @@ pub(crate) fn is_store(path: &Path) -> bool {
 }
 
 impl ZarrSource {
-    /// Walks the store and plans its episodes; reads metadata only.
+    /// Walks the store and builds its specs; reads metadata only.
     pub(crate) fn open(path: &Path, options: &ImportOptions) -> Result<Self> {
         let store = Store::open(path)?;
         let mut walked = spec::walk(&store)?;
@@ -117,12 +117,12 @@ impl ZarrSource {
         })
     }
 
-    /// A piece of an array, decoded once while it is near.
+    /// A chunk of an array, decoded once while it is in use.
     fn piece(&self, stream: usize, index: &[u64]) -> Result<Option<Arc<Vec<u8>>>> {
         let array = &self.arrays[stream];
         let key = (stream, index.to_vec());
         let piece = self.decoded.get(key, || {
-            // An empty piece stands for an absent one: no piece has no bytes.
+            // An empty chunk represents a missing one: no chunk has zero bytes.
             let piece = array.read_piece(&self.store, index);
             piece.map(Option::unwrap_or_default)
         })?;
@@ -151,7 +151,7 @@ impl ZarrSource {
                     let all = Array::texts_of(&piece);
                     let some = all.as_ref().and_then(|all| all.get(wanted));
                     let some =
-                        some.ok_or_else(|| wrong(format!("holds no text for rows {row}..{end}")))?;
+                        some.ok_or_else(|| wrong(format!("has no text for rows {row}..{end}")))?;
                     texts.extend(some.iter().map(|text| text.to_vec()));
                 }
             }
@@ -173,7 +173,7 @@ impl ZarrSource {
             match size.is_some_and(|size| size == array.shape[1..]) {
                 true => Ok(file),
                 false => {
-                    let what = "is no JPEG file of the size that its array says";
+                    let what = "is not a JPEG file of the size in its array's shape";
                     Err(ImportError::corrupt(
                         self.store.path(),
                         &array.key(&index),
@@ -227,7 +227,7 @@ impl Source for ZarrSource {
     }
 }
 
-/// The arrays that are streams, and their plans; the others become defects.
+/// The arrays that are streams, and their specs; the others become defects.
 fn stream_specs(
     store: &Store,
     walked: &mut Walked,
@@ -242,7 +242,7 @@ fn stream_specs(
         let draft = match array.rows() == rows {
             true => spec::absent_rows(&array, &known),
             false => Err(format!(
-                "has {} rows, most arrays have {rows}",
+                "has {} rows, but most arrays have {rows}",
                 array.rows()
             )),
         };
@@ -266,7 +266,7 @@ fn stream_specs(
     Ok((arrays, streams))
 }
 
-/// One defect for each episode that an absent piece is in.
+/// One defect for each episode with a missing chunk.
 fn note_absent(
     store: &Store,
     walked: &mut Walked,
@@ -285,7 +285,7 @@ fn note_absent(
         };
         let frames: u64 = within.iter().map(|gap| gap.end - gap.start).sum();
         let what = format!(
-            "lacks pieces: {frames} of {} frames are not stored, the first is frame {}; they read as the fill value",
+            "has missing chunks: {frames} of {} frames are not stored, starting at frame {}; they read as the fill value",
             rows.end - rows.start,
             first.start
         );

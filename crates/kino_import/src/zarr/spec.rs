@@ -1,4 +1,4 @@
-//! The plan: which array becomes which stream, where `meta/episode_ends` splits it, and what is missing.
+//! Maps arrays to streams, splits them at `meta/episode_ends`, and finds what is missing.
 //!
 //! ```text
 //! data/img     0 ───────────── 11 ──── 16 ──────────────── 30       one stream of three episodes
@@ -10,8 +10,8 @@
 //! | `data/<key>` of as many rows as the others | stream `<key>` |
 //! | small arrays of `meta` | attributes of the source |
 //! | attributes of an array | attributes of its stream |
-//! | an end that goes back, or lies behind the last row | defect, that episode is skipped |
-//! | an absent piece | defect; its frames read as the fill value |
+//! | an end that decreases, or exceeds the last row | defect, that episode is skipped |
+//! | a missing chunk | defect; its frames read as the fill value |
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
@@ -37,10 +37,10 @@ const MAX_JSON_BYTES: u64 = 4 << 20;
 /// An array of at most this many elements can become an attribute.
 const SMALL_ELEMENTS: u64 = 4096;
 
-/// UMI's cameras take 59.94 frames per second, and its code counts 60.
+/// UMI's cameras record 59.94 frames per second, and its code assumes 60.
 const UMI_RATE_HZ: f64 = 60.0;
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(crate) struct Walked {
     pub(crate) arrays: BTreeMap<String, Array>,
@@ -55,14 +55,14 @@ pub(crate) fn walk(store: &Store) -> Result<Walked> {
     let (keys, outside) = store.keys()?;
     let mut walked = Walked::default();
     for key in outside {
-        let what = "is a name that leads out of the store";
+        let what = "has a name that leads out of the store";
         walked.skip(store, &key, what);
     }
     for key in &keys {
         let (path, file) = key.rsplit_once('/').unwrap_or(("", key));
         match file {
             ".zarray" => match read_json(store, key)? {
-                None => walked.skip(store, path, "has a `.zarray` that is no JSON"),
+                None => walked.skip(store, path, "has a `.zarray` that is not JSON"),
                 Some(json) => match Array::parse(path, &json) {
                     Ok(array) => drop(walked.arrays.insert(path.to_owned(), array)),
                     Err(what) => walked.skip(store, path, &what),
@@ -72,8 +72,8 @@ pub(crate) fn walk(store: &Store) -> Result<Walked> {
                 return Err(ImportError::unsupported(
                     store.path(),
                     key,
-                    "is of zarr's version 3",
-                    "write it as version 2 with zarr-python: `zarr.open_group(path, zarr_format=2)`",
+                    "is zarr v3",
+                    "write it as v2 with zarr-python: `zarr.open_group(path, zarr_format=2)`",
                 ));
             }
             _ => {}
@@ -82,7 +82,7 @@ pub(crate) fn walk(store: &Store) -> Result<Walked> {
     for key in keys.iter().filter(|key| key.ends_with(".zattrs")) {
         let path = key.rsplit_once('/').map_or("", |(path, _)| path);
         let Some(Value::Object(attributes)) = read_json(store, key)? else {
-            walked.skip(store, key, "is no JSON object");
+            walked.skip(store, key, "is not a JSON object");
             continue;
         };
         match walked.arrays.get_mut(path) {
@@ -113,7 +113,7 @@ impl Walked {
         self.defects.push(defect);
     }
 
-    /// Arrays of `meta` that are small, and what became of the others that are not below `data`.
+    /// Small arrays of `meta` become attributes; the others outside `data` become defects.
     pub(crate) fn take_asides(&mut self, store: &Store) -> Result<()> {
         let names: Vec<_> = self.arrays.keys().cloned().collect();
         for name in names.iter().filter(|name| !name.starts_with("data/")) {
@@ -125,7 +125,7 @@ impl Walked {
             }
             if array.elements() > SMALL_ELEMENTS {
                 let what = format!(
-                    "is not below `data`, and large: its shape is {:?}",
+                    "is not under `data` and too large for an attribute: its shape is {:?}",
                     array.shape
                 );
                 self.skip(store, name, &what);
@@ -169,7 +169,7 @@ fn json_of(store: &Store, array: &Array) -> Result<Value> {
             return Err(ImportError::corrupt(
                 store.path(),
                 &array.path,
-                "holds texts of any length, which are read below `data` only",
+                "contains variable-length strings, which are only supported under `data`",
             ));
         }
     };
@@ -198,36 +198,36 @@ pub(crate) fn episodes(
         return Err(ImportError::unsupported(
             store.path(),
             PATH,
-            "is not there: nothing says where an episode ends",
-            "give a replay buffer of diffusion_policy or UMI, which has `data/<key>` and `meta/episode_ends`",
+            "does not exist, so the ends of episodes are unknown",
+            "pass a replay buffer of diffusion_policy or UMI, which has `data/<key>` and `meta/episode_ends`",
         ));
     };
     let wrong = |what: &str| ImportError::corrupt(store.path(), PATH, what);
     let (Values::Fixed(element), [count]) = (array.values, array.shape.as_slice()) else {
-        return Err(wrong("is not one row of numbers"));
+        return Err(wrong("is not a one-dimensional numeric array"));
     };
-    // An episode has at least one row, so that no honest list is longer.
+    // An episode has at least one row, so no valid list is longer.
     if *count > rows {
         return Err(wrong(&format!(
-            "has {count} ends, the arrays of `data` have {rows} rows"
+            "has {count} ends, but the arrays of `data` have {rows} rows"
         )));
     }
     let mut bytes = read_all(store, array)?;
     element.to_little(&mut bytes).map_err(|what| wrong(&what))?;
     let dtype = array.dtype().filter(|dtype| !dtype.is_float());
-    let dtype = dtype.ok_or_else(|| wrong("does not hold whole numbers"))?;
+    let dtype = dtype.ok_or_else(|| wrong("does not contain integers"))?;
     let (mut start, mut episodes) = (0, Vec::new());
     for (idx, end) in bytes.chunks_exact(dtype.size()).enumerate() {
         let value = number(dtype, end);
         let end = value.as_u64().unwrap_or(0);
         let before = start;
         let what = match end {
-            end if end > rows => format!("is {end}, the arrays of `data` have {rows} rows"),
+            end if end > rows => format!("is {end}, but the arrays of `data` have {rows} rows"),
             end if value.as_u64().is_none() || end < before => {
-                format!("is {value}, which goes back behind {before}")
+                format!("is {value}, which is less than {before} before it")
             }
             end if end == before => {
-                format!("is {value} as the one before: the episode has no frames")
+                format!("is {value}, like the one before it: the episode has no frames")
             }
             end => {
                 episodes.push((idx, before..end));
@@ -240,13 +240,13 @@ pub(crate) fn episodes(
         walked.defects.push(defect.of(&format!("episode_{idx}")));
     }
     if start < rows {
-        let what = format!("ends at {start}: rows {start}..{rows} are in no episode");
+        let what = format!("ends at {start}: rows {start}..{rows} do not belong to an episode");
         walked.skip(store, PATH, &what);
     }
     Ok(episodes)
 }
 
-/// How many rows most arrays of `data` have; the larger number if two are equally frequent.
+/// The row count of most arrays of `data`; the larger count if two are equally frequent.
 pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for array in arrays {
@@ -258,7 +258,7 @@ pub(crate) fn common_rows(arrays: &[Array]) -> u64 {
     most.map_or(0, |(rows, _)| rows)
 }
 
-/// The rate, which no replay buffer has but those that we export.
+/// The rate, which only exported replay buffers store.
 pub(crate) fn rate_hz(
     store: &Store,
     walked: &mut Walked,
@@ -277,19 +277,18 @@ pub(crate) fn rate_hz(
         name.trim_start_matches(|digit: char| digit.is_ascii_digit()) == "_eef_rot_axis_angle"
     };
     if arrays.iter().any(is_umi) {
-        let what =
-            "has no rate: 60 Hz, which is UMI's; --rate HZ (in Python rate_hz=) says another";
+        let what = "does not specify a rate; using UMI's 60 Hz (override with --rate HZ, in Python rate_hz=)";
         let defect = Defect::new(store.place("data"), what, Action::Noted);
         walked.defects.push(defect);
         return Ok(UMI_RATE_HZ);
     }
     Err(invalid(format!(
-        "{}: a replay buffer does not hold its rate; pass --rate HZ (in Python rate_hz=), which is 10 for PushT",
+        "{}: the replay buffer does not specify a rate; pass --rate HZ (in Python rate_hz=), e.g. 10 for PushT",
         store.path().display()
     )))
 }
 
-/// The plan of a stream, but for how many frames it has, or why there is none.
+/// The spec of a stream without its frame count, or why it cannot be one.
 pub(crate) fn stream(
     store: &Store,
     array: &Array,
@@ -309,7 +308,7 @@ pub(crate) fn stream(
             || size.as_ref().map(<[_; 3]>::as_slice) != frame.as_values().map(|ty| ty.shape())
         {
             return Ok(Err(
-                "is JPEG files that are not one image of its shape per frame".to_owned(),
+                "is JPEG files, but not one image of its shape per frame".to_owned(),
             ));
         }
     }
@@ -344,11 +343,14 @@ fn frame_type(array: &Array) -> Result<FrameType, String> {
             FrameType::values(dtype, &dims).map_err(|error| error.to_string())
         }
         None if inner.iter().all(|&dim| dim == 1) => Ok(FrameType::Text),
-        None => Err(format!("has several texts per frame: {:?}", array.shape)),
+        None => Err(format!(
+            "has several strings per frame: its shape is {:?}",
+            array.shape
+        )),
     }
 }
 
-/// Which rows have a piece that is absent, or that there are too few pieces to speak of.
+/// Which rows have a missing chunk; an error if far too few chunks exist.
 pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Range<u64>>, String> {
     let grid = array.grid();
     let total = grid
@@ -358,7 +360,7 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
     let most = keys.len() as u64 * 2 + 64;
     let Some(total) = total.filter(|&total| total <= most) else {
         return Err(format!(
-            "says that it has {grid:?} pieces, the store has far fewer under `{prefix}`"
+            "has a grid of {grid:?} chunks, but the store has far fewer under `{prefix}`"
         ));
     };
     let mut absent: Vec<Range<u64>> = Vec::new();
@@ -384,7 +386,7 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
         }
     }
     match found == 0 && total > 0 {
-        true => Err("has none of its pieces".to_owned()),
+        true => Err("has none of its chunks".to_owned()),
         false => Ok(absent),
     }
 }

@@ -1,4 +1,4 @@
-//! To the layout of ACT and ALOHA: a folder with one file per episode; see `hdf5/aloha.rs` for a drawing.
+//! Export to the layout of ACT and ALOHA: a folder with one file per episode; `hdf5/aloha.rs` shows the layout.
 //!
 //! | here | there |
 //! |---|---|
@@ -22,7 +22,7 @@ use crate::hdf5::export::file::{Content, Leaf, OutFile};
 use crate::hdf5::export::{Said, stage};
 use crate::hdf5::spec::text_of;
 
-/// Which streams go where.
+/// Assigns each stream its dataset.
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("action")?;
@@ -33,12 +33,12 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     splits.dedup();
     for split in splits {
         let place = format!("split `{split}`");
-        outline.lose(&place, "has no place: a file is one episode");
+        outline.lose(&place, "cannot be stored: each file is one episode");
     }
     let names: Vec<_> = outline.attributes.keys().cloned().collect();
     for name in names {
         let place = format!("attribute `{name}` of the dataset");
-        outline.lose(&place, "has no place: a file is one episode");
+        outline.lose(&place, "cannot be stored: each file is one episode");
     }
     Ok(())
 }
@@ -56,7 +56,7 @@ fn stream_name(stream: &StreamOutline) -> String {
             let rest = rest.strip_prefix("images_").unwrap_or(rest);
             format!("observations/images/{rest}")
         }
-        // What LeRobot calls the state is ACT's positions of the joints.
+        // LeRobot's state is ACT's joint positions.
         (_, "state") => "observations/qpos".to_owned(),
         (_, rest) => format!("observations/{rest}"),
     }
@@ -69,7 +69,7 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
         if episode.name.starts_with('.') {
             let id = &episode.id;
             return Err(invalid(format!(
-                "episode `{id}` cannot be the name of a file"
+                "episode `{id}` cannot be used as a file name"
             )));
         }
         let source = outline.dataset.find(&episode.id)?;
@@ -97,7 +97,7 @@ fn write_episode(
     let lengths = said.attributes.remove("compress_len");
     let is_camera = |stream: &&StreamOutline| stream.name.starts_with("observations/images/");
     let mut cameras = episode.streams.iter().filter(is_camera).peekable();
-    // ACT's reader takes all cameras as JPEG files, or none.
+    // ACT's reader expects JPEG files for all cameras, or for none.
     let is_jpeg = cameras.peek().is_some() && cameras.all(|stream| stream.is_jpeg);
     let mut rows = Vec::new();
     for stream in &episode.streams {
@@ -153,7 +153,7 @@ fn stage_jpegs(
     Ok(lengths.collect())
 }
 
-/// Stages `compress_len`: as the recording had it, if its lengths are those of the files.
+/// Stages `compress_len`: as in the recording, if its lengths match the files.
 fn stage_lengths(out: &mut OutFile, rows: &[Vec<i64>], known: Option<Value>) -> Result<()> {
     let known = known.and_then(|known| serde_json::from_value::<Vec<Vec<i64>>>(known).ok());
     let rows = match known {

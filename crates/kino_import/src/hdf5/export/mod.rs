@@ -1,4 +1,4 @@
-//! HDF5 files, written: what is common to the layouts.
+//! Writing HDF5 files: what the layouts share.
 //!
 //! ```text
 //! robomimic.rs, act.rs   which stream is which dataset, which value which attribute
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::export::{EpisodeOutline, FrameReader, StreamOutline};
 use file::{Content, Leaf, OutFile};
 
-/// What an episode says of itself, and of its streams.
+/// The attributes of an episode and its streams.
 struct Said {
     attributes: Map<String, Value>,
     of_streams: Map<String, Value>,
@@ -38,7 +38,7 @@ impl Said {
         })
     }
 
-    /// Adds what the table says and the attributes do not: `task` is what the importer would find in them.
+    /// Adds columns of the episode table that the attributes lack: `task` is what the importer would find in them.
     fn complete(&mut self, outline: &EpisodeOutline, task: Option<String>) {
         let mut add =
             |name: &str, value: Value| drop(self.attributes.insert(name.to_owned(), value));

@@ -1,8 +1,8 @@
-//! To robomimic's layout: one file; see `hdf5/robomimic.rs` for a drawing.
+//! Export to robomimic's layout: one file; `hdf5/robomimic.rs` shows the layout.
 //!
 //! | here | there |
 //! |---|---|
-//! | episode | `/data/demo_<i>`, by its id if that is such a name, else by its place, with the id as an attribute |
+//! | episode | `/data/demo_<i>`, from its id if it has that form, else from its position, with the id as an attribute |
 //! | stream `actions`, `obs/x`, … | dataset of the same path in the demo |
 //! | stream `action`, `observation.x`, `observations/x` | `actions`, `obs/x` |
 //! | split | `/mask/<split>` |
@@ -19,7 +19,7 @@ use crate::hdf5::export::file::{Content, Leaf, OutFile};
 use crate::hdf5::export::{Said, stage};
 use crate::hdf5::{number_order, robomimic};
 
-/// Which streams go where.
+/// Assigns each stream its dataset.
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(stream_name);
     outline.one_clock("actions")?;
@@ -31,12 +31,12 @@ pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     let rates = outline.episodes.iter().map(|episode| episode.rate_hz);
     let first = rates.clone().next().unwrap_or(0.0);
     if rates.into_iter().any(|rate_hz| rate_hz != first) {
-        let what = "differs between episodes, the file has one `control_freq`";
+        let what = "differs between episodes; the file has only one `control_freq`";
         outline.lose("the rate", what);
     }
     let args = outline.attributes.get("env_args");
     if args.is_some_and(|args| !args.is_object()) {
-        let what = "has no place: `env_args` of the dataset is no object that could name it";
+        let what = "cannot be stored: `env_args` of the dataset is not a JSON object";
         outline.lose("the rate", what);
     }
     Ok(())
@@ -97,7 +97,7 @@ pub(crate) fn write(outline: &Outline, reader: &mut FrameReader<'_>, path: &Path
     out.finish()
 }
 
-/// The attributes of the file and those of `/data`, which has the rate and the number of steps in all.
+/// The attributes of the file and of `/data`, which has the rate and the total number of steps.
 fn attributes(outline: &Outline) -> (Map<String, Value>, Map<String, Value>) {
     let (mut of_root, mut of_data) = (Map::new(), Map::new());
     for (name, value) in &outline.attributes {

@@ -1,4 +1,4 @@
-//! The frames of an episode into a row group of a data file, and statistics of them in the same pass.
+//! Writes the frames of an episode into a row group of a data file, and computes statistics in the same pass.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ pub(super) struct Place<'a> {
     pub(super) rate_hz: f64,
 }
 
-/// Writes an episode as one row group and gives the statistics of its columns.
+/// Writes an episode as one row group and returns the statistics of its columns.
 pub(super) fn write(
     outline: &Outline,
     reader: &mut FrameReader<'_>,
@@ -58,7 +58,7 @@ pub(super) fn write(
     Ok(found)
 }
 
-/// Writes the video files of an episode, at the paths that `path_of` says, and adds the statistics of what they show.
+/// Writes the video files of an episode to the paths from `path_of`, and adds their statistics.
 pub(super) fn write_videos(
     outline: &Outline,
     reader: &mut FrameReader<'_>,
@@ -87,7 +87,7 @@ pub(super) fn write_videos(
     Ok(found)
 }
 
-/// A video file to be.
+/// A video file to write.
 struct Film<'a> {
     videos: &'a dyn Videos,
     path: &'a Path,
@@ -102,7 +102,7 @@ impl Film<'_> {
     ) -> Result<Option<Stats>> {
         let fail = |error: VideoError| match error {
             VideoError::NoDecoder { what } => invalid(format!(
-                "cameras cannot be written as video files: {what}; pip install 'kinograph[video]', or leave out --cameras"
+                "cameras cannot be written as video files: {what}; pip install 'kinograph[video]', or omit --cameras"
             )),
             error => unwritable(self.path, error),
         };
@@ -135,14 +135,14 @@ impl Film<'_> {
         Ok(channels.finish())
     }
 
-    /// Every frame is there, where its number says.
+    /// Checks that every frame exists at its expected time.
     fn check(&self, frames: usize) -> Result<()> {
         let fail = |what: String| unwritable(self.path, VideoError::Damaged { what });
         let video = self.videos.open(self.path);
         let video = video.map_err(|error| unwritable(self.path, error))?;
         let times = &video.info().times_ns;
         if times.len() != frames {
-            let what = format!("has {} frames, {frames} were encoded", times.len());
+            let what = format!("has {} frames, but {frames} were encoded", times.len());
             return Err(fail(what));
         }
         let is_off = |(frame, time): (usize, &i64)| {
@@ -150,7 +150,7 @@ impl Film<'_> {
             (*time as f64 / 1e9 - expected).abs() > 0.25 / self.rate_hz
         };
         match times.iter().enumerate().find(|&at| is_off(at)) {
-            Some((frame, _)) => Err(fail(format!("shows frame {frame} at a time of its own"))),
+            Some((frame, _)) => Err(fail(format!("shows frame {frame} at an unexpected time"))),
             None => Ok(()),
         }
     }
@@ -227,7 +227,7 @@ fn unencodable(stream: &StreamOutline, what: &str) -> ImportError {
     invalid(format!("stream `{}` {what}", stream.source))
 }
 
-/// Fills a column that LeRobot has of its own.
+/// Fills one of LeRobot's own columns.
 fn write_own(
     out: &mut OutColumn<'_>,
     name: &str,
@@ -262,7 +262,7 @@ fn write_own(
     Ok(Stats::of_numbers(&packed, &ty))
 }
 
-/// The nearest single-precision number, as numpy rounds.
+/// The nearest float32, rounded like numpy.
 fn to_f32(value: f64) -> f32 {
     #[allow(
         clippy::cast_possible_truncation,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! meta/info.json  stats.json  tasks.parquet
-//! meta/episodes/chunk-000/file-000.parquet   a row per episode: its place, its tasks, its statistics
+//! meta/episodes/chunk-000/file-000.parquet   a row per episode: its location, tasks and statistics
 //! data/chunk-000/file-000.parquet            a row group per episode, up to 100 MB in a file
 //! videos/<camera>/chunk-000/file-000.mp4     if cameras are video files: one per episode
 //! ```
@@ -28,10 +28,10 @@ const DATA_PATH: &str = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parq
 
 const VIDEO_PATH: &str = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4";
 
-/// A file is full at so many bytes, as LeRobot has it.
+/// A file is full at this size, as in LeRobot.
 pub(super) const FILE_MB: u64 = 100;
 
-/// A parquet file has at most 32,767 row groups; one of very short episodes is full before its size says so.
+/// A Parquet file has at most 32,767 row groups; one with very short episodes is full before its size says so.
 const MAX_GROUPS: usize = 10_000;
 
 /// Writes the folder.
@@ -159,7 +159,7 @@ impl<'a> DataFiles<'a> {
         }
     }
 
-    /// The file for an episode of so many frames: another one, if it would be full by the mean size of a frame.
+    /// The file for an episode of this many frames: a new one, if it would be full by the mean size of a frame.
     fn table_for(&mut self, frames: usize) -> Result<&mut OutTable> {
         let frames = frames as u64;
         if let Some(table) = &self.table {

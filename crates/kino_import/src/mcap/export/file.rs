@@ -1,11 +1,11 @@
-//! An MCAP file that grows: chunks of messages with an index each, and a summary at the end.
+//! Writes an MCAP file: chunks of messages with an index each, and a summary at the end.
 //!
 //! ```text
 //! magic │ header │ chunk (schemas, channels, messages) │ index per channel │ … │ metadata │ data end: crc
 //! schemas │ channels │ statistics │ index of chunks │ index of metadata │ offsets │ footer: crc │ magic
 //! ```
 //!
-//! Every record is `u8 kind | u64 len | body`; see `records.rs` and `chunks.rs` for the bodies that are read again.
+//! Every record is `u8 opcode | u64 len | body`; see `records.rs` and `chunks.rs` for the bodies that are parsed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,10 +14,10 @@ use std::path::Path;
 
 use super::super::scan::MAGIC;
 
-/// A chunk is closed when it has so many bytes.
+/// A chunk is closed at this size.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Fast: most bytes are images that are compressed already.
+/// Fast: most bytes are already compressed images.
 const ZSTD_LEVEL: i32 = 1;
 
 const HEADER: u8 = 0x01;
@@ -48,12 +48,12 @@ pub(super) struct McapFile {
     metadata: Vec<Vec<u8>>,
 }
 
-/// The chunk that is filled.
+/// The chunk being filled.
 #[derive(Default)]
 struct Chunk {
     bytes: Vec<u8>,
     span: Option<(u64, u64)>,
-    /// Per channel, the times and places of its messages.
+    /// Per channel, the timestamps and offsets of its messages.
     index: BTreeMap<u16, Vec<(u64, u64)>>,
 }
 
@@ -81,7 +81,7 @@ impl McapFile {
         })
     }
 
-    /// Adds a schema of ROS 2; returns its number.
+    /// Adds a ROS 2 schema; returns its id.
     pub(super) fn schema(&mut self, name: &str, definition: &str) -> u16 {
         // 0 means that there is none.
         let id = u16::try_from(self.schemas.len() + 1).unwrap_or(u16::MAX);
@@ -94,7 +94,7 @@ impl McapFile {
         id
     }
 
-    /// Adds a channel for a topic; returns its number, or nothing if there are 65536 already.
+    /// Adds a channel for a topic; returns its id, or `None` if there are already 65536.
     pub(super) fn channel(&mut self, schema: u16, topic: &str) -> Option<u16> {
         let id = u16::try_from(self.channels.len()).ok()?;
         let mut body = id.to_le_bytes().to_vec();
@@ -108,7 +108,7 @@ impl McapFile {
         Some(id)
     }
 
-    /// Adds a message that was sent and logged at `time_ns`.
+    /// Adds a message published and logged at `time_ns`.
     pub(super) fn message(&mut self, channel: u16, time_ns: u64, data: &[u8]) -> io::Result<()> {
         let count = self.counts.entry(channel).or_default();
         let sequence = u32::try_from(*count).unwrap_or(u32::MAX);
@@ -129,7 +129,7 @@ impl McapFile {
         }
     }
 
-    /// Adds names and values.
+    /// Adds metadata.
     pub(super) fn metadata(&mut self, name: &str, values: &[(&str, &str)]) -> io::Result<()> {
         self.end_block()?;
         let (mut body, mut map) = (Vec::new(), Vec::new());
@@ -190,7 +190,7 @@ impl McapFile {
         Ok(())
     }
 
-    /// Writes the end.
+    /// Writes the summary and footer.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end_block()?;
         let crc = self.out.crc.clone().finalize();
@@ -220,7 +220,7 @@ impl McapFile {
         for body in &offsets {
             self.out.record(SUMMARY_OFFSET, body)?;
         }
-        // The checksum covers the footer up to where it stands itself.
+        // The checksum covers the footer up to its own field.
         self.out.write(&[FOOTER])?;
         self.out.write(&20_u64.to_le_bytes())?;
         self.out.write(&start.to_le_bytes())?;
@@ -276,7 +276,7 @@ fn push_record(kind: u8, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-/// A file that knows how long it is, and the checksum of what was written since it was reset.
+/// A file that tracks its length, and the checksum since the last reset.
 struct Counted {
     file: BufWriter<File>,
     at: u64,

@@ -1,17 +1,17 @@
-//! To WebDataset: a folder of tars, one sample per episode, that webdataset and our importer read.
+//! Export to WebDataset: a folder of tar shards, one sample per episode, that webdataset and our importer read.
 //!
 //! ```text
 //! kinograph.json                     attributes of the dataset
 //! shard-000000.tar
 //!   demo_0.kinograph.json            id, splits, task, clocks, names and types of the streams (about.rs)
 //!   demo_0.instruction.txt           the task
-//!   demo_0.actions.npy               numbers: [frames, …]
-//!   demo_0.obs.front.00000.png …     images: a file per frame, the stored JPEG file as it is
-//!   demo_0.words.json                text: a list of one per frame
+//!   demo_0.actions.npy               numeric: [frames, …]
+//!   demo_0.obs.front.00000.png …     images: a file per frame, JPEG files unchanged
+//!   demo_0.words.json                text: a list with one item per frame
 //! ```
 //!
-//! A sample is an episode and not a step: webdataset hands out samples one by one in any order, and a window of
-//! a policy needs neighbours. Streams keep their own rates and lengths, which steps could not.
+//! A sample is an episode, not a step: webdataset yields samples one by one in any order, and a policy's window needs
+//! neighbouring steps. Streams keep their own rates and lengths, which steps could not.
 
 mod tar;
 
@@ -29,13 +29,13 @@ use crate::npy;
 use crate::webdataset::ABOUT;
 use tar::Tar;
 
-/// A tar is no longer than this, unless one episode is (1 GB).
+/// Size limit of a tar, unless one episode is larger (1 GB).
 const MAX_SHARD_BYTES: u64 = 1_000_000_000;
 
-/// The field that has the task, for people who look for one.
+/// The field with the task, for other readers.
 const INSTRUCTION: &str = "instruction";
 
-/// Which streams go where: everything has a place.
+/// Assigns each stream its field: everything can be stored.
 pub(crate) fn prepare(outline: &mut Outline) -> Result<()> {
     outline.rename(field);
     outline.rename_episodes(|id, _| key(id))
@@ -89,7 +89,7 @@ fn write_shards(
             key: &episode.name,
         }
         .write(outline, episode, reader)?;
-        // How long an episode is shows when it is written: the one too many moves on.
+        // The length of an episode is known once it is written: the one too many moves to the next tar.
         if tar.len() > max_bytes && start > 0 {
             let next = next_path();
             let moved = tar.move_to(start, &next);
