@@ -137,7 +137,9 @@ def test_what_is_no_episode_is_named(tmp_path, episodes, words):
 
 
 def test_options_for_files_are_refused(tmp_path):
-    with pytest.raises(kinograph.InvalidArgumentError, match="is for files; an iterable gives"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="applies to recordings on disk, not to an iterable"
+    ):
         kinograph.pack([], tmp_path / "d.kino", format="hdf5")
     with pytest.raises(kinograph.InvalidArgumentError, match="on_defect 'mend' is not one of"):
         kinograph.pack([], tmp_path / "d.kino", on_defect="mend")

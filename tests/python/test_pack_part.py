@@ -59,7 +59,9 @@ def test_what_matches_nothing_is_refused(tmp_path, options, message):
 
 
 def test_an_iterable_has_no_parts(tmp_path):
-    with pytest.raises(kinograph.InvalidArgumentError, match="streams is for files"):
+    with pytest.raises(
+        kinograph.InvalidArgumentError, match="streams applies to recordings on disk"
+    ):
         kinograph.pack([], tmp_path / "d.kino", streams="x")
 
 
@@ -159,7 +161,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path):
         kinograph.open(tmp_path / "d.kino")
     again = run(*words, "--threads", "1", "--resume")
     assert again.returncode == 0, again.stderr
-    assert "were finished by the pack that was interrupted" in again.stdout
+    assert "were finished by the interrupted pack" in again.stdout
     assert len(kinograph.open(tmp_path / "d.kino")) == 6
 
 

@@ -111,7 +111,7 @@ fn frame_type(request: &Request) -> Result<(FrameType, Form), String> {
             leaf.shape
         )),
         Element::Bytes => Err("contains bytes that are neither JPEG nor PNG files".to_owned()),
-        Element::Other(what) => Err(format!("holds {what}")),
+        Element::Other(what) => Err(format!("contains {what}")),
     }
 }
 

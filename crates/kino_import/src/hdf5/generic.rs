@@ -298,7 +298,7 @@ impl SpecBuilder<'_, '_> {
                 .to_owned();
         }
         match (&leaf.element, leaf.rows(), rows) {
-            (Element::Other(what), ..) => format!("holds {what}"),
+            (Element::Other(what), ..) => format!("contains {what}"),
             (_, Some(own), Some(rows)) => format!(
                 "has {own} rows, but most datasets have {rows}; name it in a mapping with its own rate_hz or timestamps \
                  (`kinograph pack --suggest-mapping` writes a draft)"

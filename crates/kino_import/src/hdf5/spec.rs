@@ -89,7 +89,7 @@ pub(crate) fn streams(frame: &Frame<'_>, leaves: Vec<Leaf>) -> Result<Streams> {
     for leaf in leaves {
         let name = below(frame.object, &leaf.path).to_owned();
         if let Element::Other(what) = leaf.element {
-            out.skip(frame.file, &leaf, format!("holds {what}"));
+            out.skip(frame.file, &leaf, format!("contains {what}"));
         } else if leaf.shape.first() == Some(&frame.frames) {
             out.stream(frame, leaf, name)?;
         } else if (frame.is_per_frame)(&name) {
@@ -215,7 +215,7 @@ impl Streams {
     pub(crate) fn aside(&mut self, file: &H5File, leaf: Leaf, name: String) -> Result<()> {
         let bytes = leaf.elements().saturating_mul(leaf.element.size());
         if let Element::Other(what) = leaf.element {
-            self.skip(file, &leaf, format!("holds {what}"));
+            self.skip(file, &leaf, format!("contains {what}"));
         } else if leaf.elements() > SMALL_ELEMENTS || bytes > SMALL_BYTES {
             let what = format!(
                 "does not have one row per frame: its shape is {:?}",

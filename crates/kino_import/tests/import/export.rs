@@ -150,7 +150,7 @@ fn a_robomimic_recording_becomes_act_and_says_what_is_lost() {
     let target = folder.path().join("out");
     let refused = export(&dataset, &target, &options("act", OnDefect::Error)).unwrap_err();
     assert!(
-        refused.to_string().contains("split `train`: has no place"),
+        refused.to_string().contains("split `train`: cannot be stored"),
         "{refused}"
     );
     assert!(!target.exists());
@@ -181,7 +181,7 @@ fn a_zarr_has_every_row_of_every_episode() {
     let target = folder.path().join("out.zarr");
     let refused = export(&dataset, &target, &options("zarr", OnDefect::Error)).unwrap_err();
     assert!(
-        refused.to_string().contains("split `train`: has no place"),
+        refused.to_string().contains("split `train`: cannot be stored"),
         "{refused}"
     );
     export(&dataset, &target, &options("zarr", OnDefect::Keep)).unwrap();
@@ -286,7 +286,7 @@ fn selected_episodes_only_are_written_and_an_existing_target_is_not_touched() {
     assert_eq!(after.episodes()[0].id, "demo_2");
     let bytes = std::fs::read(&target).unwrap();
     let refused = export(&dataset, &target, &options).unwrap_err();
-    assert!(refused.to_string().contains("exists already"), "{refused}");
+    assert!(refused.to_string().contains("already exists"), "{refused}");
     assert_eq!(std::fs::read(&target).unwrap(), bytes);
     options.to = "robomimik".to_owned();
     let refused = export(&dataset, &target, &options).unwrap_err();
@@ -366,9 +366,9 @@ fn streams_at_rates_and_times_of_their_own_are_listed() {
     let expected = [
         "note: episode `one`: is written as `demo_0`",
         "note: stream `action`: is written as `actions`",
-        "lost: stream `fast`: has another clock than `actions`, the format has one",
+        "lost: stream `fast`: has a different clock than `actions`; the format has only one",
         "lost: stream `long`: does not have as many frames as `actions`",
-        "lost: stream `timed`: has times of its own, the format has none",
+        "lost: stream `timed`: has its own timestamps, which the format cannot store",
     ];
     assert_eq!(found, expected);
     let after = open(&target);

@@ -364,17 +364,17 @@ fn what_has_no_place_is_refused_with_the_reason() {
     for (to, lost) in [
         (
             "webdataset",
-            &["stream `a`: would be `a`, as another stream is (2 times)"][..],
+            &["stream `a`: would be named `a`, like another stream (2 times)"][..],
         ),
         (
             "rlds",
-            &["stream `observation`: has the name of a folder of others (2 times)"],
+            &["stream `observation`: has the same name as the prefix of other features (2 times)"],
         ),
         (
             "mcap",
             &[
-                "stream `early`: has times before zero, which no message has (2 times)",
-                "stream `half`: is float16, which no message has (2 times)",
+                "stream `early`: has timestamps before zero, which messages cannot hold (2 times)",
+                "stream `half`: is float16, which no message type supports (2 times)",
             ],
         ),
     ] {

@@ -313,7 +313,7 @@ fn numbers_of_every_type_and_images_of_every_kind_keep_every_bit() {
         assert!(!target.exists());
         let exported = export(&dataset, &target, &options(to, OnDefect::Keep)).unwrap();
         let expected = [
-            "lost: attribute `length` of an episode: has the name of something that LeRobot fills itself (2 times)",
+            "lost: attribute `length` of an episode: has a name that LeRobot fills itself (2 times)",
             "lost: stream `index`: has the name of a column that LeRobot fills itself (2 times)",
             "lost: stream `only`: is not in every episode with the same type",
         ];
@@ -436,15 +436,15 @@ fn splits_that_are_no_range_and_episodes_without_actions_are_refused() {
     let target = folder.path().join("out");
     let mut options = options("lerobot-v3", OnDefect::Keep);
     let refused = export(&dataset, &target, &options).unwrap_err();
-    let what =
-        "episode `b` has no stream that can be `action`, which the format needs; it has effort";
+    let what = "episode `b` has no stream for `action`, which the format requires; it has effort";
     assert_eq!(refused.to_string(), what);
     options.selection.episodes = Some(Episodes::Ids(vec!["a".to_owned(), "c".to_owned()]));
     let exported = export(&dataset, &target, &options).unwrap();
     let notes: Vec<_> = exported.defects.iter().map(ToString::to_string).collect();
     let rate = "note: the rate: is written as 10 Hz, the mean rate of the first episode";
     assert!(notes.iter().any(|note| note == rate), "{notes:#?}");
-    let lost = "lost: stream `actions`: has times of its own, the format has none (2 times)";
+    let lost =
+        "lost: stream `actions`: has its own timestamps, which the format cannot store (2 times)";
     assert_eq!(faults(&exported.defects), [lost]);
     assert_eq!(open(&target).episodes()[0].splits, ["x"]);
 }
@@ -589,7 +589,7 @@ fn a_video_that_lacks_a_frame_ends_the_export_and_other_formats_have_no_video() 
     options.to = "robomimic".to_owned();
     let refused = export(&dataset, &target, &options).unwrap_err().to_string();
     assert!(
-        refused.contains("robomimic has no video files"),
+        refused.contains("robomimic does not support video files"),
         "{refused}"
     );
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

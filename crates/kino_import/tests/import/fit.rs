@@ -161,8 +161,8 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     assert_eq!(
         found,
         [
-            "lost: :/0, stream `a`: is vector float64[] here and vector int64[] in 2 other episodes; a stream of a \
-             dataset has one type"
+            "lost: :/0, stream `a`: is vector float64[] here but vector int64[] in 2 other episodes; a stream must \
+             have one type in all episodes"
         ]
     );
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     // The stream behind the one that was skipped has its own values.
     assert_eq!(contents[0].1, [("b".to_owned(), 10)]);
     assert_eq!(contents[1].1.len(), 2);
-    // What is there already counts, not the majority of what is appended.
+    // The existing type counts, not the majority of what is appended.
     let more = odd(&[("3", vec![stream("a", Dtype::F64), stream("b", Dtype::U8)])]);
     let append = PackOptions {
         start: Start::Append,
@@ -181,7 +181,7 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     assert!(packed.defects[0].what.contains("in the dataset"));
     let error = pack_as(&more, folder.path(), append).unwrap_err();
     assert!(
-        error.to_string().contains("`3` is in the dataset already"),
+        error.to_string().contains("`3` already exists in the dataset"),
         "{error}"
     );
 }
@@ -221,11 +221,11 @@ fn what_no_episode_can_have_drops_the_episode() {
     let text = text.collect::<Vec<_>>().join("\n");
     for part in [
         "rate 1000000000000 Hz is outside",
-        "dropped: :/many: has 5000 streams, an episode has at most 4096",
+        "dropped: :/many: has 5000 streams; the limit is 4096 per episode",
         "lost: :/back, stream `a`: goes back in time",
         "lost: :/long, stream `a`: has 1099511627776 frames",
         "lost: :/huge, stream `a`: has frames of 104857600 bytes",
-        "lost: :/twice, stream `a`: is there twice",
+        "lost: :/twice, stream `a`: appears twice",
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }

@@ -270,8 +270,8 @@ fn malformed_arrays_tables_and_images_are_named() {
     let source = open_at(folder.path(), 10.0).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     for (place, what) in [
-        ("take_0:/short", "is cut short"),
-        ("take_0:/absurd", "is cut short"),
+        ("take_0:/short", "is truncated"),
+        ("take_0:/absurd", "is truncated"),
         ("take_0:/pickle", "Python objects"),
         ("take_0:/pairs", "compound"),
         ("take_0:/camera", "damaged PNG file"),
@@ -311,7 +311,7 @@ fn times_that_go_back_leave_their_episode_out() {
         "a.csv:/time_s: goes back in time by 100.0 ms after frame 1"
     );
     assert!(
-        dropped[1].starts_with("c.csv:/time_s: holds a time that is no number"),
+        dropped[1].starts_with("c.csv:/time_s: contains a timestamp that is NaN"),
         "{dropped:?}"
     );
 }

@@ -144,7 +144,7 @@ fn a_file_of_many_that_cannot_be_read_is_a_defect_and_alone_an_error() {
     assert_eq!(source.episodes().len(), 1);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].starts_with("episode_1.hdf5:/: is cut short"),
+        lost[0].starts_with("episode_1.hdf5:/: is truncated"),
         "{lost:?}"
     );
     assert!(matches!(refused(&cut), ImportError::Corrupt { .. }));
@@ -238,7 +238,7 @@ fn a_file_without_frames_says_what_was_looked_for_and_found() {
     assert!(matches!(error, ImportError::Unsupported { .. }));
     let text = error.to_string();
     for words in [
-        "looked for episodes in groups with numbers",
+        "looked for episodes in numbered groups",
         "found 1 dataset: `/joints` [1]",
         "`kinograph pack --suggest-mapping`",
         "docs/import.md#anything-else",

@@ -255,9 +255,11 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
     fs::remove_file(file(2)).unwrap();
     let source = open(&root);
     let expected = [
-        format!("lost: {FRONT}/episode_000000.mp4: has 5 frames of episode 0, which has 9"),
         format!(
-            "lost: {FRONT}/episode_000001.mp4: has 9 frames, episode 1 has 5; the last 4 are skipped"
+            "lost: {FRONT}/episode_000000.mp4: has 5 frames of episode 0, but the episode has 9"
+        ),
+        format!(
+            "lost: {FRONT}/episode_000001.mp4: has 9 frames, but episode 1 has 5; the last 4 are skipped"
         ),
         format!(
             "lost: {FRONT}/episode_000002.mp4: is missing: the episode has no `observation.images.front`"
@@ -297,7 +299,7 @@ fn a_video_whose_own_times_disagree_is_a_defect() {
     assert_eq!(of_front.len(), 4);
     for (found, expected) in of_front.iter().zip([
         format!(
-            "kept: {file}: shows frame 1 of the episode at 0.100000 s; at 30 Hz it is 0.033333 s"
+            "kept: {file}: shows frame 1 of the episode at 0.100000 s; at 30 Hz it should be at 0.033333 s"
         ),
         format!("lost: {file}: shows frame 9 at 0.900000 s, episode 1 begins at 0.300000 s"),
         format!("lost: {file}: shows frame 14 at 1.400000 s, episode 2 begins at 0.466667 s"),
@@ -322,12 +324,12 @@ fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
     assert_eq!(
         faults(source.as_ref()),
         [
-            "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, meta says 10",
-            "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, before the frame \
-             before it; at 30 Hz it is 0.133333 s",
+            "kept: data/chunk-000/episode_000000.parquet: has 9 frames of episode 0, but meta says 10",
+            "kept: data/chunk-000/episode_000001.parquet:timestamp: of frame 4 is 0.090000 s, earlier than the \
+             previous frame; at 30 Hz it should be 0.133333 s",
             "lost: data/chunk-001/episode_000003.parquet: is missing: the episode has no data",
-            "kept: episode_000001.parquet:episode 1, stream `observation.state`: contains NaN in 1 of 5 frames, the \
-             first is frame 2",
+            "kept: episode_000001.parquet:episode 1, stream `observation.state`: contains NaN in 1 of 5 frames, first in \
+             frame 2",
         ]
     );
     let notes = source.describe().defects.iter();

@@ -225,10 +225,10 @@ fn what_has_no_place_is_listed_and_nothing_else() {
     let arm = |name: &str| {
         [
             format!(
-                "{name}.mcap:/arm, field `contacts`: has lists of 0 to 3 numbers, a stream has one length"
+                "{name}.mcap:/arm, field `contacts`: has lists of 0 to 3 numbers; a stream needs a fixed length"
             ),
             format!(
-                "{name}.mcap:/arm, field `flags`: has lists of 0 to 2 numbers, a stream has one length"
+                "{name}.mcap:/arm, field `flags`: has lists of 0 to 2 numbers; a stream needs a fixed length"
             ),
         ]
     };
@@ -237,14 +237,13 @@ fn what_has_no_place_is_listed_and_nothing_else() {
     assert_eq!(
         lost("protobuf"),
         [
-            "protobuf.mcap:/reading, field `raw`: has lists of 0 to 11 numbers, a stream has one length"
+            "protobuf.mcap:/reading, field `raw`: has lists of 0 to 11 numbers; a stream needs a fixed length"
         ]
     );
     assert_eq!(
         defects(open(&path("ros2_lz4")).as_ref(), Action::Kept),
         [
-            "ros2_lz4.mcap:/joint_states: goes back in time: 1 of 20 messages stand behind a later one; kept, put in the \
-          order of time"
+            "ros2_lz4.mcap:/joint_states: goes back in time: 1 of 20 messages come after a later one; kept, sorted by time"
         ]
     );
     assert_eq!(
@@ -413,8 +412,8 @@ fn a_mapping_picks_fields_clocks_and_the_task() {
     let lost = defects(source.as_ref(), Action::Skipped);
     let whys = [
         "has no field `nothing`: its fields are `mode`",
-        "stream `words` is vector, the mapping says text",
-        "stream `late` wants the clock of headers, and not every message has one",
+        "stream `words` is vector, but the mapping says text",
+        "stream `late` requests the header clock, but not every message has a header",
         "no file has the topic `/ghost`",
     ];
     assert_eq!(lost.len(), whys.len(), "{lost:?}");

@@ -145,7 +145,7 @@ fn a_missing_shard_is_a_defect_and_the_rest_is_packed() {
     let lost = defects(source.as_ref(), Action::Skipped);
     assert_eq!(
         lost,
-        ["shard.00000.mds:shard: is in index.json and not here; its 5 samples are lost"]
+        ["shard.00000.mds:shard: is listed in index.json but missing; its 5 samples are lost"]
     );
     let target = tempfile::tempdir().unwrap();
     pack_all(source.as_ref(), target.path(), Start::New);
@@ -168,7 +168,7 @@ fn episodes_of_one_name_are_told_apart() {
     let kept = defects(source.as_ref(), Action::Kept);
     assert_eq!(
         kept[0],
-        "episode 0: is the name of several episodes; this one is called `episode 0#3`"
+        "episode 0: is the name of several episodes; this one is renamed to `episode 0#3`"
     );
 }
 
@@ -209,7 +209,7 @@ fn a_shard_that_unpacks_to_more_than_it_says_is_refused() {
     });
     let error = kino_import::open(&path, &with_rate(20.0)).err().unwrap();
     assert!(
-        error.to_string().contains("unpacks to another length"),
+        error.to_string().contains("does not decompress to the"),
         "{error}"
     );
 }

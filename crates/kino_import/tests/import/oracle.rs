@@ -170,12 +170,12 @@ fn what_has_no_place_is_listed() {
     let source = open(&fixture("robomimic.hdf5"));
     let lost = defects(source.as_ref(), Action::Skipped);
     let expected = [
-        "robomimic.hdf5:/data/demo_10@half: is an attribute of a type that has no form in JSON",
-        "robomimic.hdf5:/data/demo_2@half: is an attribute of a type that has no form in JSON",
-        "robomimic.hdf5:/data/demo_2/obs/pairs: holds compound values",
+        "robomimic.hdf5:/data/demo_10@half: is an attribute of a type that JSON cannot represent",
+        "robomimic.hdf5:/data/demo_2@half: is an attribute of a type that JSON cannot represent",
+        "robomimic.hdf5:/data/demo_2/obs/pairs: contains compound values",
         "robomimic.hdf5:/data/demo_3: has no frames",
-        "robomimic.hdf5:/data/demo_10/obs/pairs: holds compound values",
-        "robomimic.hdf5:/mask/valid: names 1 demos that the file does not have: demo_77",
+        "robomimic.hdf5:/data/demo_10/obs/pairs: contains compound values",
+        "robomimic.hdf5:/mask/valid: names 1 demos that are not in the file: demo_77",
     ];
     assert_eq!(lost, expected);
     assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);

@@ -259,7 +259,7 @@ fn what_matches_nothing_is_refused_with_the_nearest_name() {
         (
             &hdf5,
             part(&[], &["**"], &[]),
-            "no stream of any episode is left",
+            "no stream is left in any episode",
         ),
         (&zarr, part(&["actoin"], &[], &[]), "did you mean `action`?"),
         (

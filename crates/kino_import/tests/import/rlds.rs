@@ -56,7 +56,7 @@ fn every_kind_of_value_reads_as_tfds_reads_it() {
     assert_eq!(
         found,
         [
-            "lost: stream `observation/any_size`: has 5 types or sizes, and none of them in most episodes"
+            "lost: stream `observation/any_size`: has 5 types or sizes, none of them in most episodes"
         ]
     );
     for (episode, expected) in source
@@ -199,7 +199,7 @@ fn a_missing_file_is_a_defect_and_numbers_stay() {
     assert_eq!(ids, ["train/0", "train/1", "train/2", "val/1"]);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].contains("promises 1 episodes of the split `val` in 1 of its 2 files"),
+        lost[0].contains("lists 1 episodes of the split `val` in 1 of its 2 files"),
         "{lost:?}"
     );
 }
@@ -217,7 +217,7 @@ fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
     let kept = defects(source.as_ref(), Action::Kept);
     assert_eq!(
         kept,
-        ["toy-train.tfrecord-00000-of-00002: has 2 episodes, dataset_info.json says 1"]
+        ["toy-train.tfrecord-00000-of-00002: has 2 episodes, but dataset_info.json says 1"]
     );
 }
 
@@ -230,10 +230,7 @@ fn a_file_that_is_cut_keeps_the_episodes_before_the_cut() {
     let source = open(&path);
     assert_eq!(source.episodes().len(), 4);
     let lost = defects(source.as_ref(), Action::Skipped);
-    assert!(
-        lost[0].contains("episode 1: ends in the middle"),
-        "{lost:?}"
-    );
+    assert!(lost[0].contains("episode 1: is truncated"), "{lost:?}");
 }
 
 #[test]
@@ -258,7 +255,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
     assert!(
         error
             .to_string()
-            .contains("holds floats, features.json says int32"),
+            .contains("contains floats, but features.json says int32"),
         "{error}"
     );
     changed
@@ -271,7 +268,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
     let source = open(&path);
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost[0].ends_with("`steps/action`: is in the episode and not in features.json"),
+        lost[0].ends_with("`steps/action`: is in the episode but not in features.json"),
         "{lost:?}"
     );
 }
@@ -341,7 +338,7 @@ fn a_real_recording_reads_as_tfds_reads_it() {
     assert_eq!(
         lost,
         [
-            "dataset_info.json: promises 25 episodes of the split `val` in 1 of its 1 files that is not here: \
+            "dataset_info.json: lists 25 episodes of the split `val` in 1 of its 1 files that is missing: \
           `bridge_dataset-val.tfrecord-00000-of-00001`"
         ]
     );

@@ -148,11 +148,11 @@ fn what_has_no_place_is_listed() {
         defects(source.as_ref(), Action::Skipped),
         [
             "x.tar:../e1_t0.a.cls: has a name that leads out of the archive",
-            "x.tar:e1_t0.c.pkl: has an ending that is not known",
-            "x.tar:e1_t3.a.cls: comes twice; the last is taken",
-            "x.tar:readme: has a name without an ending: what it holds is unknown",
+            "x.tar:e1_t0.c.pkl: has an unknown extension",
+            "x.tar:e1_t3.a.cls: appears twice; the last one is used",
+            "x.tar:readme: has a name without an extension: its type is unknown",
             "x.tar:e1.b.cls: is missing in 2 of 3 steps",
-            "x.tar:e2.a.cls: holds \"many\", which is no integer",
+            "x.tar:e2.a.cls: contains \"many\", which is not an integer",
         ]
     );
     assert_eq!(
@@ -195,7 +195,7 @@ fn an_npz_with_a_wrong_checksum_is_a_defect() {
     let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
     let lost = defects(source.as_ref(), Action::Skipped);
     assert!(
-        lost.len() == 1 && lost[0].ends_with("has another checksum than the zip says"),
+        lost.len() == 1 && lost[0].ends_with("does not match its checksum in the zip"),
         "{lost:?}"
     );
     assert_eq!(

@@ -1,4 +1,4 @@
-//! `kinograph pack --dry-run`: what would be packed, with which codecs, and about how large it would be.
+//! `kinograph pack --dry-run`: what would be packed, with which codecs, and the estimated size.
 
 use anyhow::{Result, bail};
 use kino_dataset::{CostRecord, Plan};
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, plan: &Plan, source: &dyn Source) -> Result<Outco
     tell(&found.defects);
     match is_refused {
         true => note(
-            "nothing would be packed: the source has defects; fix them, or pass `--on-defect drop-episode` or \
+            "the source has defects, so nothing would be packed; fix them, or pass `--on-defect drop-episode` or \
              `--on-defect keep` to import the rest",
         ),
         false => note("nothing was written: this was a dry run"),
