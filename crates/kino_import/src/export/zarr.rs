@@ -23,7 +23,7 @@ use crate::export::{FrameReader, Outline, StreamOutline, unwritable};
 use crate::npy;
 
 /// A chunk has at most this many bytes, unless one row has more.
-const PIECE_BYTES: usize = 4 << 20;
+const CHUNK_BYTES: usize = 4 << 20;
 
 /// Assigns each stream its array.
 pub(super) fn prepare(outline: &mut Outline) -> Result<()> {
@@ -135,17 +135,17 @@ fn put_json(path: &Path, value: &Value) -> Result<()> {
 /// An array that grows by rows; a chunk is written when it is full.
 struct Array<'a> {
     folder: &'a Path,
-    piece_bytes: usize,
+    chunk_bytes: usize,
     /// The suffix of a chunk's name after its number: `.0.0`.
     tail: String,
-    piece: Vec<u8>,
-    pieces: usize,
+    chunk: Vec<u8>,
+    chunks: usize,
 }
 
 impl<'a> Array<'a> {
     fn create(folder: &'a Path, (dtype, shape): (Dtype, &[usize]), rows: usize) -> Result<Self> {
         let row_bytes = shape.iter().product::<usize>() * dtype.size();
-        let in_piece = (PIECE_BYTES / row_bytes.max(1)).clamp(1, rows.max(1));
+        let in_chunk = (CHUNK_BYTES / row_bytes.max(1)).clamp(1, rows.max(1));
         let with = |first: usize| -> Vec<usize> {
             let shape = shape.iter().copied();
             [first].into_iter().chain(shape).collect()
@@ -153,7 +153,7 @@ impl<'a> Array<'a> {
         let head = json!({
             "zarr_format": 2,
             "shape": with(rows),
-            "chunks": with(in_piece),
+            "chunks": with(in_chunk),
             "dtype": npy::name_of(dtype),
             "compressor": null,
             "filters": null,
@@ -164,20 +164,20 @@ impl<'a> Array<'a> {
         put_json(&folder.join(".zarray"), &head)?;
         Ok(Self {
             folder,
-            piece_bytes: in_piece * row_bytes,
+            chunk_bytes: in_chunk * row_bytes,
             tail: ".0".repeat(shape.len()),
-            piece: Vec::new(),
-            pieces: 0,
+            chunk: Vec::new(),
+            chunks: 0,
         })
     }
 
     fn push(&mut self, mut rows: &[u8]) -> Result<()> {
         while !rows.is_empty() {
-            let room = self.piece_bytes - self.piece.len();
+            let room = self.chunk_bytes - self.chunk.len();
             let (head, rest) = rows.split_at(room.min(rows.len()));
-            self.piece.extend_from_slice(head);
+            self.chunk.extend_from_slice(head);
             rows = rest;
-            if self.piece.len() == self.piece_bytes {
+            if self.chunk.len() == self.chunk_bytes {
                 self.flush()?;
             }
         }
@@ -185,19 +185,19 @@ impl<'a> Array<'a> {
     }
 
     fn flush(&mut self) -> Result<()> {
-        let path = self.folder.join(format!("{}{}", self.pieces, self.tail));
-        fs::write(&path, &self.piece).map_err(|error| unwritable(&path, error))?;
-        self.piece.clear();
-        self.pieces += 1;
+        let path = self.folder.join(format!("{}{}", self.chunks, self.tail));
+        fs::write(&path, &self.chunk).map_err(|error| unwritable(&path, error))?;
+        self.chunk.clear();
+        self.chunks += 1;
         Ok(())
     }
 
     /// The last chunk is as long as the others.
     fn finish(mut self) -> Result<()> {
-        if self.piece.is_empty() {
+        if self.chunk.is_empty() {
             return Ok(());
         }
-        self.piece.resize(self.piece_bytes, 0);
+        self.chunk.resize(self.chunk_bytes, 0);
         self.flush()
     }
 }

@@ -287,31 +287,31 @@ impl H5File {
             .view(leaf.place, &unlimited)
             .and_then(|file| file.dataset_with_options("/", access))
             .map_err(|error| self.wrong(&leaf.path, error))?;
-        self.check_pieces(leaf, &dataset)?;
+        self.check_chunks(leaf, &dataset)?;
         Ok(dataset)
     }
 
     /// Refuses chunks that are outside the file: the library allocates what the index claims, up to 4 GiB, before it
     /// reads.
-    fn check_pieces(&self, leaf: &Leaf, dataset: &Dataset) -> Result<()> {
-        if !leaf.is_in_pieces() {
+    fn check_chunks(&self, leaf: &Leaf, dataset: &Dataset) -> Result<()> {
+        if !leaf.is_chunked() {
             return Ok(());
         }
-        let pieces = dataset.chunks();
-        let pieces = pieces.map_err(|error| self.wrong(&leaf.path, error))?;
+        let chunks = dataset.chunks();
+        let chunks = chunks.map_err(|error| self.wrong(&leaf.path, error))?;
         let file_len = self.part(leaf.place.part).raw.len();
         let lies_outside = |address: u64, len: u64| {
             let end = address.checked_add(len);
             end.is_none_or(|end| end > file_len)
         };
-        match pieces
+        match chunks
             .iter()
-            .find(|piece| lies_outside(piece.address, piece.storage_size))
+            .find(|chunk| lies_outside(chunk.address, chunk.storage_size))
         {
-            Some(piece) => {
+            Some(chunk) => {
                 let what = format!(
                     "is damaged: the chunk at {:?} is outside the file",
-                    piece.offset
+                    chunk.offset
                 );
                 Err(ImportError::corrupt(&self.path, &leaf.path, what))
             }

@@ -69,7 +69,7 @@ pub(crate) fn read_rows(file: &H5File, leaf: &Leaf, rows: Range<u64>) -> Result<
     // figures).
     let half = count.div_ceil(2);
     let is_whole = leaf.shape.first() == Some(&count) && count > 1;
-    let read = if is_whole && leaf.is_in_pieces() {
+    let read = if is_whole && leaf.is_chunked() {
         let mut read = read_part(0, half)?;
         read.append(&mut read_part(half, count - half)?);
         read

@@ -159,8 +159,8 @@ impl Leaf {
             return 0;
         }
         let across = self.shape.iter().zip(chunk).skip(1);
-        across.fold(self.chunk_bytes(chunk), |bytes, (&dim, &piece)| {
-            bytes.saturating_mul(dim.div_ceil(piece.max(1)))
+        across.fold(self.chunk_bytes(chunk), |bytes, (&dim, &side)| {
+            bytes.saturating_mul(dim.div_ceil(side.max(1)))
         })
     }
 
@@ -171,7 +171,7 @@ impl Leaf {
     }
 
     /// Whether it is chunked, and so possibly compressed.
-    pub(crate) fn is_in_pieces(&self) -> bool {
+    pub(crate) fn is_chunked(&self) -> bool {
         self.stored_chunk.is_some()
     }
 

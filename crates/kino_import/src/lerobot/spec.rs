@@ -399,8 +399,8 @@ fn depth_words(feature: Option<&Value>) -> Map<String, Value> {
     };
     let is_depth =
         |name: &str| name.contains("depth") || name.contains("use_log") || name.contains("shift");
-    let words = info.iter().filter(|(name, _)| is_depth(name));
-    words
+    let entries = info.iter().filter(|(name, _)| is_depth(name));
+    entries
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect()
 }

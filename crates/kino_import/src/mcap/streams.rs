@@ -2,7 +2,7 @@
 //!
 //! | leaf | becomes |
 //! |---|---|
-//! | a part of a known message (see `picks.rs`) | part of its stream |
+//! | a field of a well-known message (see `picks.rs`) | part of its stream |
 //! | a number, a fixed-length list of numbers, text | a stream `topic/field` |
 //! | names of joints or frames; in well-known messages anything that never changes | an attribute |
 //! | a list of varying length, a field that is not in every message | a defect |

@@ -19,7 +19,7 @@ use crate::zarr::compressor::Compressor;
 use crate::zarr::store::Store;
 
 /// Larger chunks are refused; a replay buffer's have two megabytes.
-pub(crate) const MAX_PIECE_BYTES: u64 = 128 << 20;
+pub(crate) const MAX_CHUNK_BYTES: u64 = 128 << 20;
 
 /// At most this much is read in one call.
 const MAX_READ_BYTES: u64 = 1 << 30;
@@ -27,7 +27,7 @@ const MAX_READ_BYTES: u64 = 1 << 30;
 const MAX_AXES: usize = 32;
 
 /// Returns the chunk at an index, `None` if it is missing.
-pub(crate) type Pieces<'a> = dyn Fn(&[u64]) -> Result<Option<Arc<Vec<u8>>>> + 'a;
+pub(crate) type Chunks<'a> = dyn Fn(&[u64]) -> Result<Option<Arc<Vec<u8>>>> + 'a;
 
 /// The values of an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub(crate) struct Array {
     pub(crate) compressor: Compressor,
     pub(crate) attributes: Map<String, Value>,
     /// The shape of a chunk.
-    pub(crate) piece: Vec<u64>,
+    pub(crate) chunk: Vec<u64>,
     separator: char,
     is_fortran: bool,
     is_delta: bool,
@@ -67,10 +67,10 @@ impl Array {
             return Err("is not zarr v2".to_owned());
         }
         let shape = numbers(json, "shape")?;
-        let piece = numbers(json, "chunks")?;
-        if shape.len() != piece.len() || shape.len() > MAX_AXES || piece.contains(&0) {
+        let chunk = numbers(json, "chunks")?;
+        if shape.len() != chunk.len() || shape.len() > MAX_AXES || chunk.contains(&0) {
             return Err(format!(
-                "has the shape {shape:?} and chunks of the shape {piece:?}"
+                "has the shape {shape:?} and chunks of the shape {chunk:?}"
             ));
         }
         let null = Value::Null;
@@ -107,10 +107,10 @@ impl Array {
             is_delta,
             fill: fill(json.get("fill_value").unwrap_or(&null), values)?,
             shape,
-            piece,
+            chunk,
         };
-        let bytes = array.piece_bytes();
-        if bytes > MAX_PIECE_BYTES {
+        let bytes = array.chunk_bytes();
+        if bytes > MAX_CHUNK_BYTES {
             return Err(format!(
                 "has chunks of {bytes} bytes, more than 128 MiB; rewrite it with smaller ones (zarr's `chunks=`)"
             ));
@@ -136,9 +136,9 @@ impl Array {
     }
 
     /// The bytes of a full chunk; for strings, their number.
-    fn piece_bytes(&self) -> u64 {
+    fn chunk_bytes(&self) -> u64 {
         let size = u64::try_from(self.size()).unwrap_or(u64::MAX);
-        let axes = self.piece.iter();
+        let axes = self.chunk.iter();
         axes.fold(size, |bytes, &dim| bytes.saturating_mul(dim))
     }
 
@@ -159,8 +159,8 @@ impl Array {
 
     /// The number of chunks along each axis.
     pub(crate) fn grid(&self) -> Vec<u64> {
-        let axes = self.shape.iter().zip(&self.piece);
-        axes.map(|(&dim, &piece)| dim.div_ceil(piece)).collect()
+        let axes = self.shape.iter().zip(&self.chunk);
+        axes.map(|(&dim, &chunk)| dim.div_ceil(chunk)).collect()
     }
 
     /// The key of a chunk.
@@ -181,17 +181,17 @@ impl Array {
     /// Reads a chunk as stored.
     pub(crate) fn read_stored(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
         // Incompressible data grows a little: by a fraction, and by the block headers.
-        let most = self.piece_bytes().saturating_mul(2).saturating_add(1 << 20);
+        let most = self.chunk_bytes().saturating_mul(2).saturating_add(1 << 20);
         store.read(&self.key(index), most)
     }
 
     /// Reads and decompresses a chunk; `None` if it is missing.
-    pub(crate) fn read_piece(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
+    pub(crate) fn read_chunk(&self, store: &Store, index: &[u64]) -> Result<Option<Vec<u8>>> {
         let Some(stored) = self.read_stored(store, index)? else {
             return Ok(None);
         };
         let wrong = |what: String| ImportError::corrupt(store.path(), &self.key(index), what);
-        let len = usize::try_from(self.piece_bytes()).unwrap_or(usize::MAX);
+        let len = usize::try_from(self.chunk_bytes()).unwrap_or(usize::MAX);
         if self.values == Values::Texts {
             return self.decompress_texts(stored).map(Some).map_err(wrong);
         }
@@ -200,8 +200,8 @@ impl Array {
         if self.is_delta {
             add_up(&mut values, self.size());
         }
-        Ok(Some(match self.is_fortran && self.piece.len() > 1 {
-            true => npy::from_fortran(&values, &self.piece, self.size()),
+        Ok(Some(match self.is_fortran && self.chunk.len() > 1 {
+            true => npy::from_fortran(&values, &self.chunk, self.size()),
             false => values,
         }))
     }
@@ -230,7 +230,7 @@ impl Array {
     }
 
     /// Reads rows of numeric values, packed and little-endian.
-    pub(crate) fn read_rows(&self, rows: Range<u64>, piece: &Pieces<'_>) -> Result<Vec<u8>> {
+    pub(crate) fn read_rows(&self, rows: Range<u64>, chunk: &Chunks<'_>) -> Result<Vec<u8>> {
         let size = self.size();
         let row_bytes = self.row_elements().saturating_mul(size as u64);
         let bytes = (rows.end - rows.start).saturating_mul(row_bytes);
@@ -248,9 +248,9 @@ impl Array {
         }
         let grid = self.grid();
         let mut index = vec![0; grid.len()];
-        index[0] = rows.start / self.piece[0];
-        while index[0] * self.piece[0] < rows.end {
-            if let Some(values) = piece(&index)? {
+        index[0] = rows.start / self.chunk[0];
+        while index[0] * self.chunk[0] < rows.end {
+            if let Some(values) = chunk(&index)? {
                 self.copy(&values, &index, &rows, &mut out);
             }
             // The next chunk, last axis first.
@@ -266,14 +266,14 @@ impl Array {
     }
 
     /// Copies the part of `rows` that a chunk has, run by run along the last axis.
-    fn copy(&self, piece: &[u8], index: &[u64], rows: &Range<u64>, out: &mut [u8]) {
+    fn copy(&self, chunk: &[u8], index: &[u64], rows: &Range<u64>, out: &mut [u8]) {
         let (axes, size) = (self.shape.len(), self.size());
         let as_len = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
         // The requested part of the array that the chunk covers: start and end along each axis.
         let part: Vec<(u64, u64)> = (0..axes)
             .map(|axis| {
-                let start = index[axis] * self.piece[axis];
-                let end = (start + self.piece[axis]).min(self.shape[axis]);
+                let start = index[axis] * self.chunk[axis];
+                let end = (start + self.chunk[axis]).min(self.shape[axis]);
                 match axis {
                     0 => (start.max(rows.start), end.min(rows.end)),
                     _ => (start, end),
@@ -281,7 +281,7 @@ impl Array {
             })
             .collect();
         // Axes after `split` are complete in the chunk, so their elements are contiguous in both.
-        let is_whole = |axis: &usize| self.piece[*axis] == self.shape[*axis];
+        let is_whole = |axis: &usize| self.chunk[*axis] == self.shape[*axis];
         let split = axes - 1 - (1..axes).rev().take_while(is_whole).count();
         let inner: u64 = self.shape[split + 1..].iter().product();
         let run = as_len((part[split].1 - part[split].0) * inner) * size;
@@ -289,12 +289,12 @@ impl Array {
         'runs: loop {
             let (mut from, mut to) = (0u64, 0u64);
             for axis in 0..axes {
-                from = from * self.piece[axis] + at[axis] - index[axis] * self.piece[axis];
+                from = from * self.chunk[axis] + at[axis] - index[axis] * self.chunk[axis];
                 let first = if axis == 0 { rows.start } else { 0 };
                 to = to * self.shape[axis] + at[axis] - first;
             }
             let (from, to) = (as_len(from) * size, as_len(to) * size);
-            if let (Some(from), Some(to)) = (piece.get(from..from + run), out.get_mut(to..to + run))
+            if let (Some(from), Some(to)) = (chunk.get(from..from + run), out.get_mut(to..to + run))
             {
                 to.copy_from_slice(from);
             }
@@ -310,8 +310,8 @@ impl Array {
     }
 
     /// The strings of a chunk of [`Values::Texts`].
-    pub(crate) fn texts_of(piece: &[u8]) -> Option<Vec<&[u8]>> {
-        let (_, mut rest) = piece.split_first_chunk::<4>()?;
+    pub(crate) fn texts_of(chunk: &[u8]) -> Option<Vec<&[u8]>> {
+        let (_, mut rest) = chunk.split_first_chunk::<4>()?;
         let mut texts = Vec::new();
         while let Some((len, body)) = rest.split_first_chunk::<4>() {
             let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;

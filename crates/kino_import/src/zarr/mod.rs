@@ -118,37 +118,37 @@ impl ZarrSource {
     }
 
     /// A chunk of an array, decoded once while it is in use.
-    fn piece(&self, stream: usize, index: &[u64]) -> Result<Option<Arc<Vec<u8>>>> {
+    fn chunk(&self, stream: usize, index: &[u64]) -> Result<Option<Arc<Vec<u8>>>> {
         let array = &self.arrays[stream];
         let key = (stream, index.to_vec());
-        let piece = self.decoded.get(key, || {
+        let chunk = self.decoded.get(key, || {
             // An empty chunk represents a missing one: no chunk has zero bytes.
-            let piece = array.read_piece(&self.store, index);
-            piece.map(Option::unwrap_or_default)
+            let chunk = array.read_chunk(&self.store, index);
+            chunk.map(Option::unwrap_or_default)
         })?;
-        Ok((!piece.is_empty()).then_some(piece))
+        Ok((!chunk.is_empty()).then_some(chunk))
     }
 
     fn texts(&self, stream: usize, rows: Range<u64>) -> Result<Vec<Vec<u8>>> {
         let array = &self.arrays[stream];
         let wrong = |what| ImportError::corrupt(self.store.path(), &array.path, what);
         if let Values::Fixed(element) = array.values {
-            let bytes = array.read_rows(rows, &|index| self.piece(stream, index))?;
+            let bytes = array.read_rows(rows, &|index| self.chunk(stream, index))?;
             let texts = element.texts(&bytes).map_err(wrong)?;
             return Ok(texts.into_iter().map(String::into_bytes).collect());
         }
         let mut texts = Vec::new();
         let (mut index, mut row) = (vec![0; array.shape.len()], rows.start);
         while row < rows.end {
-            index[0] = row / array.piece[0];
-            let end = rows.end.min((index[0] + 1) * array.piece[0]);
+            index[0] = row / array.chunk[0];
+            let end = rows.end.min((index[0] + 1) * array.chunk[0]);
             let within =
-                |row: u64| usize::try_from(row - index[0] * array.piece[0]).unwrap_or(usize::MAX);
+                |row: u64| usize::try_from(row - index[0] * array.chunk[0]).unwrap_or(usize::MAX);
             let wanted = within(row)..within(end);
-            match self.piece(stream, &index)? {
+            match self.chunk(stream, &index)? {
                 None => texts.extend(wanted.map(|_| Vec::new())),
-                Some(piece) => {
-                    let all = Array::texts_of(&piece);
+                Some(chunk) => {
+                    let all = Array::texts_of(&chunk);
                     let some = all.as_ref().and_then(|all| all.get(wanted));
                     let some =
                         some.ok_or_else(|| wrong(format!("has no text for rows {row}..{end}")))?;
@@ -215,7 +215,7 @@ impl Source for ZarrSource {
                 FrameBuf::Bytes(self.jpegs(stream, wanted)?)
             }
             (FrameType::Values(_), Values::Fixed(element)) => {
-                let mut values = array.read_rows(wanted, &|index| self.piece(stream, index))?;
+                let mut values = array.read_rows(wanted, &|index| self.chunk(stream, index))?;
                 element
                     .to_little(&mut values)
                     .map_err(|what| ImportError::corrupt(self.store.path(), &array.path, what))?;

@@ -179,11 +179,11 @@ fn json_of(store: &Store, array: &Array) -> Result<Value> {
 /// Every element of a small array; the caller knows that it is one.
 fn read_all(store: &Store, array: &Array) -> Result<Vec<u8>> {
     if array.shape.is_empty() {
-        let value = array.read_piece(store, &[])?;
+        let value = array.read_chunk(store, &[])?;
         return Ok(value.unwrap_or_else(|| array.fill().to_vec()));
     }
     array.read_rows(0..array.rows(), &|index| {
-        Ok(array.read_piece(store, index)?.map(std::sync::Arc::new))
+        Ok(array.read_chunk(store, index)?.map(std::sync::Arc::new))
     })
 }
 
@@ -300,7 +300,7 @@ pub(crate) fn stream(
     };
     let carried = array.compressor == Compressor::Jpeg;
     if carried {
-        let is_frame = array.piece.first() == Some(&1) && array.piece[1..] == array.shape[1..];
+        let is_frame = array.chunk.first() == Some(&1) && array.chunk[1..] == array.shape[1..];
         let first = array.read_stored(store, &vec![0; array.shape.len()])?;
         let header = first.as_deref().and_then(jpeg::header);
         let size = header.map(|header| [header.height, header.width, header.components]);
@@ -370,8 +370,8 @@ pub(crate) fn absent_rows(array: &Array, keys: &HashSet<&str>) -> Result<Vec<Ran
         if keys.contains(array.key(&index).as_str()) {
             found += 1;
         } else {
-            let start = index[0] * array.piece[0];
-            let end = (start + array.piece[0]).min(array.rows());
+            let start = index[0] * array.chunk[0];
+            let end = (start + array.chunk[0]).min(array.rows());
             match absent.last_mut() {
                 Some(last) if last.end >= start => last.end = end,
                 _ => absent.push(start..end),

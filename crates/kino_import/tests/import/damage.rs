@@ -1,7 +1,7 @@
-//! Damaged files: an error or an answer, never a panic, a hang or a run-away allocation.
+//! Damaged files: an error or a result, never a panic, a hang or a runaway allocation.
 //!
-//! HDF5 keeps no checksum of values, so a flipped bit in them cannot be noticed; everything else is read
-//! through, and whatever it says must be survived.
+//! HDF5 has no checksums of values, so a flipped bit in them cannot be detected; everything else is read, and must not
+//! panic.
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +64,7 @@ fn try_damage(
     (tried, refused)
 }
 
-/// What is done to a file.
+/// A kind of damage.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Damage {
     /// One bit is flipped.
@@ -115,7 +115,7 @@ pub(crate) fn survive(
     );
 }
 
-/// The most memory this process has used, where the system says it; 0 elsewhere.
+/// The peak memory of this process, if the system reports it; 0 otherwise.
 fn peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -124,7 +124,7 @@ fn peak_bytes() -> u64 {
 }
 
 #[test]
-fn the_whole_files_are_read() {
+fn intact_files_are_read() {
     assert_eq!(
         read_everything(&fixture("robomimic.hdf5")).unwrap(),
         2 * 29 * 6
@@ -147,7 +147,7 @@ fn every_prefix_is_refused() {
 }
 
 #[test]
-fn flipping_bits_is_survived() {
+fn flipped_bits_never_panic() {
     for (name, step) in [
         ("robomimic.hdf5", 97),
         ("act_jpeg.hdf5", 23),
@@ -164,7 +164,7 @@ fn flipping_bits_is_survived() {
 }
 
 #[test]
-fn large_numbers_in_the_headers_are_survived() {
+fn large_numbers_in_headers_never_panic() {
     for (name, step) in [
         ("robomimic.hdf5", 89),
         ("act_jpeg.hdf5", 19),

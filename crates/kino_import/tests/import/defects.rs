@@ -1,4 +1,4 @@
-//! Defects: all found before anything is written, and treated as the user wants.
+//! Defects: all found before anything is written, and handled by the user's policy.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -12,7 +12,7 @@ use kino_import::{
 };
 use serde_json::Map;
 
-/// Three episodes of one stream: sound, with a NaN and a gap, and one that cannot be read.
+/// Three episodes of one stream: valid, with a NaN and a gap, and unreadable.
 struct Faulty {
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
@@ -54,13 +54,13 @@ impl Faulty {
                 attributes: Map::new(),
                 defects: vec![Defect {
                     place: "meta".to_owned(),
-                    what: "names an episode that is not there".to_owned(),
+                    what: "names a missing episode".to_owned(),
                     episode: None,
                     action: Action::Skipped,
                 }],
             },
             episodes: vec![
-                episode("sound", 0),
+                episode("valid", 0),
                 episode("faulty", 300_000_000),
                 episode("torn", 0),
             ],
@@ -121,7 +121,7 @@ fn the_survey_lists_everything_in_order() {
     assert_eq!(
         found,
         [
-            "lost: meta: names an episode that is not there",
+            "lost: meta: names a missing episode",
             "kept: :/faulty, stream `x`: has a gap of 310.0 ms after frame 20, its frames are 10.0 ms apart",
             "kept: :/faulty, stream `x`: contains NaN in 2 of 40 frames, first in frame 7",
             "dropped: :/torn, stream `x`: has a wrong checksum",
@@ -151,10 +151,10 @@ fn the_default_refuses_with_the_whole_list_and_writes_nothing() {
 }
 
 #[test]
-fn keep_keeps_what_can_be_read_and_drop_leaves_every_defect_out() {
+fn keep_imports_what_is_readable_and_drop_skips_every_defect() {
     for (on_defect, expected, dropped) in [
-        (OnDefect::Keep, &["sound", "faulty"][..], 1),
-        (OnDefect::DropEpisode, &["sound"][..], 3),
+        (OnDefect::Keep, &["valid", "faulty"][..], 1),
+        (OnDefect::DropEpisode, &["valid"][..], 3),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let packed = pack_as(&Faulty::new(Kind::Vector), folder.path(), on_defect).unwrap();
@@ -176,7 +176,7 @@ fn keep_keeps_what_can_be_read_and_drop_leaves_every_defect_out() {
 
 #[test]
 fn an_image_that_cannot_be_read_is_found_while_packing() {
-    // The survey leaves images to the pack, and NaN in a depth image is a hole, no defect.
+    // The survey leaves images to the pack, and NaN in a depth image is a hole, not a defect.
     let source = Faulty::new(Kind::Depth);
     assert_eq!(survey(&source, 1).unwrap().len(), 2);
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The same answers as a format's own library: `expected.json` of its fixtures (see `fixtures/scene.py`).
+//! The same results as a format's own library: `expected.json` of its fixtures (see `fixtures/scene.py`).
 
 use kino_codec::FrameType;
 use kino_dataset::Dataset;
@@ -46,7 +46,7 @@ pub(crate) fn compare(
             left.retain(|left| *left != name);
             compared += 1;
         }
-        assert_eq!(left, [""; 0], "streams that nobody expects");
+        assert_eq!(left, [""; 0], "unexpected streams");
     }
     compared
 }
@@ -56,7 +56,7 @@ fn compare_stream(name: &str, spec: &kino_import::StreamSpec, found: &FrameBuf, 
         (FrameBuf::Bytes(files), FrameType::Values(ty)) => {
             assert!(spec.carried, "{name}");
             assert_eq!(expected["shape"], shape(ty.shape(), expected), "{name}");
-            // Where a format keeps pixels only, its files are what nobody hashed.
+            // If a format stores only pixels, its files were not hashed.
             if let Some(hash) = expected["encoded_blake3"].as_str() {
                 assert_eq!(digest(&files.concat()), hash, "{name}");
             }
@@ -74,7 +74,7 @@ fn compare_stream(name: &str, spec: &kino_import::StreamSpec, found: &FrameBuf, 
     }
 }
 
-/// Our shape, without the channels of a grey image where the expected one has no such axis.
+/// Our shape, without the channel axis of a grayscale image if the expected one has none.
 fn shape(ours: &[usize], expected: &Value) -> Value {
     let rank = expected["shape"].as_array().map_or(0, Vec::len);
     match ours {

@@ -1,4 +1,4 @@
-//! Fitting: what a dataset refuses costs itself and nothing else, and is known before anything is written.
+//! Fitting: what a dataset refuses costs only itself, and is known before anything is written.
 
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
@@ -13,11 +13,11 @@ use serde_json::{Map, json};
 
 const FRAMES: u64 = 6;
 
-/// Episodes of any plan; every frame is its number.
+/// Episodes of any spec; the value of every frame is its number.
 struct Odd {
     info: SourceInfo,
     episodes: Vec<EpisodeSpec>,
-    /// What reading an episode fails with.
+    /// The error of reading an episode.
     fails: fn(usize) -> Option<ImportError>,
 }
 
@@ -80,7 +80,7 @@ impl Source for Odd {
         }
         let spec = &self.episodes[episode].streams[stream];
         let size = spec.frame.as_values().unwrap().frame_bytes();
-        // The stream's number in the source, so that a mix-up of streams is seen.
+        // The stream's index in the source, so that mixed-up streams are detected.
         let value = |frame: u64| {
             let number = (frame + 10 * stream as u64).to_le_bytes();
             number.into_iter().cycle().take(size)
@@ -118,7 +118,7 @@ fn contents(target: &Path) -> Vec<(String, Vec<(String, u8)>)> {
 }
 
 #[test]
-fn names_and_ids_that_a_dataset_refuses_are_replaced_the_same_in_every_episode() {
+fn invalid_names_and_ids_are_replaced_consistently() {
     let streams = || {
         vec![
             stream("obs/..", Dtype::I64),
@@ -152,7 +152,7 @@ fn names_and_ids_that_a_dataset_refuses_are_replaced_the_same_in_every_episode()
 }
 
 #[test]
-fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
+fn a_stream_whose_type_differs_from_most_episodes_is_skipped() {
     let usual = || vec![stream("a", Dtype::I64), stream("b", Dtype::U8)];
     let other = vec![stream("a", Dtype::F64), stream("b", Dtype::U8)];
     let source = odd(&[("0", other), ("1", usual()), ("2", usual())]);
@@ -168,7 +168,7 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     let folder = tempfile::tempdir().unwrap();
     pack_as(&source, folder.path(), keep()).unwrap();
     let contents = contents(folder.path());
-    // The stream behind the one that was skipped has its own values.
+    // The stream after the skipped one has its own values.
     assert_eq!(contents[0].1, [("b".to_owned(), 10)]);
     assert_eq!(contents[1].1.len(), 2);
     // The existing type counts, not the majority of what is appended.
@@ -181,13 +181,15 @@ fn a_stream_of_another_type_than_most_is_skipped_where_it_is() {
     assert!(packed.defects[0].what.contains("in the dataset"));
     let error = pack_as(&more, folder.path(), append).unwrap_err();
     assert!(
-        error.to_string().contains("`3` already exists in the dataset"),
+        error
+            .to_string()
+            .contains("`3` already exists in the dataset"),
         "{error}"
     );
 }
 
 #[test]
-fn what_no_episode_can_have_drops_the_episode() {
+fn an_episode_beyond_the_limits_is_dropped() {
     let mut fast = stream("a", Dtype::I64);
     fast.clock = ClockSpec::Regular { rate_hz: 1e12 };
     let many = (0..5000).map(|number| stream(&number.to_string(), Dtype::U8));
@@ -232,7 +234,7 @@ fn what_no_episode_can_have_drops_the_episode() {
 }
 
 #[test]
-fn what_is_said_of_an_episode_may_be_too_much() {
+fn attributes_beyond_the_limit_are_skipped() {
     let mut source = odd(&[("0", vec![stream("a", Dtype::I64)])]);
     let episode = &mut source.episodes[0];
     episode
@@ -276,7 +278,7 @@ fn any_error_of_one_episode_costs_that_episode() {
         },
     ];
     for fails in errors {
-        // Images are not looked at before they are packed.
+        // Images are not checked before they are packed.
         for kind in [Kind::Vector, Kind::Image] {
             let streams = || {
                 let mut stream = stream("a", Dtype::U8);

@@ -1,4 +1,4 @@
-//! Plain folders: the same values as numpy, csv and Pillow, by the hashes that `fixtures/folders/make_folders.py` took.
+//! Plain folders: the same values as numpy, csv and Pillow, by the hashes taken in `fixtures/folders/make_folders.py`.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::pack::{assert_same, pack_all};
 use crate::zarr::{compare, expected};
 use crate::{defects, fixture, position, read_all};
 
-/// Opens a folder with a mapping of this text.
+/// Opens a folder with this mapping.
 fn open_mapped(path: &Path, mapping: &str) -> Result<Box<dyn Source>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("map.toml");
@@ -43,12 +43,12 @@ fn times(source: &dyn Source, episode: usize, stream: usize) -> Value {
 const TIMES: &str = "timestamps = \"timestamp\"\ntimestamps_unit = \"ns\"\nlicence = \"CC0-1.0\"\ntask = \"wave\"\n";
 
 #[test]
-fn arrays_read_as_numpy_reads_them_and_keep_their_times() {
+fn arrays_match_numpy_and_keep_their_timestamps() {
     for (name, id) in [("npz", "episode_1"), ("npy", "episode_1")] {
         let source = open_mapped(&fixture(&format!("folders/{name}")), TIMES).unwrap();
         let source = source.as_ref();
         let expected = &expected("folders")[name];
-        // Neither is one row per frame.
+        // Neither has one row per frame.
         let is_aside = |name: &str| matches!(name, "calibration" | "slow");
         assert_eq!(compare(source, expected, is_aside), 3 * 10, "{name}");
         assert_eq!(
@@ -87,7 +87,7 @@ fn a_folder_of_npz_needs_no_mapping_but_a_rate() {
 }
 
 #[test]
-fn tables_read_as_csv_reads_them_and_name_their_times() {
+fn tables_match_csv_and_name_their_timestamps() {
     let source = kino_import::open(&fixture("folders/csv"), &ImportOptions::default()).unwrap();
     let source = source.as_ref();
     let expected = &expected("folders")["csv"];
@@ -105,7 +105,7 @@ fn tables_read_as_csv_reads_them_and_name_their_times() {
 }
 
 #[test]
-fn images_read_as_pillow_reads_them_and_jpeg_files_are_carried() {
+fn images_match_pillow_and_jpeg_files_are_stored_unchanged() {
     let source = kino_import::open(&fixture("folders/images"), &ImportOptions::default()).unwrap();
     let source = source.as_ref();
     assert_eq!(
@@ -168,7 +168,7 @@ fn a_mapping_names_joins_and_times_streams() {
 }
 
 #[test]
-fn folders_come_back_bit_for_bit() {
+fn folders_are_packed_losslessly() {
     for name in ["npz", "npy", "csv", "images"] {
         let folder = tempfile::tempdir().unwrap();
         let source = open_at(&fixture(&format!("folders/{name}")), 20.0).unwrap();
@@ -182,7 +182,7 @@ fn folders_come_back_bit_for_bit() {
 }
 
 #[test]
-fn a_mapping_that_does_not_fit_is_refused_with_its_line() {
+fn a_mapping_that_does_not_match_is_refused_with_its_line() {
     for (mapping, words) in [
         (
             "rate_hz = 20\n[[stream]]\nfrom = \"smell\"\n",
@@ -234,7 +234,7 @@ fn npy(header: &str, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn malformed_arrays_tables_and_images_are_named() {
+fn malformed_arrays_tables_and_images_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let take = folder.path().join("take_0");
     fs::create_dir_all(take.join("camera")).unwrap();
@@ -284,14 +284,14 @@ fn malformed_arrays_tables_and_images_are_named() {
         );
     }
     assert_eq!(source.episodes()[0].streams.len(), 2);
-    // A table with a row of another length is no table, and its episode is left out.
+    // A table with a row of a different length is invalid, and its episode is skipped.
     fs::write(take.join("t.csv"), "a,b\n1,2\n3\n").unwrap();
     let error = open_at(folder.path(), 10.0).err().unwrap().to_string();
     assert!(error.contains("is not a valid table"), "{error}");
 }
 
 #[test]
-fn times_that_go_back_leave_their_episode_out() {
+fn timestamps_that_go_back_skip_their_episode() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.csv"), "time_s,x\n0,1\n0.2,2\n0.1,3\n").unwrap();
     fs::write(
@@ -302,7 +302,7 @@ fn times_that_go_back_leave_their_episode_out() {
     fs::write(folder.path().join("c.csv"), "time_s,x\n0,1\n,2\n0.2,3\n").unwrap();
     let source = kino_import::open(folder.path(), &ImportOptions::default()).unwrap();
     assert_eq!(source.episodes().len(), 1);
-    // Whole numbers in one table and not in another: floats in both.
+    // Integers in one table and floats in another: floats in both.
     let spec = &source.episodes()[0].streams[position(source.as_ref(), 0, "x")];
     assert_eq!(spec.frame.to_string(), "float64[]");
     let dropped = defects(source.as_ref(), Action::Dropped);
@@ -329,7 +329,7 @@ fn read_everything(path: &Path) -> Result<()> {
 }
 
 #[test]
-fn damaged_files_are_an_error_or_an_answer() {
+fn damaged_files_never_panic() {
     let folder = tempfile::tempdir().unwrap();
     for (name, step) in [
         ("npz/episode_0.npz", 131),

@@ -1,4 +1,4 @@
-//! HDF5 of no known layout: what is found in it, and that damage of it is survived.
+//! HDF5 files of unknown layouts: what is detected in them, and that damage never panics.
 
 use kino_import::{ClockSpec, FrameBuf, ImportOptions};
 

@@ -1,6 +1,6 @@
-//! LeRobot datasets against what lerobot, pyarrow and PyAV read from them, and copies that were damaged.
+//! LeRobot datasets against what lerobot, pyarrow and PyAV read from them, and damaged copies.
 //!
-//! No test here decodes video: a stand-in gives frames that bear their number in every byte.
+//! No test here decodes video: a stand-in returns frames whose every byte is their number.
 //! `tests/python/test_import_lerobot.py` compares real pixels.
 
 use std::fs;
@@ -131,7 +131,7 @@ fn faults(source: &dyn Source) -> Vec<String> {
     found.map(|defect| defect.to_string()).collect()
 }
 
-/// Compares one stream with what the camp's own reader gave.
+/// Compares one stream with the result of LeRobot's own reader.
 fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
     let stream = position(source, episode, name);
     let spec = &source.episodes()[episode].streams[stream];
@@ -181,7 +181,7 @@ fn compare(source: &dyn Source, episode: usize, name: &str, expected: &Value) {
 }
 
 #[test]
-fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
+fn every_stream_of_every_version_matches_lerobots_own_reader() {
     for (version, expected) in expected()["sources"].as_object().unwrap() {
         let source = open(&fixture("lerobot").join(version));
         let source = source.as_ref();
@@ -199,7 +199,7 @@ fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
             for (name, stream) in streams {
                 compare(source, idx, name, stream);
             }
-            // One more where the task changes inside the episode.
+            // One more if the task changes within the episode.
             let changes = u64::from(idx == 2);
             assert_eq!(spec.streams.len() as u64, streams.len() as u64 + changes);
             if idx == 2 {
@@ -211,7 +211,7 @@ fn every_stream_of_every_version_is_what_the_camps_reader_gives() {
 }
 
 #[test]
-fn kinds_clock_and_what_the_dataset_says_are_kept() {
+fn kinds_clocks_and_attributes_are_kept() {
     let source = open(&fixture("lerobot/v2.0"));
     let info = source.describe();
     assert_eq!(info.attributes["lerobot"]["info"]["robot_type"], "toy");
@@ -288,7 +288,7 @@ fn missing_short_and_long_videos_are_defects_of_their_episodes() {
 }
 
 #[test]
-fn a_video_whose_own_times_disagree_is_a_defect() {
+fn a_video_with_different_timestamps_is_a_defect() {
     let folder = tempfile::tempdir().unwrap();
     let slow = folder.path().join("slow");
     copy_tree(&fixture("lerobot/v3.0"), &slow);
@@ -309,7 +309,7 @@ fn a_video_whose_own_times_disagree_is_a_defect() {
 }
 
 #[test]
-fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
+fn wrong_counts_timestamps_and_indexes_are_listed_with_their_place() {
     let (_folder, root) = copy("v2.1");
     edit(&root.join("meta/episodes.jsonl"), |text| {
         text.replace("\"length\": 9", "\"length\": 10")
@@ -347,7 +347,7 @@ fn wrong_counts_times_and_numbers_are_listed_with_their_place() {
 }
 
 #[test]
-fn an_info_that_is_cut_short_is_a_defect_and_its_whole_members_are_used() {
+fn a_truncated_info_is_a_defect_and_its_complete_members_are_used() {
     let (_folder, root) = copy("v2.1");
     let info = root.join("meta/info.json");
     edit(&info, |text| {
@@ -361,7 +361,7 @@ fn an_info_that_is_cut_short_is_a_defect_and_its_whole_members_are_used() {
         "{found:?}"
     );
     let streams = source.episodes()[0].streams.len();
-    // Nothing but the version's folder and a given rate.
+    // Only the version's folder and a passed rate.
     fs::write(&info, "{").unwrap();
     let error = kino_import::open(&root, &options()).err().unwrap();
     assert!(error.to_string().contains("pass --rate HZ"), "{error}");
@@ -420,7 +420,7 @@ fn read_everything(root: &Path) -> kino_import::Result<u64> {
     Ok(frames)
 }
 
-/// Damages one file at many places; whatever it says, it must be survived.
+/// Damages one file at many places; reading it must never panic.
 fn damage(version: &str, name: &str, step: usize) {
     let (_folder, root) = copy(version);
     let path = root.join(name);
@@ -434,7 +434,7 @@ fn damage(version: &str, name: &str, step: usize) {
         fs::write(&path, &whole[..place]).unwrap();
         let _ = read_everything(&root);
     }
-    // The footer is at the end, and is where every number is believed first.
+    // The footer is at the end, and its values are trusted first.
     for back in 1..whole.len().min(200) {
         let mut bytes = whole.clone();
         let place = bytes.len() - back;
@@ -445,13 +445,13 @@ fn damage(version: &str, name: &str, step: usize) {
 }
 
 #[test]
-fn damaged_data_is_an_error_or_an_answer_never_a_panic() {
+fn damaged_data_never_panics() {
     damage("v2.0", "data/chunk-000/episode_000000.parquet", 41);
     damage("v3.0", "data/chunk-000/file-001.parquet", 301);
 }
 
 #[test]
-fn damaged_metadata_is_an_error_or_an_answer_never_a_panic() {
+fn damaged_metadata_never_panics() {
     damage("v2.1", "meta/info.json", 101);
     damage("v2.0", "meta/episodes.jsonl", 7);
     damage("v3.0", "meta/tasks.parquet", 37);

@@ -1,4 +1,4 @@
-//! Importers against files: what other readers read, what layouts allow, what damage does.
+//! Importers against files: results of other readers, layouts, damage.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -58,7 +58,7 @@ fn opened(name: &str) -> Box<dyn Source> {
     }
 }
 
-/// The fields that stand one behind the other in the stream of a message.
+/// The fields that are concatenated in the stream of a message.
 fn columns(schema: &str) -> Option<Vec<String>> {
     let (inside, parts): (_, &[(&str, &str)]) = match schema {
         "geometry_msgs/msg/PoseStamped" | "foxglove.PoseInFrame" => {
@@ -144,7 +144,7 @@ fn compare_topic(source: &dyn Source, episode: usize, topic: &str, expected: &Va
         } else if let Some(value) = attributes.get(field) {
             compare_constant(&format!("{topic} {field}"), value, expected);
         } else {
-            // What is in no stream and no attribute is in the report, or empty, or the bytes of an image.
+            // What is in no stream and no attribute is among the defects, or empty, or the bytes of an image.
             let place = format!("{topic}, field `{field}`");
             let is_listed = source.describe().defects.iter().any(|defect| {
                 defect.place.ends_with(&place)
@@ -201,7 +201,7 @@ fn compare_constant(name: &str, value: &Value, expected: &Value) {
 }
 
 #[test]
-fn every_field_of_every_file_is_what_the_mcap_libraries_read() {
+fn every_field_of_every_file_matches_the_mcap_libraries() {
     let mut compared = 0;
     for name in FILES {
         let (source, expected) = (opened(name), expected(name));
@@ -220,7 +220,7 @@ fn every_field_of_every_file_is_what_the_mcap_libraries_read() {
 }
 
 #[test]
-fn what_has_no_place_is_listed_and_nothing_else() {
+fn only_what_cannot_be_imported_is_listed() {
     let lost = |name: &str| defects(opened(name).as_ref(), Action::Skipped);
     let arm = |name: &str| {
         [
@@ -274,7 +274,7 @@ fn names_and_units_and_notes_are_attributes() {
 }
 
 #[test]
-fn a_dataset_gives_back_the_stamps_and_the_frames() {
+fn a_dataset_keeps_stamps_and_frames() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ros2_zstd", "ros2_lz4", "protobuf", "json"] {
         let (source, expected) = (open(&path(name)), expected(name));

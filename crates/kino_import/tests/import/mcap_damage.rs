@@ -1,4 +1,4 @@
-//! MCAP files that are cut, damaged, or lie.
+//! MCAP files that are truncated, damaged, or lie.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn open(folder: &Path, bytes: &[u8]) -> Result<Box<dyn Source>, String> {
     kino_import::open(&path, &options).map_err(|error| error.to_string())
 }
 
-/// Reads every frame that a source says that it has.
+/// Reads every frame of a source.
 fn read_everything(source: &dyn Source) -> u64 {
     let mut frames = 0;
     for (episode, spec) in source.episodes().iter().enumerate() {
@@ -48,7 +48,7 @@ fn frames(source: &dyn Source) -> u64 {
 }
 
 #[test]
-fn a_file_without_its_end_gives_what_was_finished() {
+fn a_file_without_its_end_yields_what_was_finished() {
     let folder = tempfile::tempdir().unwrap();
     let whole = bytes("ros2_zstd");
     let source = open(folder.path(), &whole[..whole.len() / 2]).unwrap();
@@ -67,7 +67,7 @@ fn a_file_without_its_end_gives_what_was_finished() {
 }
 
 #[test]
-fn every_cut_is_an_answer_and_frames_only_grow() {
+fn every_truncation_is_read_and_frames_only_grow() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["ros2_plain", "json"] {
         let (whole, mut last) = (bytes(name), 0);
@@ -214,11 +214,11 @@ fn only_loss(more: &[u8]) -> String {
 }
 
 #[test]
-fn absurd_lengths_bombs_and_strangers_are_named() {
+fn unreasonable_lengths_bombs_and_unknown_channels_are_reported() {
     let mut endless = record(6, &[]);
     endless[1..9].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(only_loss(&endless).contains("truncated by the end of the file"));
-    // A mebibyte per kibibyte, and it says that it is smaller, or absurdly large.
+    // A mebibyte per kibibyte, claiming to be smaller, or absurdly large.
     let bomb = zstd::encode_all(&vec![0; 64 << 20][..], 1).unwrap();
     assert!(only_loss(&chunk(100, "zstd", &bomb)).contains("claims 100 bytes and has more"));
     assert!(only_loss(&chunk(u64::MAX, "zstd", &bomb)).contains("far more than the file"));
@@ -238,7 +238,7 @@ fn absurd_lengths_bombs_and_strangers_are_named() {
 }
 
 #[test]
-fn stamps_that_nobody_set_are_not_a_clock() {
+fn unset_stamps_are_not_a_clock() {
     let folder = tempfile::tempdir().unwrap();
     let stamped = [&[0, 1, 0, 0][..], &[0; 8], &[7]].concat();
     let parts = [
@@ -270,7 +270,7 @@ fn a_bomb_of_messages_ends() {
 }
 
 #[test]
-fn schemas_that_are_wrong_or_endless_are_named() {
+fn invalid_and_endless_schemas_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     for (encoding, schema_encoding, data, word) in [
         ("cdr", "ros2msg", "float65 x", "`float65`"),
@@ -300,7 +300,7 @@ fn schemas_that_are_wrong_or_endless_are_named() {
 }
 
 #[test]
-fn reading_frames_that_are_not_there_is_refused() {
+fn reading_missing_frames_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(folder.path(), &file(&[])).unwrap();
     assert_eq!(

@@ -27,7 +27,7 @@ fn digest(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex()[..32].to_owned()
 }
 
-/// Compares every stream of numbers with `expected` (by path in the file) and returns how many there were.
+/// Compares every numeric stream with `expected` (by path in the file) and returns how many there were.
 fn compare(source: &dyn Source, expected: &Hashes) -> usize {
     let mut compared = 0;
     for (idx, episode) in source.episodes().iter().enumerate() {
@@ -54,10 +54,10 @@ fn compare(source: &dyn Source, expected: &Hashes) -> usize {
 }
 
 #[test]
-fn every_type_and_filter_reads_as_h5py_reads_it() {
+fn every_type_and_filter_matches_h5py() {
     let expected: BTreeMap<String, Hashes> = parse("expected.json", "datasets");
     let source = open(&fixture("robomimic.hdf5"));
-    // Two demos; of what h5py hashed, all is a stream but the calibration matrix and the empty demo.
+    // Two demos; everything that h5py hashed is a stream, except the calibration matrix and the empty demo.
     assert_eq!(
         compare(source.as_ref(), &expected["robomimic.hdf5"]),
         2 * 27
@@ -67,7 +67,7 @@ fn every_type_and_filter_reads_as_h5py_reads_it() {
 }
 
 #[test]
-fn what_links_lead_to_reads_as_h5py_reads_it() {
+fn linked_objects_match_h5py() {
     let expected: BTreeMap<String, Hashes> = parse("links.json", "");
     let source = open(&fixture("links.hdf5"));
     assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
@@ -89,7 +89,7 @@ fn what_links_lead_to_reads_as_h5py_reads_it() {
 }
 
 #[test]
-fn a_robomimic_file_is_understood() {
+fn a_robomimic_file_is_recognised() {
     let source = open(&fixture("robomimic.hdf5"));
     let info = source.describe();
     assert_eq!(info.format, "robomimic-hdf5");
@@ -166,7 +166,7 @@ fn text_is_read_with_and_without_a_fixed_length() {
 }
 
 #[test]
-fn what_has_no_place_is_listed() {
+fn what_cannot_be_imported_is_listed() {
     let source = open(&fixture("robomimic.hdf5"));
     let lost = defects(source.as_ref(), Action::Skipped);
     let expected = [
@@ -197,7 +197,7 @@ fn next_obs_is_a_shift_only_if_every_byte_agrees() {
 }
 
 #[test]
-fn jpeg_files_are_carried_without_their_padding() {
+fn jpeg_files_are_stored_without_their_padding() {
     let expected: BTreeMap<String, Vec<String>> = parse("expected.json", "jpegs");
     let source = open(&fixture("act_jpeg.hdf5"));
     let source = source.as_ref();
@@ -256,7 +256,7 @@ pub(crate) fn recordings() -> Option<PathBuf> {
 }
 
 #[test]
-fn real_and_generated_recordings_read_as_h5py_reads_them() {
+fn real_and_generated_recordings_match_h5py() {
     let Some(folder) = recordings() else {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");
         return;
@@ -303,10 +303,10 @@ fn a_genuine_robomimic_file_needs_a_rate_and_lists_the_demos_it_lacks() {
 }
 
 #[test]
-fn robomimic_and_libero_files_read_as_h5py_reads_them() {
+fn robomimic_and_libero_files_match_h5py() {
     for (name, streams) in [
         ("libero.hdf5", 2 * 12),
-        // `next_obs` is read too: whether it is the shift of `obs` is for the packer to see.
+        // `next_obs` is read too: the packer decides whether it is a shift of `obs`.
         ("low_dim_v01.hdf5", 2 * 8),
         ("v15.hdf5", 2 * 13),
     ] {

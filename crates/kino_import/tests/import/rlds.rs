@@ -41,7 +41,7 @@ fn copy() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn every_kind_of_value_reads_as_tfds_reads_it() {
+fn every_kind_of_value_matches_tfds() {
     let source = open(&fixture(TOY));
     let expected = expected("rlds/expected.json", "toy/1.0.0");
     let compared = compare(source.as_ref(), &expected, |name| {
@@ -50,7 +50,7 @@ fn every_kind_of_value_reads_as_tfds_reads_it() {
     assert_eq!(compared, 5 * 25);
     assert_eq!(defects(source.as_ref(), Action::Skipped), [""; 0]);
     assert_eq!(defects(source.as_ref(), Action::Kept), [""; 0]);
-    // A size of its own in every episode: it is no stream of a dataset.
+    // Its size differs in every episode: it cannot be a stream.
     let found = kino_import::survey(source.as_ref(), 1).unwrap();
     let found: Vec<_> = found.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -125,7 +125,7 @@ fn streams_have_the_kind_and_type_of_their_values() {
 }
 
 #[test]
-fn a_folder_around_the_dataset_and_one_of_its_files_are_understood() {
+fn a_parent_folder_and_a_single_file_are_recognised() {
     let around = open(&fixture("rlds/toy"));
     assert_eq!(around.episodes().len(), 5);
     let one = open(&fixture(TOY).join("toy-val.tfrecord-00001-of-00002"));
@@ -134,7 +134,7 @@ fn a_folder_around_the_dataset_and_one_of_its_files_are_understood() {
 }
 
 #[test]
-fn a_rate_is_needed_and_asked_for() {
+fn a_missing_rate_is_an_error_that_asks_for_one() {
     let error = kino_import::open(&fixture(TOY), &ImportOptions::default())
         .err()
         .unwrap();
@@ -142,7 +142,7 @@ fn a_rate_is_needed_and_asked_for() {
 }
 
 #[test]
-fn a_dataset_comes_back_frame_by_frame() {
+fn a_dataset_is_packed_frame_by_frame() {
     let folder = tempfile::tempdir().unwrap();
     let source = open(&fixture(TOY));
     let packed = pack_all(source.as_ref(), folder.path(), Start::New);
@@ -163,7 +163,7 @@ fn flip(path: &Path, at: usize) {
 }
 
 #[test]
-fn a_wrong_checksum_costs_one_episode_and_the_next_is_read() {
+fn a_wrong_checksum_loses_one_episode_and_the_next_is_read() {
     let (_folder, path) = copy();
     flip(&path.join("toy-train.tfrecord-00000-of-00002"), 1000);
     let source = open(&path);
@@ -205,7 +205,7 @@ fn a_missing_file_is_a_defect_and_numbers_stay() {
 }
 
 #[test]
-fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
+fn a_file_with_extra_episodes_does_not_take_the_names_of_others() {
     let (_folder, path) = copy();
     let info = path.join("dataset_info.json");
     let mut value: Value = serde_json::from_slice(&fs::read(&info).unwrap()).unwrap();
@@ -222,7 +222,7 @@ fn a_file_with_more_episodes_than_promised_does_not_take_the_names_of_others() {
 }
 
 #[test]
-fn a_file_that_is_cut_keeps_the_episodes_before_the_cut() {
+fn a_truncated_file_keeps_the_episodes_before_its_end() {
     let (_folder, path) = copy();
     let file = path.join("toy-train.tfrecord-00000-of-00002");
     let bytes = fs::read(&file).unwrap();
@@ -238,7 +238,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
     let (_folder, path) = copy();
     let features = path.join("features.json");
     let whole = fs::read_to_string(&features).unwrap();
-    // The action has another width, another type, or is not described.
+    // The action has a different width or type, or is not described.
     let mut changed: Value = serde_json::from_str(&whole).unwrap();
     let steps = "/featuresDict/features/steps/sequence/feature/featuresDict/features";
     let action = format!("{steps}/action/tensor");
@@ -274,7 +274,7 @@ fn a_description_that_disagrees_is_a_defect_or_an_error() {
 }
 
 #[test]
-fn a_file_packed_as_a_whole_is_refused_with_advice() {
+fn a_compressed_file_is_refused_with_advice() {
     let (_folder, path) = copy();
     fs::write(
         path.join("toy-train.tfrecord-00000-of-00002"),
@@ -318,7 +318,7 @@ fn damage_is_survived() {
 }
 
 #[test]
-fn a_real_recording_reads_as_tfds_reads_it() {
+fn a_real_recording_matches_tfds() {
     let path = recordings().map(|folder| folder.join("real/bridge"));
     let Some(path) = path.filter(|path| path.is_dir()) else {
         println!("skipped: no recordings; set KINOGRAPH_TEST_DATA to their folder");

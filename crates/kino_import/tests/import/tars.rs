@@ -1,4 +1,4 @@
-//! WebDataset's tars against what webdataset reads, tars of npz against numpy, and damage.
+//! WebDataset tars against what webdataset reads, tars of npz against numpy, and damage.
 
 use std::fs;
 use std::path::Path;
@@ -17,13 +17,13 @@ fn steps() -> Box<dyn Source> {
     kino_import::open(&fixture("webdataset/steps"), &with_rate(20.0)).unwrap()
 }
 
-/// Streams have no ending.
+/// Streams have no file extension.
 fn without_ending(name: &str) -> Option<String> {
     Some(name.split('.').next().unwrap().to_owned())
 }
 
 #[test]
-fn a_sample_per_step_reads_as_webdataset_reads_it() {
+fn a_sample_per_step_matches_webdataset() {
     let source = steps();
     let expected = expected("webdataset/expected.json", "steps");
     assert_eq!(compare(source.as_ref(), &expected, without_ending), 3 * 7);
@@ -40,7 +40,7 @@ fn a_sample_per_step_reads_as_webdataset_reads_it() {
 }
 
 #[test]
-fn a_sample_per_episode_reads_as_webdataset_reads_it() {
+fn a_sample_per_episode_matches_webdataset() {
     let options = ImportOptions::default();
     let source = kino_import::open(&fixture("webdataset/episodes"), &options).unwrap();
     let expected = expected("webdataset/expected.json", "episodes");
@@ -62,7 +62,7 @@ fn a_sample_per_episode_reads_as_webdataset_reads_it() {
 }
 
 #[test]
-fn an_npz_per_demo_reads_as_numpy_reads_it() {
+fn an_npz_per_demo_matches_numpy() {
     for name in ["robo/data.robo", "robo/packed.robo"] {
         let path = fixture("folders").join(name);
         let source = kino_import::open(&path, &ImportOptions::default()).unwrap();
@@ -79,7 +79,7 @@ fn an_npz_per_demo_reads_as_numpy_reads_it() {
 }
 
 #[test]
-fn tars_come_back_frame_by_frame() {
+fn tars_are_packed_frame_by_frame() {
     for (name, kind) in [
         ("webdataset/steps", "steps"),
         ("webdataset/episodes", "episodes"),
@@ -98,7 +98,7 @@ fn tars_come_back_frame_by_frame() {
 }
 
 #[test]
-fn a_rate_is_needed_and_asked_for() {
+fn a_missing_rate_is_an_error_that_asks_for_one() {
     let options = ImportOptions::default();
     let error = kino_import::open(&fixture("webdataset/steps"), &options)
         .err()
@@ -126,7 +126,7 @@ fn tar(path: &Path, members: &[(&str, &[u8])]) {
 }
 
 #[test]
-fn what_has_no_place_is_listed() {
+fn what_cannot_be_imported_is_listed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tar");
     tar(
@@ -163,7 +163,7 @@ fn what_has_no_place_is_listed() {
 }
 
 #[test]
-fn a_tar_packed_as_a_whole_is_refused_with_advice() {
+fn a_compressed_tar_is_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.tar.gz");
     fs::write(&path, [0x1f, 0x8b, 8, 0]).unwrap();

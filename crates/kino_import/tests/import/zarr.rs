@@ -29,7 +29,7 @@ pub(crate) fn expected(folder: &str) -> Value {
     value["sources"].take()
 }
 
-/// Compares every stream with what the format's own library gave, and returns how many there were.
+/// Compares every stream with the result of the format's own library, and returns how many there were.
 pub(crate) fn compare(
     source: &dyn Source,
     expected: &Value,
@@ -74,7 +74,7 @@ pub(crate) fn compare(
 }
 
 #[test]
-fn a_replay_buffer_reads_as_zarr_reads_it() {
+fn a_replay_buffer_matches_zarr() {
     let source = open_at(&fixture("zarr/pusht.zarr"), 10.0).unwrap();
     let source = source.as_ref();
     assert_eq!(
@@ -94,7 +94,7 @@ fn a_replay_buffer_reads_as_zarr_reads_it() {
 }
 
 #[test]
-fn every_compressor_type_order_and_separator_reads_as_zarr_reads_it() {
+fn every_compressor_type_order_and_separator_matches_zarr() {
     let source = open_at(&fixture("zarr/compressors.zarr"), 10.0).unwrap();
     let is_left_out = |name: &str| matches!(name, "bz2" | "lzma");
     let compared = compare(
@@ -116,7 +116,7 @@ fn every_compressor_type_order_and_separator_reads_as_zarr_reads_it() {
         "compressors.zarr:/data/absent_2_5: has missing chunks: 11 of 11 frames are not stored, starting at frame 0; they \
          read as the fill value"
     );
-    // The absent piece ends inside the third episode.
+    // The missing chunk ends inside the third episode.
     assert_eq!(kept.len(), 3 * 3);
     assert!(kept[2].contains("4 of 14 frames"), "{}", kept[2]);
 }
@@ -142,7 +142,7 @@ fn images_in_jpeg_xl_are_exact_if_lossless_and_near_if_not() {
 }
 
 #[test]
-fn stores_come_back_bit_for_bit() {
+fn stores_are_packed_losslessly() {
     for name in ["pusht.zarr", "compressors.zarr", "umi.zarr.zip"] {
         let folder = tempfile::tempdir().unwrap();
         let source = open_at(&fixture(&format!("zarr/{name}")), 10.0).unwrap();
@@ -152,13 +152,13 @@ fn stores_come_back_bit_for_bit() {
 }
 
 #[test]
-fn without_a_rate_the_error_says_how_to_give_one() {
+fn without_a_rate_the_error_says_how_to_set_one() {
     let error = kino_import::open(&fixture("zarr/pusht.zarr"), &ImportOptions::default()).err();
     let error = error.unwrap().to_string();
     assert!(error.contains("pass --rate HZ"), "{error}");
 }
 
-/// A copy of a store, to be damaged.
+/// A copy of a store, for damage.
 fn copy(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
@@ -180,7 +180,7 @@ fn copy_folder(from: &Path, to: &Path) {
 
 fn write_ends(store: &Path, ends: [i64; 3]) {
     let bytes: Vec<u8> = ends.iter().flat_map(|end| end.to_le_bytes()).collect();
-    // The array grew one by one, and so did its pieces.
+    // The array grew one by one, and so did its chunks.
     let piece = fs::read_to_string(store.join("meta/episode_ends/.zarray")).unwrap();
     let mut json: Value = serde_json::from_str(&piece).unwrap();
     json["chunks"] = json!([3]);
@@ -189,7 +189,7 @@ fn write_ends(store: &Path, ends: [i64; 3]) {
 }
 
 #[test]
-fn ends_that_go_back_or_too_far_are_named() {
+fn ends_that_decrease_or_go_too_far_are_reported() {
     let (_folder, path) = copy("pusht.zarr");
     for (ends, episodes, words) in [
         (
@@ -230,7 +230,7 @@ fn ends_that_go_back_or_too_far_are_named() {
 }
 
 #[test]
-fn an_absent_piece_is_a_defect_of_each_episode_that_it_is_in() {
+fn a_missing_chunk_is_a_defect_of_each_affected_episode() {
     let (_folder, path) = copy("pusht.zarr");
     fs::remove_file(path.join("data/img/1.0.0.0")).unwrap();
     let source = open_at(&path, 10.0).unwrap();
@@ -242,7 +242,7 @@ fn an_absent_piece_is_a_defect_of_each_episode_that_it_is_in() {
 }
 
 #[test]
-fn absurd_metadata_is_refused_or_left_out() {
+fn unreasonable_metadata_is_refused_or_skipped() {
     let (_folder, path) = copy("pusht.zarr");
     let file = path.join("data/action/.zarray");
     let whole: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -274,7 +274,7 @@ fn absurd_metadata_is_refused_or_left_out() {
             lost[0]
         );
     }
-    // A piece that is smaller or larger than `.zarray` says is found when it is read.
+    // A chunk that is smaller or larger than `.zarray` says is detected when it is read.
     let mut json = whole.clone();
     json["chunks"] = json!([30, 2]);
     json["compressor"] = Value::Null;
@@ -325,7 +325,7 @@ fn read_everything(path: &Path) -> Result<u64> {
 }
 
 #[test]
-fn every_prefix_of_a_zip_is_refused_and_flipped_bits_are_survived() {
+fn every_prefix_of_a_zip_is_refused_and_flipped_bits_never_panic() {
     let whole = fs::read(fixture("zarr/umi.zarr.zip")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.zarr.zip");
@@ -349,7 +349,7 @@ fn every_prefix_of_a_zip_is_refused_and_flipped_bits_are_survived() {
 }
 
 #[test]
-fn flipped_bits_in_pieces_and_metadata_are_survived() {
+fn flipped_bits_in_chunks_and_metadata_never_panic() {
     let (_folder, path) = copy("compressors.zarr");
     for array in fs::read_dir(path.join("data")).unwrap().flatten() {
         // `.zgroup` is a file beside the arrays.
@@ -385,7 +385,7 @@ fn names_that_lead_out_of_a_zip_are_listed_and_not_followed() {
     let whole = fs::read(fixture("zarr/umi.zarr.zip")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sly.zarr.zip");
-    // The same length, so that nothing else has to change.
+    // The same length, so that nothing else must change.
     let (from, to) = (b"data/robot0_eef_pos/0.0", b"../../../../etc/passwd0");
     let mut bytes = whole.clone();
     for at in 0..bytes.len() - from.len() {
